@@ -1,0 +1,192 @@
+"""What can go wrong, as the caller will hear it.
+
+    GatewayError                  status, code, message, payload
+    ├── InvalidRequest        400     ├── BodyTooLarge         413
+    ├── Unauthorized          401     ├── UnsupportedMediaType 415
+    ├── Forbidden             403     ├── ReconnectNeeded      424
+    ├── NotFound              404     ├── TooManyRequests      429
+    ├── MethodNotAllowed      405     ├── HeadersTooLarge      431
+    ├── Conflict              409     ├── NotImplementedHere   501
+    ├── UpstreamFailed        502     ├── Unavailable          503
+    ├── UpstreamTimeout       504     └── VersionNotSupported  505
+
+``code`` is API and does not change; ``message`` says what to do next and may. `middleware.error_shape` alone renders them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+Code = Literal[
+    # the caller's key
+    "missing_auth_header",
+    "malformed_auth_header",
+    "unknown_account",
+    "invalid_connect_session_token_format",
+    "unknown_connect_session_token",
+    "forbidden",
+    # the request itself
+    "bad_framing",
+    "bad_path",
+    "invalid_headers",
+    "invalid_body",
+    "invalid_json",
+    "invalid_query_params",
+    "invalid_uri_params",
+    "invalid_content_type",
+    "body_too_large",
+    "headers_too_large",
+    "method_not_allowed",
+    "too_many_request",
+    "not_found",
+    "not_supported",
+    # what the caller named
+    "unknown_provider_config",
+    "unknown_provider_template",
+    "unknown_connection",
+    "invalid_auth_mode",
+    "integration_not_allowed",
+    "conflict",
+    # making a connection
+    "connection_validation_failed",
+    "connection_test_failed",
+    "invalid_state",
+    "invalid_issuer",
+    "authorization_refused",
+    "token_request_failed",
+    "unresolved_setting",
+    # towards the provider
+    "address_refused",
+    "base_url_override_not_allowed",
+    "reconnect_needed",
+    "upstream_unreachable",
+    "upstream_tls",
+    "upstream_protocol",
+    "upstream_timeout",
+    # our own state
+    "busy",
+    "token_endpoint_unavailable",
+    "store_unavailable",
+    "generic_error_support",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One fault among several: which rule, in words, and where (`path` items are strings, as api-contract 0.2 has them)."""
+
+    code: str
+    message: str
+    path: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "path": list(self.path)}
+
+
+class GatewayError(Exception):
+    """A refusal or a failure with the status it leaves with.
+
+    `payload` is JSON for programs, never secret. `retry_after_s` becomes ``Retry-After``. `close` ends the client's
+    connection after the answer, because what is left on it cannot be read safely.
+    """
+
+    status: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        errors: Sequence[Issue] = (),
+        payload: Mapping[str, Any] | None = None,
+        retry_after_s: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        close: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.code: Code = code
+        self.message = message
+        self.errors = tuple(errors)
+        self.payload = payload
+        self.retry_after_s = retry_after_s
+        self.headers = dict(headers or {})
+        self.close = close
+
+    def as_json(self) -> dict[str, Any]:
+        """The body's ``error`` member: code, message, and errors and payload where there are any."""
+        shape: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.errors:
+            shape["errors"] = [issue.as_json() for issue in self.errors]
+        if self.payload is not None:
+            shape["payload"] = dict(self.payload)
+        return shape
+
+
+class InvalidRequest(GatewayError):
+    status = 400
+
+
+class Unauthorized(GatewayError):
+    status = 401
+
+
+class Forbidden(GatewayError):
+    status = 403
+
+
+class NotFound(GatewayError):
+    status = 404
+
+
+class MethodNotAllowed(GatewayError):
+    status = 405
+
+
+class Conflict(GatewayError):
+    status = 409
+
+
+class BodyTooLarge(GatewayError):
+    status = 413
+
+
+class UnsupportedMediaType(GatewayError):
+    status = 415
+
+
+class ReconnectNeeded(GatewayError):
+    """The provider's final no: only the end user, by authorizing again, can mend this connection."""
+
+    status = 424
+
+
+class TooManyRequests(GatewayError):
+    status = 429
+
+
+class HeadersTooLarge(GatewayError):
+    status = 431
+
+
+class NotImplementedHere(GatewayError):
+    status = 501
+
+
+class UpstreamFailed(GatewayError):
+    """The provider could not be reached, or what it sent is not HTTP."""
+
+    status = 502
+
+
+class Unavailable(GatewayError):
+    """Ours or the token endpoint's trouble, which passes: always with `retry_after_s`."""
+
+    status = 503
+
+
+class UpstreamTimeout(GatewayError):
+    status = 504
+
+
+class VersionNotSupported(GatewayError):
+    status = 505

@@ -1,0 +1,1 @@
+"""What travels inside: frozen, slotted dataclasses without behaviour of their own."""

@@ -1,0 +1,101 @@
+"""A connection: one end user's authorized link to one integration (requirement 2.2)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+
+class ConnectionRef(NamedTuple):
+    """The address of a connection; a tuple, since the hot path hashes it once a request."""
+
+    environment: str
+    integration_id: str
+    connection_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndUser:
+    """Whose connection it is, in the customer's own words (api-contract 0.6)."""
+
+    id: str
+    email: str | None = None
+    display_name: str | None = None
+    tags: Mapping[str, str] | None = None
+    organization_id: str | None = None
+    organization_display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A ciphertext with the address it is bound to: it opens in this place and in no other."""
+
+    ciphertext: bytes
+    environment: str
+    table: str
+    row: str
+    column: str
+    version: int
+
+    def __repr__(self) -> str:
+        return f"Sealed({self.table}.{self.column}, {len(self.ciphertext)} bytes)"
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshFailure:
+    """The last refresh went wrong. `final`: the provider said no for good (RFC 6749 §5.2), so nothing is tried again."""
+
+    code: str
+    message: str
+    final: bool
+    at: datetime
+    attempts: int
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A row as the store returns it; the credential stays sealed until `vault` opens it.
+
+    `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
+    `version` counts the credentials it has held: whoever writes a new one must name the version it replaces.
+    `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret.
+    """
+
+    ref: ConnectionRef
+    id: int
+    uid: str
+    provider: str
+    version: int
+    credential: Sealed
+    expires_at: datetime | None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    secret_config: Sealed | None = None
+    metadata: Mapping[str, Any] | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    end_user: EndUser | None = None
+    webhook_url_override: str | None = None
+    failure: RefreshFailure | None = None
+    created_at: datetime
+    updated_at: datetime
+    last_fetched_at: datetime | None = None
+    last_refreshed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewConnection:
+    """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
+
+    `credential` is the plain JSON of api-contract 5.1 (``{"type": "OAUTH2", "access_token": …}``); the store seals it.
+    """
+
+    ref: ConnectionRef
+    provider: str
+    credential: Mapping[str, Any] = field(repr=False)
+    expires_at: datetime | None
+    config: Mapping[str, Any] | None = None
+    secret_config: Mapping[str, str] | None = field(default=None, repr=False)
+    metadata: Mapping[str, Any] | None = None
+    tags: Mapping[str, str] | None = None
+    end_user: EndUser | None = None
+    webhook_url_override: str | None = None

@@ -1,0 +1,28 @@
+"""An integration: the configured use of one provider (requirement 2.3)."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from gateway.secret import Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integration:
+    """Addressed by (`environment`, `integration_id`); the latter is sent as ``Provider-Config-Key``.
+
+    `scopes` None means that the operator named none, so the provider's default scopes are asked for.
+    `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
+    """
+
+    environment: str
+    integration_id: str
+    provider: str
+    display_name: str | None = None
+    client_id: str | None = None
+    client_secret: Secret | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] | None = None
+    allowed_origins: tuple[str, ...] = ()
+    forward_set_cookie: bool = False
+    site_selection: Literal["match", "ask"] = "match"
+    created_at: datetime | None = None

@@ -1,0 +1,31 @@
+"""The request in the making: what will be sent to the provider. The one mutable record."""
+
+from dataclasses import dataclass, field
+
+from multidict import CIMultiDict
+
+
+@dataclass(slots=True)
+class UpstreamRequest:
+    """Where it goes and what it says, without its body.
+
+    `target` is the request line's path and query as it will be written, percent-encoding untouched.
+    `headers` holds end-to-end fields only; framing and Host are written by whoever sends it.
+    """
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    target: str
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+
+    @property
+    def origin(self) -> str:
+        """``https://api.example.com:443``: scheme, host and port always spelled out, for comparing."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return self.origin + self.target
