@@ -1,0 +1,42 @@
+"""The integration gateway as a plugin: `setup` seats it on an aiohttp application, `create_app` makes one of its own.
+
+The composition root is imported only when called, since `middleware` stands between the floors of this package and
+either of the two must be importable first.
+"""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from gateway.config import Config
+
+    Configured: TypeAlias = Config | Mapping[str, Any] | str | PathLike[str]
+
+__all__ = ["create_app", "runner", "setup"]
+
+
+def setup(app: "web.Application", config: "Configured") -> None:
+    """Seat the gateway's routes on `app`, whose own routes stay untouched. `config`: a file, its content, or a Config.
+
+    Raises config.Faults, with every fault of the configuration and the catalog.
+    """
+    from gateway.app import setup as seat
+
+    seat(app, config)
+
+
+def create_app(config: "Configured") -> "web.Application":
+    """An application of the gateway alone, for `runner` or for ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
+    from gateway.app import create_app as create
+
+    return create(config)
+
+
+def runner(app: "web.Application", *, drain_s: float = 30) -> "web.BaseRunner":
+    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs."""
+    from gateway.server import runner as run
+
+    return run(app, drain_s=drain_s)

@@ -1,0 +1,98 @@
+"""A connection as our API shows it (api-contract 1.4)."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from gateway.records.connection import Connection, EndUser
+from gateway.vault import Vault
+
+LETTERS: Final = re.compile(r"[^a-z]")
+
+
+def listed(connection: Connection) -> dict[str, Any]:
+    """One row of the list: never a credential, never a setting."""
+    return {**_common(connection), "created": stamp(connection.created_at)}
+
+
+def whole(
+    vault: Vault,
+    connection: Connection,
+    *,
+    credentials: bool = True,
+    with_refresh_token: bool = False,
+    zulu: bool = False,
+) -> dict[str, Any]:
+    """The connection with its settings and, unless `credentials` is false, with its credential.
+
+    Without `with_refresh_token` every member that is one, in any spelling and at any depth, is left out. `zulu`: times
+    end in Z, as in the answer to an import.
+    """
+    config: Any = dict(connection.config)
+    if credentials and connection.secret_config is not None:
+        config |= vault.open_json(connection.secret_config)
+    held: Any = vault.open_json(connection.credential) if credentials else {}
+    if not with_refresh_token:
+        config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
+    when = stamp_z if zulu else stamp
+    return {
+        **_common(connection),
+        "connection_config": config,
+        "webhook_url_override": connection.webhook_url_override,
+        "created_at": when(connection.created_at),
+        "updated_at": when(connection.updated_at),
+        "last_fetched_at": when(connection.last_fetched_at) if connection.last_fetched_at else None,
+        "credentials": held,
+    }
+
+
+def _common(connection: Connection) -> dict[str, Any]:
+    noted = connection.failure
+    return {
+        "id": connection.id,
+        "connection_id": connection.ref.connection_id,
+        "provider_config_key": connection.ref.integration_id,
+        "provider": connection.provider,
+        "errors": [{"type": "auth", "log_id": f"{noted.code} {stamp_z(noted.at)}"}] if noted else [],
+        "end_user": _end_user(connection.end_user),
+        "tags": dict(connection.tags),
+        "metadata": connection.metadata,
+    }
+
+
+def stamp(when: datetime) -> str:
+    """``2026-01-02T03:04:05.678+00:00``."""
+    return when.isoformat(timespec="milliseconds")
+
+
+def stamp_z(when: datetime) -> str:
+    """``2026-01-02T03:04:05.678Z``."""
+    return stamp(when).replace("+00:00", "Z")
+
+
+def _end_user(user: EndUser | None) -> dict[str, Any] | None:
+    if user is None:
+        return None
+    organization = None
+    if user.organization_id is not None:
+        organization = {"id": user.organization_id, "display_name": user.organization_display_name}
+    return {
+        "id": user.id,
+        "display_name": user.display_name,
+        "email": user.email,
+        "tags": dict(user.tags) if user.tags is not None else None,
+        "organization": organization,
+    }
+
+
+def _without_refresh_tokens(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            name: _without_refresh_tokens(inner)
+            for name, inner in value.items()
+            if LETTERS.sub("", str(name).lower()) != "refreshtoken"
+        }
+    if isinstance(value, list):
+        return [_without_refresh_tokens(inner) for inner in value]
+    return value

@@ -1,0 +1,91 @@
+"""The members that several bodies of our API share (api-contract 0.6)."""
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from gateway.api.body import Strict
+from gateway.records.connection import EndUser
+
+CONNECTION_ID: Final = r"^[a-zA-Z0-9,.;:=+~\[\]|@${}\"'\\/_ -]+$"
+PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
+EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
+MAX_TAGS: Final = 10
+
+ConnectionId = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID)]
+ProviderConfigKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PROVIDER_CONFIG_KEY)]
+Short = Annotated[str, StringConstraints(max_length=255)]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+
+
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    """Keys lower-cased; at most ten; two keys that become one are a fault."""
+    lowered: dict[str, str] = {}
+    for key, value in tags.items():
+        if not TAG_KEY.fullmatch(key):
+            raise ValueError(f"tag '{key[:64]}' must begin with a letter and hold letters, digits and _ - . / only")
+        if not 1 <= len(value) <= 255:
+            raise ValueError(f"the value of tag '{key}' must have 1 to 255 characters")
+        if key.lower() in lowered:
+            raise ValueError(f"tag '{key.lower()}' was given twice")
+        lowered[key.lower()] = value
+    if len(lowered) > MAX_TAGS:
+        raise ValueError(f"at most {MAX_TAGS} tags")
+    email = lowered.get("end_user_email")
+    if email is not None and not EMAIL.fullmatch(email):
+        raise ValueError("tag 'end_user_email' must be an e-mail address")
+    return lowered
+
+
+Tags = Annotated[dict[str, str], AfterValidator(_tags)]
+
+
+def _email(text: str) -> str:
+    if not EMAIL.fullmatch(text):
+        raise ValueError("must be an e-mail address")
+    return text
+
+
+class EndUserBody(Strict):
+    """Whose connection it will be, in the customer's own words."""
+
+    id: Id
+    email: Annotated[str, AfterValidator(_email), Field(min_length=5, max_length=255)] | None = None
+    display_name: Short | None = None
+    tags: dict[str, Short] | None = None
+
+
+class OrganizationBody(Strict):
+    id: Id
+    display_name: Short | None = None
+
+
+def end_user(body: EndUserBody | None, organization: OrganizationBody | None = None) -> EndUser | None:
+    if body is None:
+        return None
+    return EndUser(
+        id=body.id,
+        email=body.email,
+        display_name=body.display_name,
+        tags=body.tags,
+        organization_id=organization.id if organization else None,
+        organization_display_name=organization.display_name if organization else None,
+    )
+
+
+def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
+    """The tags that tell who the end user is, with `given` ones winning; the user's own are dropped past ten in all."""
+    if user is None:
+        return given or {}
+    told: dict[str, Any] = {
+        "end_user_id": user.id,
+        "end_user_email": user.email,
+        "end_user_display_name": user.display_name,
+        "organization_id": user.organization_id,
+        "organization_display_name": user.organization_display_name,
+    }
+    base = {name: text for name, text in told.items() if text} | (given or {})
+    own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
+    return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base

@@ -1,0 +1,90 @@
+"""Reads a credential that somebody typed or imported, and names every fault in it at once."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from gateway.auth.moments import moment
+from gateway.errors import InvalidRequest, Issue
+from gateway.oauth.token import MAX_LIFETIME, positive_seconds
+
+
+class Form:
+    """One JSON object of fields; each reader notes what it read and what is wrong, `finish` raises all of it."""
+
+    def __init__(self, fields: Mapping[str, Any], mode: str, path: Sequence[str] = ("credentials",)) -> None:
+        self._fields = fields
+        self._path = tuple(path)
+        self._read = {"type"}
+        self._issues: list[Issue] = []
+        kind = fields.get("type")
+        if kind != mode:
+            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{mode}'.")
+
+    def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
+        """A field of at most `limit` characters; missing counts as a fault where it is `required`."""
+        self._read.add(name)
+        value = self._fields.get(name)
+        if value is None:
+            if required:
+                self._fault(name, "invalid_type", f"'{name}' is missing.")
+            return ""
+        if not isinstance(value, str):
+            self._fault(name, "invalid_type", f"'{name}' must be text.")
+            return ""
+        if required and not value and not empty:
+            self._fault(name, "too_small", f"'{name}' must not be empty.")
+        if len(value) > limit:
+            self._fault(name, "too_big", f"'{name}' may have at most {limit} characters.")
+        return value
+
+    def token(self, name: str, *, limit: int, required: bool = True) -> str:
+        """A text that will stand in a header: visible ASCII and inner spaces only (RFC 6749 §A.12)."""
+        value = self.text(name, limit=limit, required=required).strip()
+        if value and not (value.isascii() and value.isprintable()):
+            self._fault(name, "invalid_format", f"'{name}' holds characters that cannot stand in a header.")
+        return value
+
+    def moment(self, name: str) -> datetime | None:
+        """An ISO 8601 time, or epoch seconds or milliseconds; None where the field is absent."""
+        self._read.add(name)
+        value = self._fields.get(name)
+        if value is None:
+            return None
+        number = positive_seconds(value) if isinstance(value, int | float) else None
+        if number is not None and number < 1e14:
+            return datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
+        when = moment(value)
+        if when is None:
+            self._fault(name, "invalid_format", f"'{name}' must be a time such as 2026-01-31T12:00:00Z.")
+        return when
+
+    def lifetime(self, name: str, now: datetime) -> datetime | None:
+        """`now` plus a number of seconds; what is no positive number counts as absent."""
+        self._read.add(name)
+        seconds = positive_seconds(self._fields.get(name))
+        return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)
+
+    def mapping(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """An object of texts with no other keys than `keys`; empty where absent."""
+        self._read.add(name)
+        value = self._fields.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+            self._fault(name, "invalid_type", f"'{name}' must be an object of texts.")
+            return {}
+        if unknown := set(value) - set(keys):
+            self._fault(name, "unrecognized_keys", f"'{name}' does not know {', '.join(sorted(unknown))}.")
+        return {key: value[key] for key in keys if value.get(key)}
+
+    def finish(self, *ignored: str) -> None:
+        """Raises InvalidRequest if any field was wrong or unknown."""
+        for name in self._fields:
+            if name not in self._read and name not in ignored:
+                self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
+        if self._issues:
+            raise InvalidRequest("invalid_body", self._issues[0].message, errors=self._issues)
+
+    def _fault(self, name: str, code: str, message: str) -> None:
+        self._issues.append(Issue(code, message, (*self._path, name)))

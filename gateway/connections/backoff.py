@@ -1,0 +1,84 @@
+"""What a failed renewal means for the next one, and for whoever asks meanwhile."""
+
+import random
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.errors import GatewayError, ReconnectNeeded, Unavailable
+from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.records.connection import Connection, RefreshFailure
+
+FIRST: Final = timedelta(seconds=30)
+LONGEST: Final = timedelta(minutes=15)
+
+
+def failure(fault: TokenRefused | TokenUnavailable, before: RefreshFailure | None, now: datetime) -> RefreshFailure:
+    """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
+
+    A refused client (``invalid_client`` …) is final for the caller, but the operator may mend it without the end user,
+    so it has a `retry_at` too.
+    """
+    attempts = before.attempts + 1 if before else 1
+    wait = min(FIRST * 2 ** min(attempts - 1, 10), LONGEST) * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
+    if isinstance(fault, TokenRefused):
+        gone = fault.code in GRANT_GONE
+        words = fault.description or "the token endpoint refused"
+        return RefreshFailure(fault.code, words[:500], True, now, attempts, None if gone else now + wait)
+    if fault.retry_after_s is not None:
+        wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
+    return RefreshFailure("token_endpoint_unavailable", fault.reason[:500], False, now, attempts, now + wait)
+
+
+def may_try(connection: Connection, now: datetime) -> bool:
+    """Whether the token endpoint may be asked again."""
+    noted = connection.failure
+    return noted is None or (noted.retry_at is not None and now >= noted.retry_at)
+
+
+def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
+    """What a caller hears whose connection has no usable token."""
+    ref = connection.ref
+    payload = {
+        "provider_config_key": ref.integration_id,
+        "connection_id": ref.connection_id,
+        "reason": noted.code,
+        "provider_message": noted.message,
+        "failed_at": noted.at.isoformat(timespec="milliseconds"),
+    }
+    if noted.retry_at is not None:
+        payload["retry_at"] = noted.retry_at.isoformat(timespec="milliseconds")
+    if noted.final:
+        return ReconnectNeeded(
+            "reconnect_needed",
+            f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
+            + (
+                "Let its end user authorize again: POST /connect/sessions makes the link."
+                if noted.code in GRANT_GONE
+                else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}', "
+                "or let its end user authorize again."
+            ),
+            payload=payload,
+        )
+    wait_s = max(1, round((noted.retry_at - now).total_seconds())) if noted.retry_at else 30
+    return Unavailable(
+        "token_endpoint_unavailable",
+        f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {noted.message}. "
+        f"Try again in {wait_s} s.",
+        payload=payload,
+        retry_after_s=wait_s,
+    )
+
+
+def no_way_to_renew(connection: Connection) -> GatewayError:
+    """The token has ended and came without a refresh token."""
+    ref = connection.ref
+    return ReconnectNeeded(
+        "reconnect_needed",
+        f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. Let its end "
+        f"user authorize again; for tokens that last, ask for the scope that allows it (often offline_access).",
+        payload={
+            "provider_config_key": ref.integration_id,
+            "connection_id": ref.connection_id,
+            "reason": "no_refresh_token",
+        },
+    )

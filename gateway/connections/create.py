@@ -1,0 +1,176 @@
+"""From a credential to a stored connection: the script completes it, or refuses it, before anything is written."""
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import structlog
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.auth.mode import AuthMode
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.connections.live import Live
+from gateway.connections.ready import base_url, placement, spelled, values
+from gateway.connections.settings import accepted, complete, parted
+from gateway.egress.client import Egress
+from gateway.egress.errors import EgressError
+from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
+from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
+from gateway.records.integration import Integration
+from gateway.scripts import POST_CONNECTION
+from gateway.scripts.context import ProviderUnreadable, Refused
+from gateway.store import Store
+
+LIMIT_BYTES: Final = 1 << 20
+TIMEOUT_S: Final = 15.0
+
+log = structlog.get_logger(__name__)
+
+
+class Creator:
+    """Used by imports and by finished authorizations alike."""
+
+    def __init__(self, store: Store, catalog: Catalog, live: Live, egress: Egress) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._live = live
+        self._egress = egress
+
+    def provider_of(self, integration: Integration) -> Provider:
+        provider = self._catalog.get(integration.provider)
+        assert provider is not None, "declared integrations are checked against the catalog at start"
+        return provider
+
+    async def create(
+        self,
+        integration: Integration,
+        held: Mapping[str, Any],
+        *,
+        connection_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        path: Sequence[str] = ("connection_config",),
+        metadata: Mapping[str, Any] | None = None,
+        tags: Mapping[str, str] | None = None,
+        end_user: EndUser | None = None,
+        webhook_url_override: str | None = None,
+    ) -> tuple[Connection, bool]:
+        """The stored connection, and whether it is new. Raises InvalidRequest where its settings or its site are wrong,
+        UpstreamFailed where the provider could not be asked; then nothing is stored and an older connection stays as it was.
+        """
+        provider = self.provider_of(integration)
+        mode = modes()[provider.auth_mode]
+        ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
+        settings = accepted(provider, config, path) if config else await self._settings_of(ref)
+        complete(provider, settings, path)
+        settings = await self._completed(provider, integration, mode, held, settings)
+        base_url(provider, settings)  # refused now rather than at the first proxied call
+        placement(provider, mode, held, values(metadata, settings, integration))
+        plain, secret = parted(provider, settings)
+        new = NewConnection(
+            ref=ref,
+            provider=provider.name,
+            credential=held,
+            expires_at=mode.expires_at(held),
+            config=plain,
+            secret_config=secret or None,
+            metadata=metadata,
+            tags=tags,
+            end_user=end_user,
+            webhook_url_override=webhook_url_override,
+        )
+        connection, created = await self._store.connections.put(new, now=clock.now())
+        self._live.replace(connection)
+        log.info(
+            "connection_stored",
+            environment=ref.environment,
+            integration=ref.integration_id,
+            connection_id=ref.connection_id,
+            created=created,
+        )
+        return connection, created
+
+    async def _settings_of(self, ref: ConnectionRef) -> dict[str, Any]:
+        """What an existing connection was made with, so that a new credential alone does not move it to another site."""
+        row = await self._store.connections.get(ref)
+        if row is None:
+            return {}
+        secret = self._store.vault.open_json(row.secret_config) if row.secret_config else {}
+        return {**row.config, **secret}
+
+    async def _completed(
+        self,
+        provider: Provider,
+        integration: Integration,
+        mode: AuthMode,
+        held: Mapping[str, Any],
+        settings: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        script = POST_CONNECTION.get(provider.post_connection_script or "")
+        context = NewCredential(provider, integration, mode, held, settings, self._egress)
+        if script is not None:
+            try:
+                await script(context)
+            except Refused as refusal:
+                raise InvalidRequest(
+                    "connection_validation_failed", refusal.message, payload=refusal.payload or None
+                ) from refusal
+            except ProviderUnreadable as fault:
+                raise unreadable(provider, fault) from fault
+        return dict(context.config)
+
+
+def unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
+    """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
+    message = f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message}."
+    if fault.refused:
+        return InvalidRequest("connection_validation_failed", message)
+    return UpstreamFailed("upstream_unreachable", f"{message} Nothing was stored; try again.")
+
+
+class NewCredential:
+    """The ScriptContext of a connection that does not exist yet."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        integration: Integration,
+        mode: AuthMode,
+        held: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        egress: Egress,
+    ) -> None:
+        self.provider = provider
+        self.config: dict[str, Any] = dict(settings)
+        self._placement = placement(provider, mode, held, values(None, settings, integration))
+        self._egress = egress
+
+    def set_config(self, **settings: str) -> None:
+        self.config.update(settings)
+
+    async def get_json(self, path: str) -> Any:
+        base = base_url(self.provider, self.config)
+        url = spelled(base.scheme, base.host, base.port) + base.path + path
+        query = "&".join(f"{name}={text}" for name, text in self._placement.query_slots)
+        headers = {"accept": "application/json", **dict(self._placement.defaults), **dict(self._placement.slots)}
+        try:
+            answer = await self._egress.fetch(
+                "GET",
+                f"{url}?{query}" if query else url,
+                headers=headers,
+                body=None,
+                limit_bytes=LIMIT_BYTES,
+                timeout_s=TIMEOUT_S,
+            )
+        except EgressError as fault:
+            raise ProviderUnreadable(fault.message) from fault
+        where = urlsplit(url).path
+        if answer.status != 200:
+            raise ProviderUnreadable(f"{where} answered {answer.status}", refused=answer.status in {401, 403})
+        try:
+            return json.loads(answer.body)
+        except (ValueError, RecursionError) as fault:
+            raise ProviderUnreadable(f"{where} did not answer with JSON") from fault

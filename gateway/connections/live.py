@@ -1,0 +1,223 @@
+"""The cache of opened connections: the hot path's only stop.
+
+A kept entry is a row of the store, sealed; its credential stays opened for at most a minute. A task follows the store's
+change log, so that what another process deleted or renewed is known here within `trust_s`; while the store cannot be
+read, entries serve until `ttl_s` after the last time it could.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.config import LiveConfig
+from gateway.connections import backoff
+from gateway.connections.integrations import Integrations
+from gateway.connections.margin import refresh_from
+from gateway.connections.opened import Opened
+from gateway.connections.ready import ready
+from gateway.connections.renew import Renewer
+from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.store import Store
+
+OPENED_S: Final = 60.0
+AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
+LONGEST_LOAD_S: Final = 120.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Kept:
+    """`good_until` (monotonic seconds): until then `opened` may be used without another question."""
+
+    connection: Connection
+    opened: Opened | None = None
+    good_until: float = 0.0
+    used_at: float = 0.0
+
+
+class Live:
+    """From an address to a connection that can be used at once."""
+
+    def __init__(
+        self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Renewer
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._integrations = integrations
+        self._catalog = catalog
+        self._renewer = renewer
+        self._kept: dict[ConnectionRef, Kept] = {}
+        self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+        self._changed_at: dict[ConnectionRef, float] = {}
+        self._synced_at = clock.monotonic()
+
+    def peek(self, ref: ConnectionRef) -> Opened | None:
+        """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
+        kept = self._kept.get(ref)
+        if kept is None:
+            return None
+        now = clock.monotonic()
+        if now >= kept.good_until:
+            return None
+        kept.used_at = now
+        return kept.opened
+
+    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+        """The connection, loaded and renewed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
+        ref = ConnectionRef(environment, integration_id, connection_id)
+        found = self.peek(ref)
+        if found is not None:
+            return found
+        self._integrations.get(environment, integration_id)
+        began = clock.monotonic()
+        kept = self._kept.get(ref)
+        connection = kept.connection if kept else await self._loaded(ref)
+        provider = self.provider_of(connection)
+        now = clock.now()
+        good_s = OPENED_S
+        if connection.expires_at is not None and now >= connection.expires_at:
+            connection = await self._renewer.renewed(connection)
+        elif (due := refresh_from(connection, provider)) is not None and now >= due:
+            # Still valid: served as it is and renewed behind the request, which never waits for that.
+            if backoff.may_try(connection, now):
+                self._renewer.start(connection).add_done_callback(self._took_over)
+            good_s = AGEING_S
+        return self._keep(connection, provider, good_s, began)
+
+    async def current(self, ref: ConnectionRef, *, force: bool = False) -> Connection:
+        """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
+
+        A renewal that fails leaves a token that is still valid in place, unless the provider's no is final.
+        """
+        connection = await self._loaded(ref)
+        due = refresh_from(connection, self.provider_of(connection))
+        now = clock.now()
+        expired = connection.expires_at is not None and now >= connection.expires_at
+        wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
+        held = self._store.vault.open_json(connection.credential)
+        if not wanted or (not expired and not modes()[held["type"]].refreshable(held)):
+            return connection
+        try:
+            connection = await self._renewer.renewed(connection, force=force)
+        except (ReconnectNeeded, Unavailable) as fault:
+            if expired or (force and isinstance(fault, ReconnectNeeded)):
+                raise
+            return connection
+        self.replace(connection)
+        return connection
+
+    def replace(self, connection: Connection) -> None:
+        """Take over a row that was just written; the credential is opened at its next use."""
+        kept = self._kept.get(connection.ref)
+        if kept is not None and kept.connection.version <= connection.version:
+            kept.connection, kept.opened, kept.good_until = connection, None, 0.0
+
+    def forget(self, ref: ConnectionRef) -> None:
+        """Delete is effective here at once; elsewhere within `trust_s`."""
+        self._kept.pop(ref, None)
+        self._changed_at[ref] = clock.monotonic()
+
+    def provider_of(self, connection: Connection) -> Provider:
+        """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
+        integration = self._integrations.get(*connection.ref[:2])
+        provider = self._catalog.get(connection.provider)
+        if provider is None or integration.provider != connection.provider:
+            raise ReconnectNeeded(
+                "reconnect_needed",
+                f"Connection '{connection.ref.connection_id}' was made with provider '{connection.provider}', but "
+                f"integration '{integration.integration_id}' now uses '{integration.provider}'. Connect again.",
+            )
+        return provider
+
+    async def follow(self) -> None:
+        """Follow the store's change log for as long as the gateway runs."""
+        every_s = min(max(self._config.trust_s / 10, 0.05), 1.0)
+        last_id, version = (await self._store.changes.since(None))[0], None
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                seen = await self._store.changes.version()
+                if seen != version:
+                    last_id, changed = await self._store.changes.since(last_id)
+                    for ref in changed:
+                        await self._refresh_entry(ref)
+                    version = seen
+                self._synced_at = clock.monotonic()
+            except GatewayError as fault:
+                log.warning("store_unreadable", detail=fault.message)
+            self._sweep()
+
+    async def _refresh_entry(self, ref: ConnectionRef) -> None:
+        self._changed_at[ref] = clock.monotonic()
+        kept = self._kept.get(ref)
+        if kept is None:
+            return
+        row = await self._store.connections.get(ref)
+        if row is None:
+            self.forget(ref)
+        elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
+            self._kept[ref] = Kept(row, used_at=kept.used_at)
+
+    def _sweep(self) -> None:
+        now = clock.monotonic()
+        if now - self._synced_at > self._config.ttl_s:
+            self._kept.clear()
+        for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
+            del self._kept[ref]
+        for ref in [ref for ref, at in self._changed_at.items() if now - at > LONGEST_LOAD_S]:
+            del self._changed_at[ref]
+
+    async def _loaded(self, ref: ConnectionRef) -> Connection:
+        """From the store, once for all who ask meanwhile. Raises NotFound."""
+        task = self._loading.get(ref)
+        if task is None:
+            task = asyncio.create_task(self._load(ref))
+            self._loading[ref] = task
+            task.add_done_callback(lambda done: (self._loading.pop(ref, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(task)
+
+    async def _load(self, ref: ConnectionRef) -> Connection:
+        row = await self._store.connections.get(ref)
+        if row is None:
+            raise NotFound(
+                "unknown_connection",
+                f"Integration '{ref.integration_id}' in environment '{ref.environment}' has no connection "
+                f"'{ref.connection_id}'. Let the end user connect: POST /connect/sessions makes the link.",
+                payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
+            )
+        return row
+
+    def _keep(self, connection: Connection, provider: Provider, good_s: float, began: float) -> Opened:
+        vault = self._store.vault
+        held = vault.open_json(connection.credential)
+        secret_config = vault.open_json(connection.secret_config) if connection.secret_config else {}
+        integration = self._integrations.get(*connection.ref[:2])
+        opened = ready(connection, integration, provider, modes()[held["type"]], held, secret_config)
+        now = clock.monotonic()
+        if self._changed_at.get(connection.ref, 0.0) >= began:
+            return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered
+        while len(self._kept) >= self._config.max_connections:
+            del self._kept[next(iter(self._kept))]
+        good_until = now + min(good_s, self._seconds_left(connection, provider, clock.now()))
+        self._kept[connection.ref] = Kept(connection, opened, good_until, now)
+        return opened
+
+    def _seconds_left(self, connection: Connection, provider: Provider, now: datetime) -> float:
+        """Until the credential must be looked at again: until its margin begins, or inside it until its end."""
+        due = refresh_from(connection, provider)
+        if due is None or connection.expires_at is None:
+            return OPENED_S
+        return ((due if now < due else connection.expires_at) - now).total_seconds()
+
+    def _took_over(self, task: "asyncio.Task[Connection]") -> None:
+        if not task.cancelled() and task.exception() is None:
+            self.replace(task.result())

@@ -1,0 +1,163 @@
+"""Renews a credential: one task a node, one lease a cluster.
+
+A refresh token may be good for one use only, and a provider that sees it twice revokes the whole grant. So: waiters in
+this process share one task; processes take turns by a lease in the store; the row is read again under the lease; the
+rotated pair is committed before anybody uses the new token; and no leaving client can cancel any of it.
+"""
+
+import asyncio
+import uuid
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.connections import backoff
+from gateway.connections.integrations import Integrations
+from gateway.connections.tokens import TokenEndpoint
+from gateway.errors import GatewayError, NotFound
+from gateway.oauth.token import TokenRefused, TokenUnavailable
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.integration import Integration
+from gateway.store import Store
+
+LEASE: Final = timedelta(seconds=30)  # longer than the token call may take, so that a slow endpoint cannot outlast it
+LOOK_AGAIN_S: Final = 0.1
+SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5, 5, 5, 5)
+
+log = structlog.get_logger(__name__)
+
+
+class Renewer:
+    """Shared by everything that needs a fresh token."""
+
+    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._catalog = catalog
+        self._tokens = tokens
+        self._owner = uuid.uuid4().hex
+        self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+
+    async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
+        """The connection with a newer credential than `connection` holds.
+
+        `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable.
+        """
+        return await asyncio.shield(self.start(connection, force=force))
+
+    def start(self, connection: Connection, *, force: bool = False) -> "asyncio.Task[Connection]":
+        """The task that renews it, begun or joined; it outlives whoever asked for it."""
+        task = self._running.get(connection.ref)
+        if task is None:
+            task = asyncio.create_task(self._renew(connection, force))
+            self._running[connection.ref] = task
+            task.add_done_callback(lambda done: self._ended(connection.ref, done))
+        return task
+
+    async def close(self, within_s: float = 15) -> None:
+        """Let what is under way finish: an answer that arrives now may hold the only refresh token there is."""
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=within_s)
+
+    def _ended(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
+        self._running.pop(ref, None)
+        if task.cancelled():
+            return
+        fault = task.exception()
+        if fault is not None and not isinstance(fault, GatewayError):
+            log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
+
+    async def _renew(self, seen: Connection, force: bool) -> Connection:
+        held = self._store.vault.open_json(seen.credential)
+        if not modes()[held["type"]].refreshable(held):
+            raise backoff.no_way_to_renew(seen)
+        current = await self._take_turn(seen, force)
+        if current.version != seen.version:
+            return current
+        integration = self._integrations.get(*seen.ref[:2])
+        provider = self._catalog.get(current.provider)
+        assert provider is not None, "a connection is opened only where its provider is in the catalog"
+        try:
+            return await self._ask(current, integration, provider)
+        except BaseException:
+            await self._store.connections.release_lease(seen.ref, owner=self._owner)
+            raise
+
+    async def _take_turn(self, seen: Connection, force: bool) -> Connection:
+        """Hold the lease on return, unless the row already has a newer version than `seen`."""
+        while True:
+            row = await self._read(seen.ref)
+            if row.version != seen.version:
+                return row
+            noted = row.failure
+            if noted is not None and noted != seen.failure:
+                raise backoff.refusal(row, noted, clock.now())  # another node has just been told no
+            if noted is not None and not force and not backoff.may_try(row, clock.now()):
+                raise backoff.refusal(row, noted, clock.now())
+            if await self._store.connections.lease_refresh(seen.ref, owner=self._owner, now=clock.now(), ttl=LEASE):
+                break
+            await asyncio.sleep(LOOK_AGAIN_S)
+        row = await self._read(seen.ref)
+        if row.version != seen.version:
+            await self._store.connections.release_lease(seen.ref, owner=self._owner)
+        return row
+
+    async def _ask(self, row: Connection, integration: Integration, provider: Provider) -> Connection:
+        held = self._store.vault.open_json(row.credential)
+        secret_config = self._store.vault.open_json(row.secret_config) if row.secret_config else {}
+        started = clock.monotonic()
+        try:
+            fresh = await self._tokens.renew(integration, provider, {**row.config, **secret_config}, held)
+        except (TokenRefused, TokenUnavailable) as fault:
+            return await self._failed(row, fault)
+        saved = await self._save(row, fresh)
+        took_ms = round((clock.monotonic() - started) * 1000)
+        log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
+        return saved
+
+    async def _failed(self, row: Connection, fault: TokenRefused | TokenUnavailable) -> Connection:
+        now = clock.now()
+        noted = backoff.failure(fault, row.failure, now)
+        log.warning("token_refresh_failed", **_who(row.ref), reason=noted.code, final=noted.final, detail=noted.message)
+        after = await self._store.connections.record_failure(
+            row.ref, owner=self._owner, version=row.version, failure=noted
+        )
+        if after is None:  # somebody else renewed or replaced it meanwhile: theirs counts, not our refusal
+            return await self._read(row.ref)
+        raise backoff.refusal(after, noted, now) from fault
+
+    async def _save(self, row: Connection, fresh: dict[str, Any]) -> Connection:
+        """Commit the new pair; it exists nowhere else, so a store that stumbles is asked again and again."""
+        for wait_s in (*SAVE_AGAIN_S, None):
+            try:
+                saved = await self._store.connections.save_refreshed(
+                    row.ref,
+                    owner=self._owner,
+                    version=row.version,
+                    credential=fresh,
+                    expires_at=modes()[fresh["type"]].expires_at(fresh),
+                    now=clock.now(),
+                )
+            except GatewayError:
+                if wait_s is None:
+                    log.error("rotated_token_lost", **_who(row.ref))
+                    raise
+                await asyncio.sleep(wait_s)
+            else:
+                return saved if saved is not None else await self._read(row.ref)
+        raise AssertionError("unreachable")
+
+    async def _read(self, ref: ConnectionRef) -> Connection:
+        row = await self._store.connections.get(ref)
+        if row is None:
+            raise NotFound("unknown_connection", f"Connection '{ref.connection_id}' has been deleted.")
+        return row
+
+
+def _who(ref: ConnectionRef) -> dict[str, str]:
+    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}

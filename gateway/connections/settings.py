@@ -1,0 +1,68 @@
+"""The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from gateway.catalog.provider import Provider, Setting
+from gateway.errors import InvalidRequest, Issue
+
+LONGEST: Final = 2048
+
+
+def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
+    """`given` under the entry's own spelling of the names, empty texts left out. Raises InvalidRequest with every fault.
+
+    Settings that the entry does not know are kept, since scripts and proxied paths may want them.
+    """
+    known = {
+        name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))
+    }
+    config = {known.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
+    issues = [
+        Issue("invalid_format", fault, (*path, name))
+        for name, value in config.items()
+        if (fault := _fault(name, value, provider.connection_config.get(name)))
+    ]
+    if issues:
+        raise InvalidRequest("connection_validation_failed", issues[0].message, errors=issues)
+    return config
+
+
+def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Raises InvalidRequest naming every setting that the end user must give and did not."""
+    missing = [
+        Issue("invalid_type", f"The setting '{name}' ({setting.title}) is missing.", (*path, name))
+        for name, setting in provider.connection_config.items()
+        if not (setting.optional or setting.automated or setting.default_value is not None or config.get(name))
+    ]
+    if missing:
+        raise InvalidRequest("connection_validation_failed", missing[0].message, errors=missing)
+
+
+def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """What may be stored and shown as it is, and what the entry calls secret."""
+    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+    plain = {name: value for name, value in config.items() if name not in secret}
+    return plain, {name: str(value) for name, value in config.items() if name in secret}
+
+
+def _fault(name: str, value: Any, setting: Setting | None) -> str | None:
+    if setting is None:
+        return None
+    if not isinstance(value, str):
+        return f"The setting '{name}' must be text."
+    if len(value) > LONGEST:
+        return f"The setting '{name}' may have at most {LONGEST} characters."
+    if setting.enum and value not in setting.enum:
+        return f"The setting '{name}' must be one of {', '.join(setting.enum)}."
+    if setting.pattern and not _compiled(setting.pattern).fullmatch(value):
+        example = f", for example '{setting.example}'" if setting.example else ""
+        return f"The setting '{name}' ({setting.title}) has not the form it must have{example}."
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

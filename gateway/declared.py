@@ -1,0 +1,70 @@
+"""The integrations that gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.config import Config, EnvironmentConfig, Fault, IntegrationConfig
+from gateway.records.integration import Integration
+
+Place = tuple[str, ...]
+
+# These are granted to a client of the operator's own, so an integration without one cannot connect anybody.
+NEEDS_CLIENT = frozenset({"OAUTH2"})
+
+
+def integrations(config: Config, catalog: Catalog) -> tuple[list[Integration], list[Fault], list[Fault]]:
+    """All declared integrations, the faults that forbid a start, and the warnings that do not; each as ``file:line``."""
+    built: list[Integration] = []
+    faults: list[Fault] = []
+    warnings: list[Fault] = []
+    for environment in config.environments.values():
+        for key, declared in environment.integrations.items():
+            place = ("environments", environment.name, "integrations", key)
+            provider = catalog.get(declared.provider)
+            if provider is None:
+                faults.append(_unknown(config, catalog, (*place, "provider"), declared.provider))
+                continue
+            faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
+            warnings += (Fault(config.where(*at), message) for at, message in _warnings(place, declared, provider))
+            built.append(_integration(environment, key, declared))
+    return built, faults, warnings
+
+
+def _integration(environment: EnvironmentConfig, key: str, declared: IntegrationConfig) -> Integration:
+    return Integration(
+        environment=environment.name,
+        integration_id=key,
+        provider=declared.provider,
+        display_name=declared.display_name,
+        client_id=declared.client_id,
+        client_secret=declared.client_secret,
+        scopes=declared.scopes,
+        allowed_origins=declared.allowed_origins,
+        forward_set_cookie=declared.forward_set_cookie,
+        site_selection="ask" if declared.site_selection == "ask" else "match",
+    )
+
+
+def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
+    near = get_close_matches(name, catalog.providers, 1)
+    hint = f"; did you mean '{near[0]}'?" if near else "; `gateway catalog list` shows what there is"
+    return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
+
+
+def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    if provider.auth_mode in NEEDS_CLIENT and not declared.client_id:
+        console = f", which its developer console gives out ({provider.docs})"
+        yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
+
+
+def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    needed = provider.refresh.requires_scope if provider.refresh else None
+    if needed is None and "offline_access" in (provider.default_scopes or ()):
+        needed = "offline_access"
+    if needed and declared.scopes is not None and needed not in declared.scopes:
+        lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
+        yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
+    if provider.auth_mode in NEEDS_CLIENT and declared.client_id and declared.client_secret is None:
+        yield place, "no client_secret: token requests go out as a public client, which few providers take"

@@ -1,0 +1,54 @@
+"""The address an end user's browser is sent to (RFC 6749 §4.1.1)."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlencode, urlsplit
+
+from gateway.catalog.provider import Provider
+
+
+def authorization_url(
+    provider: Provider,
+    address: str,
+    *,
+    client_id: str,
+    redirect_uri: str,
+    scopes: Sequence[str],
+    state: str,
+    code_challenge: str | None,
+    params: Mapping[str, str],
+) -> str:
+    """`address` (the entry's `authorization_url`, settings filled in) with the request in its query.
+
+    What belongs to the protocol is written last, so neither the entry nor a caller can replace it. `params` are the
+    entry's and the caller's extra parameters; a query that `address` already has is kept.
+    """
+    query = dict(params)
+    query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
+    if scopes:
+        query["scope"] = (provider.scope_separator or " ").join(scopes)
+    if code_challenge is not None:
+        query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
+    address, hash_, fragment = address.partition("#")
+    return f"{address}{'&' if '?' in address else '?'}{urlencode(query, quote_via=quote)}{hash_}{fragment}"
+
+
+def issuer_accepted(provider: Provider, address: str, iss: str | None) -> bool:
+    """Whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
+
+    An entry with `issuer` demands exactly that; without one, an `iss` that was sent must have the origin of `address`.
+    """
+    if provider.issuer is not None:
+        return iss == provider.issuer
+    return iss is None or origin(iss) == origin(address)
+
+
+def origin(url: str) -> tuple[str, str, int | None] | None:
+    """Scheme, host and port, defaults filled in; None for what is no absolute http(s) address."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return None
+    return parts.scheme, parts.hostname.lower(), port or {"http": 80, "https": 443}[parts.scheme]

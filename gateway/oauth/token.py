@@ -1,0 +1,217 @@
+"""The token endpoint: what is asked of it, and what its answers mean (RFC 6749 §4.1.3, §5, §6)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from gateway.catalog.provider import Provider
+from gateway.oauth.client_auth import Client, authenticate
+
+MAX_LIFETIME: Final = timedelta(days=3650)
+MAX_TOKEN_CHARS: Final = 65_536
+
+# RFC 6749 §5.2, and what single providers say instead of invalid_grant (GitHub, Slack). Anything else may pass by itself.
+FINAL_CODES: Final = frozenset(
+    {
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "bad_refresh_token",
+        "invalid_refresh_token",
+        "token_revoked",
+        "bad_verification_code",
+        "invalid_code",
+        "code_already_used",
+    }
+)
+# Of these the end user's grant is gone. The others blame the client, which the operator can mend without the end user.
+GRANT_GONE: Final = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "token_revoked"})
+
+
+class TokenRefused(Exception):
+    """The endpoint's final no. `code` is its error code, `description` its words (RFC 6749 §5.2)."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(f"{code}: {description}" if description else code)
+        self.code = code
+        self.description = description
+
+
+class TokenUnavailable(Exception):
+    """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all."""
+
+    def __init__(self, reason: str, retry_after_s: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """A POST ready to be sent. `headers` and `body` hold secrets."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+
+
+def code_request(
+    provider: Provider,
+    url: str,
+    client: Client,
+    *,
+    code: str,
+    redirect_uri: str,
+    code_verifier: str | None,
+    params: Mapping[str, str],
+) -> TokenRequest:
+    """Redeem an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
+    grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+    if code_verifier is not None:
+        grant["code_verifier"] = code_verifier
+    return _request(provider, url, client, {**params, **grant})
+
+
+def refresh_request(
+    provider: Provider, url: str, client: Client, *, refresh_token: str, params: Mapping[str, str]
+) -> TokenRequest:
+    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
+    return _request(provider, url, client, {**params, "grant_type": "refresh_token", "refresh_token": refresh_token})
+
+
+def _request(provider: Provider, url: str, client: Client, params: dict[str, str]) -> TokenRequest:
+    headers = {"Accept": "application/json", **provider.token_headers}
+    authenticate(client, provider.token_request_auth_method, headers, params)
+    if provider.body_format == "json":
+        headers["Content-Type"] = "application/json"
+        return TokenRequest(url, headers, json.dumps(params).encode())
+    headers["Content-Type"] = "application/x-www-form-urlencoded"
+    return TokenRequest(url, headers, urlencode(params).encode("ascii"))
+
+
+def read_answer(provider: Provider, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The token answer, its `access_token` checked and lifted to the top level. Raises TokenRefused, TokenUnavailable.
+
+    Some providers report errors with status 200 (GitHub, Slack), so the body is asked before the status. A server
+    error or a rate limit is never final, whatever its body says.
+    """
+    if status >= 500 or status in {408, 425, 429}:
+        raise TokenUnavailable(f"the token endpoint answered {status}", _retry_after(headers))
+    answer = _parse(headers, body)
+    if answer is None:
+        raise TokenUnavailable(f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object")
+    error = answer.get("error")
+    if error:
+        code = error if isinstance(error, str) else "error"
+        description = answer.get("error_description")
+        words = description if isinstance(description, str) else ""
+        if code in FINAL_CODES:
+            raise TokenRefused(code, words)
+        raise TokenUnavailable(f"the token endpoint answered {status} with the unknown error '{code[:100]}'")
+    if not 200 <= status < 300:
+        raise TokenUnavailable(f"the token endpoint answered {status}")
+    return _checked(provider, answer)
+
+
+def _checked(provider: Provider, answer: dict[str, Any]) -> dict[str, Any]:
+    token = answer.get("access_token")
+    path = provider.alternate_access_token_response_path
+    if not token and path:
+        inner = dig(answer, path)
+        if isinstance(inner, dict):  # Slack keeps a user's whole answer below `authed_user`.
+            answer = {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
+            token = inner.get("access_token")
+        else:
+            token = inner
+    if not isinstance(token, str) or not token:
+        raise TokenUnavailable("the token endpoint's answer holds no access_token")
+    refresh = answer.get("refresh_token")
+    for text in (token, refresh):
+        if isinstance(text, str) and (len(text) > MAX_TOKEN_CHARS or not text.isascii() or not text.isprintable()):
+            # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
+            raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+    if refresh is not None and not isinstance(refresh, str):
+        raise TokenUnavailable("the token endpoint's answer holds a refresh_token that is not text")
+    return {**answer, "access_token": token}
+
+
+_TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})
+
+
+def expires_at(provider: Provider, answer: Mapping[str, Any], received: datetime) -> datetime | None:
+    """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
+
+    A lifetime that is no positive number counts as absent; it is capped at ten years and never raised.
+    """
+    lifetime = positive_seconds(answer.get("expires_in"))
+    if lifetime is None:
+        stamp = _epoch(answer.get("expires_at"))
+        if stamp is not None:
+            return min(stamp, received + MAX_LIFETIME)
+        lifetime = positive_seconds(provider.token_ttl)
+    if lifetime is None:
+        return None
+    return received + min(timedelta(seconds=min(lifetime, MAX_LIFETIME.total_seconds())), MAX_LIFETIME)
+
+
+def positive_seconds(value: object) -> float | None:
+    """A number of seconds above zero, also when sent as text; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+def dig(value: object, path: str) -> Any:
+    """The member at a dotted path, or None. A key that itself holds dots is found first."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
+    for step in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+    return value
+
+
+def _epoch(value: object) -> datetime | None:
+    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
+        try:
+            when = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+    number = positive_seconds(value)
+    if number is None:
+        return None
+    seconds = number / 1000 if number > 1e11 else number  # milliseconds, as some providers send
+    return datetime.fromtimestamp(min(seconds, 32_503_680_000), UTC)
+
+
+def _parse(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        if "form-urlencoded" not in _kind(headers):
+            return None
+        # Not what RFC 6749 §5.1 asks for, but GitHub and old Facebook answer so when `Accept` is ignored.
+        value = dict(parse_qsl(body.decode("utf-8", "replace")))
+    return value if isinstance(value, dict) else None
+
+
+def _kind(headers: Mapping[str, str]) -> str:
+    kind = next((v for k, v in headers.items() if k.lower() == "content-type"), "")
+    return kind.partition(";")[0].strip().lower()[:80] or "a body of no stated type"
+
+
+def _retry_after(headers: Mapping[str, str]) -> int | None:
+    text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else None

@@ -1,0 +1,98 @@
+"""Which site an issue tracker's token is used for (requirement 5.3): one OAuth grant may reach several.
+
+Runs after the token is there and before the connection is stored, for OAuth and for imports. Every site the token may
+access is fetched; a `Subdomain` picks the one whose host carries that label, and without one the first site is taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from gateway.scripts.context import ProviderUnreadable, Refused, ScriptContext
+
+SITES: Final = "/oauth/token/accessible-resources"
+MYSELF: Final = "/ex/jira/${connectionConfig.cloudId}/rest/api/3/<endpoint>"
+CONFLUENCE_MYSELF: Final = "/ex/confluence/${connectionConfig.cloudId}/wiki/rest/api/user/current"
+CLOUD_ID: Final = "${connectionConfig.cloudId}"
+
+
+async def jira_post_connection(context: ScriptContext) -> None:
+    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider tells it.
+
+    Raises Refused where the token reaches no site, or not the one that was asked for.
+    """
+    sites = _sites(await context.get_json(SITES))
+    if not sites:
+        raise Refused("The account that authorized can reach no site. Sign in with an account that has one.")
+    site = choose(sites, context.config)
+    context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
+    try:
+        me = await context.get_json(_myself(context, site))
+    except ProviderUnreadable:
+        return  # who authorized is nice to know; without the scope to ask, the connection is as good
+    if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
+        context.set_config(accountId=me["accountId"])
+
+
+def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The site that the settings name by `cloudId` or `subdomain`, else the first. Raises Refused, naming the sites."""
+    cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
+    fitting = [
+        site
+        for site in sites
+        if (not cloud_id or site["id"] == cloud_id) and (not subdomain or _is_called(site, subdomain))
+    ]
+    if fitting:
+        return fitting[0]
+    asked = " and ".join(f"{name} '{text}'" for name, text in (("Subdomain", subdomain), ("cloudId", cloud_id)) if text)
+    there = [_label(site) for site in sites]
+    raise Refused(
+        f"No site matches the {asked}. The account that authorized can reach: {', '.join(there)}.",
+        {"sites": [{"cloudId": site["id"], "subdomain": _label(site), "url": site["url"]} for site in sites]},
+    )
+
+
+def _is_called(site: Mapping[str, Any], wanted: str) -> bool:
+    """Equal as a whole: the first host label, or the full host where a dot was given. ``acme`` is never ``xacme``."""
+    wanted = wanted.casefold().rstrip(".")
+    return wanted == (_host(site) if "." in wanted else _label(site))
+
+
+def _host(site: Mapping[str, Any]) -> str:
+    try:
+        return (urlsplit(site["url"]).hostname or "").casefold()
+    except ValueError:  # no address at all, such as "http://[": a site without a host is none
+        return ""
+
+
+def _label(site: Mapping[str, Any]) -> str:
+    return _host(site).partition(".")[0]
+
+
+def _wanted(config: Mapping[str, Any], name: str) -> str:
+    value = config.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _sites(answer: Any) -> list[Mapping[str, Any]]:
+    """The well-formed sites of the answer; what lacks an id or an address with a host cannot be used."""
+    if not isinstance(answer, list):
+        raise ProviderUnreadable(f"{SITES} did not answer with a list of sites")
+    return [
+        site
+        for site in answer
+        if isinstance(site, Mapping)
+        and isinstance(site.get("id"), str)
+        and site["id"]
+        and isinstance(site.get("url"), str)
+        and _host(site)
+    ]
+
+
+def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
+    scopes = site.get("scopes")
+    if isinstance(scopes, list) and any(isinstance(scope, str) and "confluence" in scope for scope in scopes):
+        path = CONFLUENCE_MYSELF
+    else:
+        path = (context.provider.proxy.path_form or MYSELF).replace("<endpoint>", "myself")
+    return path.replace(CLOUD_ID, quote(site["id"], safe=""))

@@ -1,0 +1,43 @@
+"""Services: all that handlers and middlewares may reach, under one AppKey. Built by `app`, and nowhere else."""
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from gateway.catalog.load import Catalog
+from gateway.config import Config
+from gateway.connections.create import Creator
+from gateway.connections.flow import Flows
+from gateway.connections.integrations import Integrations
+from gateway.connections.live import Live
+from gateway.connections.renew import Renewer
+from gateway.connections.sessions import Sessions
+from gateway.egress.client import Egress
+from gateway.keys import Keys
+from gateway.request_log import RequestLog
+from gateway.store import Store
+
+
+@dataclass(slots=True)
+class Services:
+    """What is known before the store is open stands first; the rest is there once the application has started.
+
+    `serving` is what ``/ready`` tells: false before the start is complete and again once a stop has begun.
+    """
+
+    config: Config
+    catalog: Catalog
+    keys: Keys
+    integrations: Integrations
+    egress: Egress
+    request_log: RequestLog
+    serving: bool = False
+    store: Store = field(init=False)
+    renewer: Renewer = field(init=False)
+    live: Live = field(init=False)
+    creator: Creator = field(init=False)
+    sessions: Sessions = field(init=False)
+    flows: Flows = field(init=False)
+
+
+SERVICES = web.AppKey("services", Services)
