@@ -1,6 +1,7 @@
 """Services: all that handlers and middlewares may reach, under one AppKey. Built by `app`, and nowhere else."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from aiohttp import web
 
@@ -31,6 +32,7 @@ class Services:
     integrations: Integrations
     egress: Egress
     request_log: RequestLog
+    started_at: datetime
     serving: bool = False
     store: Store = field(init=False)
     renewer: Renewer = field(init=False)

@@ -33,7 +33,7 @@ async def callback(request: web.Request) -> web.Response:
             request_id=None,
         )
     name = services.flows.cookie_name(state)
-    if name in request.cookies:
+    if name in request.cookies and ("code" in request.query or "error" in request.query):
         answer.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
     return answer
 

@@ -1,0 +1,142 @@
+"""The composition root: builds Services, opens them with the application and closes them with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+from middleware.error_shape import error_shape
+from middleware.request_id import request_id
+
+from gateway import clock, resources
+from gateway import config as configuration
+from gateway.auth import modes
+from gateway.catalog.load import load_catalog
+from gateway.config import Config, Faults
+from gateway.connections.create import Creator
+from gateway.connections.flow import Flows
+from gateway.connections.integrations import Integrations
+from gateway.connections.live import Live
+from gateway.connections.renew import Renewer
+from gateway.connections.sessions import Sessions
+from gateway.connections.tokens import TokenEndpoint
+from gateway.declared import integrations
+from gateway.egress.client import Egress
+from gateway.egress.guard import Guard
+from gateway.errors import GatewayError
+from gateway.keys import Keys
+from gateway.pages.environment import setup_templates
+from gateway.request_log import RequestLog
+from gateway.routes import add_routes
+from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
+from gateway.services import SERVICES, Services
+from gateway.store import Store, open_store
+from gateway.vault import Keyring
+
+BODY_LIMIT_BYTES: Final = 1 << 20
+PRUNE_EVERY_S: Final = 600.0
+KEEP_REQUEST_LOG: Final = timedelta(days=30)
+
+Configured = Config | Mapping[str, Any] | str | PathLike[str]
+
+log = structlog.get_logger(__name__)
+
+
+def create_app(config: Configured) -> web.Application:
+    """The gateway as an application of its own. Raises config.Faults with every fault at once."""
+    app = web.Application(middlewares=[request_id, error_shape], client_max_size=BODY_LIMIT_BYTES)
+    setup(app, config)
+    return app
+
+
+def setup(app: web.Application, config: Configured) -> None:
+    """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
+    app[SERVICES] = services_of(_read(config))
+    setup_templates(app)
+    add_routes(app)
+    app.cleanup_ctx.append(_opened)
+    app.on_shutdown.append(_stop_serving)
+
+
+def services_of(config: Config) -> Services:
+    """All that can be known before the store is open. Raises config.Faults."""
+    catalog = load_catalog(
+        [resources.folder("catalog"), *config.catalog],
+        scripts={*POST_CONNECTION, *WEBHOOK_ROUTING},
+        modes=modes().keys(),
+    )
+    declared, faults, _ = integrations(config, catalog)
+    if faults:
+        raise Faults(faults)
+    return Services(
+        config=config,
+        catalog=catalog,
+        keys=Keys.declared(config),
+        integrations=Integrations(declared),
+        egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
+        request_log=RequestLog(),
+        started_at=clock.now(),
+    )
+
+
+def _read(config: Configured) -> Config:
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, Mapping):
+        return configuration.parse(config, base=Path.cwd())
+    return configuration.load(Path(config))
+
+
+async def _opened(app: web.Application) -> AsyncIterator[None]:
+    """Everything with a connection, a file or a task behind it, for as long as the application runs."""
+    services = app[SERVICES]
+    config = services.config
+    store = services.store = await open_store(
+        config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
+    )
+    await services.egress.open()
+    tokens = TokenEndpoint(services.egress)
+    services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
+    services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
+    services.creator = Creator(store, services.catalog, services.live, services.egress)
+    services.sessions = Sessions(store)
+    services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
+    tasks = [
+        asyncio.create_task(services.live.follow()),
+        asyncio.create_task(_prune(store)),
+        asyncio.create_task(services.request_log.write_to(store.request_log)),
+    ]
+    services.serving = True
+    yield
+    services.serving = False
+    await services.renewer.close()
+    await services.request_log.close()
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    await services.egress.close()
+    await store.close()
+
+
+async def _stop_serving(app: web.Application) -> None:
+    app[SERVICES].serving = False
+
+
+async def _prune(store: Store) -> None:
+    """Sessions and flows live minutes, and what is older is only weight."""
+    while True:
+        now = clock.now()
+        try:
+            await store.sessions.prune(now)
+            await store.flows.prune(now)
+            await store.changes.prune(now)
+            await store.request_log.prune(now - KEEP_REQUEST_LOG)
+        except GatewayError as fault:
+            log.warning("prune_failed", detail=fault.message)
+        await asyncio.sleep(PRUNE_EVERY_S)

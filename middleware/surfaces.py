@@ -1,0 +1,23 @@
+"""The ways in, outermost first. A new step is one new line here."""
+
+from middleware.access_log import access_log
+from middleware.bearer_key import bearer_key
+from middleware.chain import Chain
+from middleware.connection import connection
+from middleware.credentials import credentials
+from middleware.decompress import decompress
+from middleware.error_shape import error_shape
+from middleware.json_only import json_only
+from middleware.preflight import preflight
+from middleware.request_id import request_id
+from middleware.strict import strict
+from middleware.upstream import upstream
+
+# End users' browsers and load balancers: no key.
+OPEN = Chain(request_id, access_log, error_shape, strict)
+
+# The customer's back end.
+API = Chain(*OPEN, bearer_key, json_only)
+
+# The customer's requests on their way to a provider.
+PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress)
