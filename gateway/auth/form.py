@@ -40,7 +40,10 @@ class Form:
 
     def token(self, name: str, *, limit: int, required: bool = True) -> str:
         """A text that will stand in a header: visible ASCII and inner spaces only (RFC 6749 §A.12)."""
-        value = self.text(name, limit=limit, required=required).strip()
+        value = self.text(name, limit=limit, required=required)
+        if value and not value.strip() and required:
+            self._fault(name, "too_small", f"'{name}' must not be empty.")
+        value = value.strip()
         if value and not (value.isascii() and value.isprintable()):
             self._fault(name, "invalid_format", f"'{name}' holds characters that cannot stand in a header.")
         return value

@@ -1,0 +1,99 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway.auth import modes
+from gateway.auth.oauth2 import OAuth2
+from gateway.errors import InvalidRequest
+from gateway.secret import Secret
+from tests.fakes.providers import provider
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def accepted(mode: str, **fields: Any) -> dict[str, Any]:
+    return modes()[mode].accept({"type": mode, **fields}, NOW)
+
+
+def faults(mode: str, **fields: Any) -> set[tuple[str, ...]]:
+    with pytest.raises(InvalidRequest) as fault:
+        modes()[mode].accept({"type": mode, **fields}, NOW)
+    return {issue.path for issue in fault.value.errors}
+
+
+def test_every_mode_stands_under_its_own_name() -> None:
+    assert all(mode.name == name for name, mode in modes().items())
+    assert {"OAUTH2", "API_KEY", "BASIC"} <= modes().keys()
+
+
+def test_an_imported_grant_keeps_what_was_posted_as_raw() -> None:
+    held = accepted("OAUTH2", access_token="a", refresh_token="r", expires_at="2026-11-20T13:00:00+01:00")
+    assert held["expires_at"] == "2026-11-20T12:00:00.000Z"
+    assert held["raw"]["expires_at"] == "2026-11-20T13:00:00+01:00"
+    assert OAuth2().expires_at(held) == NOW
+
+
+def test_an_imported_lifetime_counts_from_now() -> None:
+    assert OAuth2().expires_at(accepted("OAUTH2", access_token="a", expires_in=60)) == NOW + timedelta(seconds=60)
+    assert OAuth2().expires_at(accepted("OAUTH2", access_token="a", expires_in=-5)) is None
+
+
+def test_the_client_of_an_imported_grant_is_kept_out_of_raw() -> None:
+    override = {"client_id": "own", "client_secret": "s3cret"}
+    held = accepted("OAUTH2", access_token="a", config_override=override)
+    assert held["config_override"] == override
+    assert "config_override" not in held["raw"]
+
+
+def test_all_faults_of_a_credential_are_named_at_once() -> None:
+    assert faults("OAUTH2", access_token="", refresh_token=7, expires_at="soon", extra=1) == {
+        ("credentials", "access_token"),
+        ("credentials", "refresh_token"),
+        ("credentials", "expires_at"),
+        ("credentials", "extra"),
+    }
+
+
+@pytest.mark.parametrize("key", ["", "a\nb", "k\u00e9y", "x" * 1025, None, 7, " "])
+def test_a_key_that_cannot_stand_in_a_header_is_refused(key: Any) -> None:
+    assert faults("API_KEY", apiKey=key) == {("credentials", "apiKey")}
+
+
+def test_a_pasted_key_loses_the_blanks_around_it() -> None:
+    assert accepted("API_KEY", apiKey="  sk-1\n")["apiKey"] == "sk-1"
+
+
+def test_either_half_of_basic_may_be_empty_but_not_missing() -> None:
+    assert accepted("BASIC", username="", password="")["username"] == ""
+    assert faults("BASIC", username="u") == {("credentials", "password")}
+    assert faults("BASIC", username="a:b", password="") == {("credentials", "username")}
+
+
+def test_credentials_of_another_type_are_refused() -> None:
+    with pytest.raises(InvalidRequest):
+        modes()["BASIC"].accept({"type": "API_KEY", "apiKey": "k"}, NOW)
+
+
+def test_an_absent_refresh_token_in_the_answer_keeps_the_old_one() -> None:
+    before = {"type": "OAUTH2", "access_token": "a", "refresh_token": "keep", "raw": {}}
+    held = OAuth2().granted(provider(), {"access_token": "b", "expires_in": 60}, NOW, before)
+    assert (held["access_token"], held["refresh_token"]) == ("b", "keep")
+    assert held["expires_at"] == "2026-11-20T12:01:00.000Z"
+    rotated = OAuth2().granted(provider(), {"access_token": "c", "refresh_token": "new"}, NOW, held)
+    assert rotated["refresh_token"] == "new"
+    assert "expires_at" not in rotated
+
+
+@pytest.mark.parametrize(
+    ("mode", "fields", "names"),
+    [
+        ("OAUTH2", {"access_token": "v"}, {"accessToken", "access_token"}),
+        ("API_KEY", {"apiKey": "v"}, {"apiKey"}),
+        ("BASIC", {"username": "v", "password": "v"}, {"username", "password"}),
+    ],
+)
+def test_what_a_mode_puts_into_templates_is_secret(mode: str, fields: dict[str, str], names: set[str]) -> None:
+    values = modes()[mode].values(accepted(mode, **fields))
+    assert names <= values.keys()
+    assert all(isinstance(value, Secret) and value.reveal() == "v" for value in values.values())

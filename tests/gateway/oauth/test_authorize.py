@@ -1,0 +1,100 @@
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from gateway.oauth import pkce
+from gateway.oauth.authorize import authorization_url, issuer_accepted
+from tests.fakes.providers import provider
+
+
+def asked(entry_address: str = "https://auth.example.com/authorize", **changes: object) -> dict[str, str]:
+    fields = {
+        "client_id": "client",
+        "redirect_uri": "https://gw.example.com/oauth/callback",
+        "scopes": ["read", "offline_access"],
+        "state": "the-state",
+        "code_challenge": "challenge",
+        "params": {"audience": "api"},
+    } | changes
+    entry = fields.pop("provider", provider())
+    url = authorization_url(entry, entry_address, **fields)  # type: ignore[arg-type]
+    return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
+
+
+def test_the_request_has_all_that_rfc_6749_asks_for() -> None:
+    assert asked() == {
+        "response_type": "code",
+        "client_id": "client",
+        "redirect_uri": "https://gw.example.com/oauth/callback",
+        "scope": "read offline_access",
+        "state": "the-state",
+        "code_challenge": "challenge",
+        "code_challenge_method": "S256",
+        "audience": "api",
+    }
+
+
+def test_scopes_are_joined_as_the_provider_wants_them() -> None:
+    assert asked(provider=provider(scope_separator=","))["scope"] == "read,offline_access"
+
+
+def test_without_scopes_the_parameter_is_left_out() -> None:
+    assert "scope" not in asked(scopes=[])
+
+
+def test_a_provider_that_breaks_on_pkce_gets_no_challenge() -> None:
+    assert not {"code_challenge", "code_challenge_method"} & asked(code_challenge=None).keys()
+
+
+@pytest.mark.parametrize("name", ["state", "redirect_uri", "client_id", "response_type", "code_challenge_method"])
+def test_a_parameter_of_the_caller_never_replaces_one_of_the_protocol(name: str) -> None:
+    assert asked(params={name: "evil"})[name] != "evil"
+
+
+def test_a_query_and_a_fragment_of_the_address_are_kept() -> None:
+    url = authorization_url(
+        provider(), "https://a.example/x?tenant=1#/go", client_id="c", redirect_uri="r", scopes=[], state="s",
+        code_challenge=None, params={},
+    )  # fmt: skip
+    parts = urlsplit(url)
+    assert dict(parse_qsl(parts.query))["tenant"] == "1"
+    assert parts.fragment == "/go"
+
+
+def test_spaces_are_sent_as_percent_20_which_every_provider_reads() -> None:
+    url = authorization_url(
+        provider(), "https://a.example/x", client_id="c", redirect_uri="r", scopes=["a", "b"], state="s",
+        code_challenge=None, params={},
+    )  # fmt: skip
+    assert "scope=a%20b" in url
+
+
+def test_the_pkce_pair_is_that_of_rfc_7636_appendix_b() -> None:
+    assert pkce.challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == (
+        "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    )
+    assert len(pkce.new_verifier()) == 43
+    assert pkce.new_verifier() != pkce.new_verifier()
+
+
+ADDRESS = "https://auth.example.com/authorize"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "iss", "accepted"),
+    [
+        (None, None, True),
+        (None, "https://auth.example.com", True),
+        (None, "https://auth.example.com:443/tenant", True),
+        (None, "https://evil.example.com", False),
+        (None, "http://auth.example.com", False),
+        (None, "https://auth.example.com.evil.test", False),
+        (None, "", False),
+        (None, "http://[", False),
+        ("https://id.example.com", "https://id.example.com", True),
+        ("https://id.example.com", "https://id.example.com/", False),
+        ("https://id.example.com", None, False),
+    ],
+)
+def test_the_issuer_must_be_the_one_the_flow_was_sent_to(issuer: str | None, iss: str | None, accepted: bool) -> None:
+    assert issuer_accepted(provider(issuer=issuer), ADDRESS, iss) is accepted

@@ -1,0 +1,109 @@
+"""Requirement 5.3, word for word, and what real answers do to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.scripts.context import ProviderUnreadable, Refused
+from gateway.scripts.jira_post_connection import SITES, jira_post_connection
+from tests.fakes.providers import provider
+
+ACME = {"id": "id-acme", "url": "https://acme.atlassian.net", "name": "Acme", "scopes": ["read:jira-work"]}
+XACME = {"id": "id-xacme", "url": "https://xacme.atlassian.net", "name": "acme", "scopes": ["read:jira-work"]}
+WIKI = {"id": "id-wiki", "url": "https://wiki.atlassian.net/", "name": "Wiki", "scopes": ["read:confluence-user"]}
+
+
+class Asked:
+    """A provider that answers from a dict of path ▸ JSON, or fails."""
+
+    def __init__(self, sites: Any, config: Mapping[str, Any] | None = None, **answers: Any) -> None:
+        self.provider = provider(proxy={"base_url": "https://api.example.com", **answers.pop("proxy", {})})
+        self.config = dict(config or {})
+        self.answers = {SITES: sites, **answers}
+        self.paths: list[str] = []
+
+    def set_config(self, **settings: str) -> None:
+        self.config.update(settings)
+
+    async def get_json(self, path: str) -> Any:
+        self.paths.append(path)
+        if path not in self.answers:
+            raise ProviderUnreadable(f"{path} answered 404")
+        return self.answers[path]
+
+
+async def test_without_a_subdomain_the_first_site_is_taken() -> None:
+    asked = Asked([XACME, ACME])
+    await jira_post_connection(asked)
+    assert asked.config == {"cloudId": "id-xacme", "subdomain": "xacme", "baseUrl": "https://xacme.atlassian.net"}
+
+
+@pytest.mark.parametrize(
+    "given", ["acme", "ACME", " acme ", "acme.atlassian.net", "Acme.Atlassian.NET", "acme.atlassian.net."]
+)
+async def test_a_subdomain_picks_the_site_with_that_host_label(given: str) -> None:
+    asked = Asked([XACME, ACME], {"subdomain": given})
+    await jira_post_connection(asked)
+    assert (asked.config["cloudId"], asked.config["subdomain"]) == ("id-acme", "acme")
+
+
+@pytest.mark.parametrize(
+    "given", ["cme", "acm", "xacm", "acme.example.net", "acme.atlassian.net.evil.test", "Wiki Inc"]
+)
+async def test_a_subdomain_that_matches_no_site_refuses_and_names_the_sites(given: str) -> None:
+    asked = Asked([XACME, ACME], {"subdomain": given})
+    with pytest.raises(Refused, match="xacme, acme") as refused:
+        await jira_post_connection(asked)
+    assert [site["subdomain"] for site in refused.value.payload["sites"]] == ["xacme", "acme"]
+    assert "cloudId" not in asked.config
+
+
+async def test_the_name_of_a_site_is_not_its_host() -> None:
+    asked = Asked([XACME], {"subdomain": "acme"})
+    with pytest.raises(Refused):
+        await jira_post_connection(asked)
+
+
+async def test_a_given_cloud_id_must_be_among_the_sites() -> None:
+    asked = Asked([XACME, ACME], {"cloudId": "id-acme"})
+    await jira_post_connection(asked)
+    assert asked.config["subdomain"] == "acme"
+    with pytest.raises(Refused, match="cloudId 'elsewhere'"):
+        await jira_post_connection(Asked([ACME], {"cloudId": "elsewhere"}))
+
+
+async def test_a_cloud_id_and_a_subdomain_must_mean_the_same_site() -> None:
+    with pytest.raises(Refused):
+        await jira_post_connection(Asked([XACME, ACME], {"cloudId": "id-xacme", "subdomain": "acme"}))
+
+
+@pytest.mark.parametrize("sites", [[], [{}], [{"id": "x"}], [{"id": "x", "url": "http://["}], [{"id": 7, "url": 8}]])
+async def test_no_usable_site_refuses_the_connection(sites: Any) -> None:
+    with pytest.raises(Refused, match="no site"):
+        await jira_post_connection(Asked(sites))
+
+
+@pytest.mark.parametrize("answer", [{}, None, "sites", {"error": "x"}])
+async def test_an_answer_that_is_no_list_is_the_providers_fault(answer: Any) -> None:
+    with pytest.raises(ProviderUnreadable):
+        await jira_post_connection(Asked(answer))
+
+
+async def test_who_authorized_is_stored_where_the_provider_tells() -> None:
+    asked = Asked([ACME], **{"/ex/jira/id-acme/rest/api/3/myself": {"accountId": "5b10"}})
+    await jira_post_connection(asked)
+    assert asked.config["accountId"] == "5b10"
+
+
+async def test_a_confluence_site_is_asked_in_its_own_way() -> None:
+    asked = Asked([WIKI], **{"/ex/confluence/id-wiki/wiki/rest/api/user/current": {"accountId": "w"}})
+    await jira_post_connection(asked)
+    assert (asked.config["accountId"], asked.config["subdomain"]) == ("w", "wiki")
+
+
+async def test_an_entry_says_itself_what_its_paths_look_like() -> None:
+    form = {"path_form": "/ex/sandbox/${connectionConfig.cloudId}/rest/api/3/<endpoint>"}
+    asked = Asked([{**ACME, "id": "a/../b"}], proxy=form)
+    await jira_post_connection(asked)
+    assert asked.paths[1] == "/ex/sandbox/a%2F..%2Fb/rest/api/3/myself"
