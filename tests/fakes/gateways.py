@@ -1,0 +1,126 @@
+"""A gateway for tests: the real application on our own runner, on a free port, in this process."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+import gateway
+from gateway import config as configuration
+from gateway.services import SERVICES, Services
+
+SECRET_KEY = "sk-test-0123456789abcdef"
+ENCRYPTION_KEY = base64.b64encode(bytes(range(32))).decode()
+
+
+class RunningGateway:
+    """`url` has no trailing slash; `headers` hold the key; `services` are the application's own."""
+
+    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+        self.folder = folder
+        self.document = document
+        self.url = ""
+        self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
+        self._runner: web.BaseRunner | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        sock = free_socket()
+        port = sock.getsockname()[1]
+        self.document.setdefault("server", {})["port"] = port
+        config = configuration.parse(self.document, base=self.folder, environ={})
+        app = gateway.create_app(config)
+        self.services: Services = app[SERVICES]
+        self._runner = gateway.runner(app, drain_s=1)
+        await self._runner.setup()
+        await web.SockSite(self._runner, sock).start()
+        self.url = config.server.public_url
+        self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def stop(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    @property
+    def http(self) -> aiohttp.ClientSession:
+        assert self._session is not None
+        return self._session
+
+    async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
+        """The parsed answer of our API, asked with the key."""
+        async with self.http.request(method, self.url + path, headers=self.headers, **options) as answer:
+            told = await answer.json()
+            assert expect is None or answer.status == expect, (answer.status, told)
+            return told
+
+    def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
+        """A request context on /proxy for integration `tracker`, unless `integration` says otherwise."""
+        names = {"Provider-Config-Key": options.pop("integration", "tracker"), "Connection-Id": connection_id}
+        headers = {**self.headers, **names, **options.pop("headers", {})}
+        return self.http.request(method, f"{self.url}/proxy{path}", headers=headers, **options)
+
+    async def imported(self, grant: Mapping[str, Any], connection_id: str = "c1", **more: Any) -> Any:
+        """A connection of integration `tracker` with the tokens of a token answer."""
+        credentials = {"type": "OAUTH2", **{k: v for k, v in grant.items() if k != "token_type"}}
+        body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials, **more}
+        return await self.json("POST", "/connections", json=body, expect=201)
+
+    async def session_token(self, **body: Any) -> str:
+        told = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+        token: str = told["data"]["token"]
+        return token
+
+
+def free_socket() -> Any:
+    """A listening socket on a port that the system chose."""
+    import socket
+
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 0))
+    return sock
+
+
+def tracker_entry(url: str, **changes: Any) -> dict[str, Any]:
+    """The catalog entry of a `tests.fakes.tracker` that listens on `url`."""
+    return {
+        "display_name": "Tracker",
+        "categories": ["project-tracking"],
+        "docs": "https://docs.example.com",
+        "auth_mode": "OAUTH2",
+        "authorization_url": f"{url}/authorize",
+        "token_url": f"{url}/token",
+        "connection_configuration": ["cloudId", "subdomain"],
+        "post_connection_script": "jira_post_connection",
+        "default_scopes": ["offline_access"],
+        "proxy": {"base_url": url},
+        **changes,
+    }
+
+
+def write_entry(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
+    (folder / "catalog").mkdir(exist_ok=True)
+    (folder / "catalog" / f"{name}.yaml").write_text(yaml.safe_dump(dict(entry), sort_keys=False))
+
+
+def document(allow: list[str], **integrations: Any) -> dict[str, Any]:
+    """A gateway.yaml with one environment `dev` and integration `tracker`."""
+    tracker = {"provider": "tracker", "client_id": "client", "client_secret": secrets.token_urlsafe(16)}
+    return {
+        "server": {"port": 0, "host": "127.0.0.1"},
+        "store": {"url": "sqlite:///gateway.db", "encryption_keys": [ENCRYPTION_KEY]},
+        "catalog": ["catalog"],
+        "environments": {"dev": {"secret_keys": [SECRET_KEY], "integrations": {"tracker": tracker, **integrations}}},
+        "egress": {"allow": allow},
+    }

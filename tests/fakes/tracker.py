@@ -1,0 +1,129 @@
+"""A provider that a test can steer: an OAuth 2.0 issue tracker with rotating refresh tokens, which revokes the whole
+family when it sees one twice, and an API that takes only tokens it gave out.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+SITES = [
+    {"id": "cloud-1", "url": "https://acme.tracker.example", "name": "Acme", "scopes": ["read"]},
+    {"id": "cloud-2", "url": "https://globex.tracker.example", "name": "Globex", "scopes": ["read"]},
+]
+
+
+@dataclass
+class Grant:
+    """One end user's consent and all tokens that came of it."""
+
+    refresh_token: str
+    access_tokens: set[str] = field(default_factory=set)
+    spent: set[str] = field(default_factory=set)
+    revoked: bool = False
+
+
+@dataclass
+class Tracker:
+    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset."""
+
+    url: str = ""
+    ttl_s: float | None = 3600
+    rotate: bool = True
+    answer: web.Response | None = None
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: Counter[str] = field(default_factory=Counter)
+    grants: list[Grant] = field(default_factory=list)
+    token_requests: list[dict[str, str]] = field(default_factory=list)
+    token_headers: list[dict[str, str]] = field(default_factory=list)
+    authorize_query: dict[str, str] = field(default_factory=dict)
+    seen: list[web.BaseRequest] = field(default_factory=list)
+    sites: list[dict[str, Any]] = field(default_factory=lambda: [dict(site) for site in SITES])
+    callback_extra: dict[str, str] = field(default_factory=dict)
+    _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    _codes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.hold.set()
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/authorize", self._authorize)
+        app.router.add_post("/token", self._token)
+        app.router.add_get("/oauth/token/accessible-resources", self._accessible)
+        app.router.add_route("*", "/{path:.*}", self._api)
+        return app
+
+    async def serve(self) -> TestServer:
+        server = TestServer(self.app())
+        await server.start_server()
+        return server
+
+    def grant(self) -> dict[str, Any]:
+        """What a token endpoint would answer to a new consent, for imports."""
+        made = Grant(f"refresh-{next(self._numbers)}")
+        self.grants.append(made)
+        return self._issued(made)
+
+    def _issued(self, grant: Grant) -> dict[str, Any]:
+        token = f"access-{next(self._numbers)}"
+        grant.access_tokens = {token}
+        told: dict[str, Any] = {"access_token": token, "refresh_token": grant.refresh_token, "token_type": "Bearer"}
+        if self.ttl_s is not None:
+            told["expires_in"] = self.ttl_s
+        return told
+
+    async def _authorize(self, request: web.Request) -> web.Response:
+        self.authorize_query = dict(request.query)
+        code = f"code-{next(self._numbers)}"
+        self._codes[code] = dict(request.query)
+        back = {"code": code, "state": request.query["state"], **self.callback_extra}
+        query = "&".join(f"{name}={text}" for name, text in back.items())
+        raise web.HTTPFound(f"{request.query['redirect_uri']}?{query}")
+
+    async def _token(self, request: web.Request) -> web.Response:
+        form = {name: str(text) for name, text in (await request.post()).items()}
+        self.calls[form.get("grant_type", "")] += 1
+        self.token_requests.append(form)
+        self.token_headers.append(dict(request.headers))
+        await self.hold.wait()
+        if self.answer is not None:
+            return web.Response(status=self.answer.status, body=self.answer.body, headers=self.answer.headers.copy())
+        if form.get("grant_type") == "authorization_code":
+            if self._codes.pop(form.get("code", ""), None) is None:
+                return web.json_response({"error": "invalid_grant"}, status=400)
+            return web.json_response(self.grant())
+        return self._refreshed(form.get("refresh_token", ""))
+
+    def _refreshed(self, token: str) -> web.Response:
+        for grant in self.grants:
+            if token in grant.spent:
+                grant.revoked = True
+                grant.access_tokens = set()
+            if token == grant.refresh_token and not grant.revoked:
+                if self.rotate:
+                    grant.spent.add(token)
+                    grant.refresh_token = f"refresh-{next(self._numbers)}"
+                return web.json_response(self._issued(grant))
+        return web.json_response({"error": "invalid_grant", "error_description": "Unknown token"}, status=400)
+
+    def _is_known(self, request: web.Request) -> bool:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return any(token in grant.access_tokens for grant in self.grants)
+
+    async def _accessible(self, request: web.Request) -> web.Response:
+        self.calls["sites"] += 1
+        if not self._is_known(request):
+            return web.json_response({"code": 401}, status=401)
+        return web.json_response(self.sites)
+
+    async def _api(self, request: web.Request) -> web.Response:
+        self.calls["api"] += 1
+        self.seen.append(request)
+        if not self._is_known(request):
+            return web.json_response({"message": "dead token"}, status=403)
+        return web.json_response({"path": request.raw_path, "token": request.headers["Authorization"]})

@@ -1,0 +1,234 @@
+"""From a connect session to a stored connection, through a browser's eyes, and all that must stop on the way."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def depart(running: RunningGateway, token: str, query: str = "", integration: str = "tracker") -> Any:
+    """Begin as a browser would; the answer with its redirect unfollowed."""
+    address = f"{running.url}/oauth/connect/{integration}?connect_session_token={token}{query}"
+    return await running.http.get(address, allow_redirects=False)
+
+
+async def arrive(running: RunningGateway, token: str, query: str = "") -> tuple[int, str]:
+    """Walk the whole flow; the callback's status and page."""
+    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+    async with running.http.get(address) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_an_end_user_connects_and_the_application_calls(running: RunningGateway, tracker: Tracker) -> None:
+    token = await running.session_token()
+    status, html = await arrive(running, token)
+    assert status == 200
+    connection_id = re.search(r"<dt>Connection</dt><dd>([^<]+)</dd>", html)
+    assert connection_id is not None
+    assert "<dd>tracker</dd>" in html
+    async with running.proxied(connection_id[1], "/ex/x") as answer:
+        assert (await answer.json())["path"] == "/ex/x"
+    shown = await running.json("GET", f"/connections/{connection_id[1]}?provider_config_key=tracker")
+    assert shown["connection_config"]["cloudId"] == "cloud-1"
+    assert shown["connection_config"]["subdomain"] == "acme"
+    assert shown["end_user"]["id"] == "u1"
+    assert shown["tags"]["end_user_id"] == "u1"
+
+
+async def test_the_request_to_the_provider_is_complete(running: RunningGateway, tracker: Tracker) -> None:
+    await arrive(running, await running.session_token())
+    asked = tracker.authorize_query
+    assert asked["redirect_uri"] == f"{running.url}/oauth/callback"
+    assert asked["scope"] == "offline_access"
+    assert asked["code_challenge_method"] == "S256"
+    sent = tracker.token_requests[0]
+    assert sent["redirect_uri"] == asked["redirect_uri"]
+    assert len(sent["code_verifier"]) >= 43
+    assert "Authorization" not in tracker.token_headers[0]
+
+
+async def test_a_chosen_site_is_stored(running: RunningGateway) -> None:
+    status, html = await arrive(running, await running.session_token(), "&params[subdomain]=GLOBEX")
+    assert (status, "globex" in html) == (200, True)
+    listed = await running.json("GET", "/connections")
+    connection_id = listed["connections"][0]["connection_id"]
+    shown = await running.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert shown["connection_config"]["cloudId"] == "cloud-2"
+
+
+async def test_a_site_that_does_not_exist_refuses_the_connection_and_names_the_sites(running: RunningGateway) -> None:
+    status, html = await arrive(running, await running.session_token(), "&params[subdomain]=nowhere")
+    assert status == 400
+    assert "acme, globex" in html
+    assert (await running.json("GET", "/connections"))["connections"] == []
+
+
+async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningGateway) -> None:
+    token = await running.session_token(
+        integrations_config_defaults={"tracker": {"connection_config": {"subdomain": "globex"}}}
+    )
+    _, html = await arrive(running, token, "&params[subdomain]=acme")
+    assert "globex" in html
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [
+        ("", "invalid_connect_session_token_format"),
+        ("nonsense", "invalid_connect_session_token_format"),
+        ("nango_connect_session_" + "z" * 64, "invalid_connect_session_token_format"),
+        ("nango_connect_session_" + "0" * 64, "unknown_connect_session_token"),
+    ],
+)
+async def test_without_a_valid_session_nothing_begins(running: RunningGateway, token: str, code: str) -> None:
+    answer = await depart(running, token)
+    assert (answer.status, (await answer.json())["error"]["code"]) == (401, code)
+
+
+async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> None:
+    answer = await depart(running, await running.session_token(), integration="other")
+    assert (answer.status, (await answer.json())["error"]["code"]) == (404, "unknown_provider_config")
+    told = await running.json(
+        "POST", "/connect/sessions", json={"end_user": {"id": "u"}, "allowed_integrations": ["other"]}, expect=400
+    )
+    assert told["error"]["errors"][0]["path"] == ["allowed_integrations", "0"]
+
+
+async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
+    """The callback address of a flow that the browser has not followed yet."""
+    answer = await depart(running, await running.session_token())
+    async with running.http.get(answer.headers["Location"], allow_redirects=False) as consent:
+        return consent.headers["Location"]
+
+
+async def test_a_state_is_good_for_one_use(running: RunningGateway, tracker: Tracker) -> None:
+    address = await callback_of(running, tracker)
+    jar = {c.key: c.value for c in running.http.cookie_jar}
+
+    async def come_back() -> int:
+        jar_of_its_own = aiohttp.CookieJar(unsafe=True)
+        async with (
+            aiohttp.ClientSession(cookies=jar, cookie_jar=jar_of_its_own) as browser,
+            browser.get(address) as answer,
+        ):
+            await answer.read()
+            return answer.status
+
+    statuses = await asyncio.gather(*(come_back() for _ in range(20)))
+    assert sorted(statuses) == [200] + [400] * 19
+    assert tracker.calls["authorization_code"] == 1
+
+
+async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    address = await callback_of(running, tracker)
+    async with aiohttp.ClientSession() as stranger, stranger.get(address) as answer:
+        assert answer.status == 400
+        assert "another browser" in await answer.text()
+    assert tracker.calls["authorization_code"] == 0
+    async with running.http.get(address) as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("query", ["", "?code=x", "?state=unknown&code=x", "?state=unknown"])
+async def test_an_unknown_state_is_a_clear_page(running: RunningGateway, query: str) -> None:
+    async with running.http.get(f"{running.url}/oauth/callback{query}") as answer:
+        assert answer.status == 400
+        assert answer.content_type == "text/html"
+        assert answer.headers["Gateway-Error"] == "invalid_state"
+        assert "tart again" in await answer.text()
+
+
+async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGateway, tracker: Tracker) -> None:
+    address = await callback_of(running, tracker)
+    state = dict(parse_qsl(urlsplit(address).query))["state"]
+    words = "error=access_denied&error_description=%3Cscript%3Ealert(1)%3C/script%3E"
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}&{words}") as answer:
+        html = await answer.text()
+        assert answer.status == 400
+        assert "access_denied" in html
+        assert "<script>alert" not in html
+        assert "script" not in answer.headers["Content-Security-Policy"]
+
+
+async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, tracker: Tracker) -> None:
+    tracker.callback_extra = {"iss": "https://evil.example"}
+    status, html = await arrive(running, await running.session_token())
+    assert (status, "another issuer" in html) == (400, True)
+    assert tracker.calls["authorization_code"] == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        web.Response(text="<html>Sign in</html>", content_type="text/html"),
+        web.Response(body=b" " * (2 << 20), content_type="application/json"),
+        web.json_response({"token_type": "bearer"}),
+        web.json_response({"error": "invalid_client", "error_description": "who?"}, status=401),
+        web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+        web.Response(status=500),
+    ],
+    ids=["html", "too large", "no token", "refused", "redirect", "500"],
+)
+async def test_a_bad_token_answer_is_a_clear_page_and_stores_nothing(
+    running: RunningGateway, tracker: Tracker, answer: web.Response
+) -> None:
+    tracker.answer = answer
+    status, html = await arrive(running, await running.session_token())
+    assert (status, "did not exchange the code" in html) == (400, True)
+    assert (await running.json("GET", "/connections"))["connections"] == []
+
+
+async def test_the_state_cookie_is_bound_and_short(running: RunningGateway) -> None:
+    answer = await depart(running, await running.session_token())
+    cookie = answer.headers["Set-Cookie"]
+    assert re.match(r"gw-flow-\d+=", cookie)
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    assert "Secure" not in cookie
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_the_connect_link_lists_the_sessions_integrations(running: RunningGateway) -> None:
+    told = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
+    async with running.http.get(told["data"]["connect_link"]) as answer:
+        html = await answer.text()
+    assert answer.status == 200
+    assert "/oauth/connect/tracker" in html
+    assert "Tracker" in html
+    async with running.http.get(f"{running.url}/connect?session_token=nonsense") as answer:
+        assert (answer.status, answer.content_type) == (401, "text/html")
+
+
+async def test_a_session_needs_somebody(running: RunningGateway) -> None:
+    told = await running.json("POST", "/connect/sessions", json={}, expect=400)
+    assert told["error"]["code"] == "invalid_body"
+    await running.json("POST", "/connect/sessions", json={"tags": {"team": "x"}}, expect=201)
+
+
+async def test_nothing_of_a_flow_can_be_read_from_the_database(
+    running: RunningGateway, tracker: Tracker, tmp_path: Path
+) -> None:
+    token = await running.session_token()
+    await arrive(running, token)
+    secrets = [
+        token,
+        *(sent[name] for sent in tracker.token_requests for name in ("code", "code_verifier", "client_secret")),
+        *(grant.refresh_token for grant in tracker.grants),
+        *(access for grant in tracker.grants for access in grant.access_tokens),
+        tracker.authorize_query["state"],
+    ]
+    files = [path for path in tmp_path.iterdir() if path.name.startswith("gateway.db")]
+    assert files
+    for path in files:
+        content = path.read_bytes()
+        assert not [secret for secret in secrets if secret.encode() in content], path

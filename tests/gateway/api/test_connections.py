@@ -1,0 +1,156 @@
+import re
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_an_import_shows_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
+    told = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
+    assert told["connection_id"] == "c1"
+    assert told["provider"] == "tracker"
+    assert told["metadata"] == {"a": 1}
+    assert told["tags"] == {"team": "x"}
+    assert told["errors"] == []
+    assert told["connection_config"]["cloudId"] == "cloud-1"
+    assert told["credentials"]["refresh_token"] == "refresh-0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["created_at"])
+
+
+async def test_an_import_without_an_id_gets_one(running: RunningGateway, tracker: Tracker) -> None:
+    body = {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": "a"}}
+    tracker.grants.append(type(tracker.grants[0])("r", {"a"})) if tracker.grants else tracker.grant()
+    tracker.grants[0].access_tokens = {"a"}
+    told = await running.json("POST", "/connections", json=body, expect=201)
+    assert re.fullmatch(r"[0-9a-f-]{36}", told["connection_id"])
+
+
+async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(
+        tracker.grant(), connection_config={"Subdomain": "globex.tracker.example"}, metadata={"a": 1}
+    )
+    again = await running.imported(tracker.grant())
+    assert again["connection_config"]["cloudId"] == "cloud-2"
+    assert again["metadata"] == {"a": 1}
+    moved = await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
+    assert moved["connection_config"]["cloudId"] == "cloud-1"
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "code", "path"),
+    [
+        ({"provider_config_key": "nope"}, 404, "unknown_provider_config", None),
+        ({"provider_config_key": ""}, 400, "invalid_body", ["provider_config_key"]),
+        ({"connection_id": "caf\u00e9"}, 400, "invalid_body", ["connection_id"]),
+        ({"connection_id": "x" * 256}, 400, "invalid_body", ["connection_id"]),
+        ({"surprise": 1}, 400, "invalid_body", ["surprise"]),
+        ({"credentials": {"type": "API_KEY", "apiKey": "k"}}, 400, "invalid_body", ["credentials", "type"]),
+        ({"credentials": {"type": "OAUTH2"}}, 400, "invalid_body", ["credentials", "access_token"]),
+        ({"tags": {"1x": "y"}}, 400, "invalid_body", ["tags"]),
+        ({"tags": {f"t{n}": "y" for n in range(11)}}, 400, "invalid_body", ["tags"]),
+        ({"end_user": {"id": ""}}, 400, "invalid_body", ["end_user", "id"]),
+        ({"connection_config": {"subdomain": "nowhere"}}, 400, "connection_validation_failed", None),
+    ],
+)
+async def test_a_wrong_import_names_its_fault_and_stores_nothing(
+    running: RunningGateway, tracker: Tracker, changes: dict[str, Any], status: int, code: str, path: list[str] | None
+) -> None:
+    grant = tracker.grant()
+    body = {
+        "provider_config_key": "tracker",
+        "connection_id": "c1",
+        "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
+        **changes,
+    }
+    told = await running.json("POST", "/connections", json=body, expect=status)
+    assert told["error"]["code"] == code
+    if path is not None:
+        assert path in [issue["path"] for issue in told["error"]["errors"]]
+    assert (await running.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_refused_import_leaves_the_older_connection_as_it_was(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    body = {
+        "provider_config_key": "tracker",
+        "connection_id": "c1",
+        "credentials": {"type": "OAUTH2", "access_token": "stolen"},
+    }
+    told = await running.json("POST", "/connections", json=body, expect=400)
+    assert told["error"]["code"] == "connection_validation_failed"
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+
+
+async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: Tracker) -> None:
+    for n in range(5):
+        await running.imported(
+            tracker.grant(),
+            f"c{n}",
+            end_user={"id": f"u{n}", "email": f"u{n}@example.com"},
+            tags={"even": str(n % 2 == 0)},
+        )
+
+    async def ids(query: str) -> list[str]:
+        told = await running.json("GET", f"/connections?{query}", expect=200)
+        return [one["connection_id"] for one in told["connections"]]
+
+    assert await ids("") == ["c4", "c3", "c2", "c1", "c0"]
+    assert await ids("connectionId=c3") == ["c3"]
+    assert await ids("endUserId=u2") == ["c2"]
+    assert await ids("search=U1%40EXAMPLE") == ["c1"]
+    assert await ids("tags%5BEven%5D=True") == ["c4", "c2", "c0"]
+    assert await ids("integrationId=tracker,other&limit=2&page=1") == ["c2", "c1"]
+    assert await ids("integrationId=other") == []
+    first = await running.json("GET", "/connections?limit=3")
+    rest = await running.json("GET", f"/connections?limit=3&cursor={first['next_cursor']}")
+    assert [one["connection_id"] for one in rest["connections"]] == ["c1", "c0"]
+    assert "next_cursor" not in rest
+    assert "credentials" not in str(first)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=2001", "limit=x", "page=-1", "surprise=1", "connectionId=a&connectionId=b"]
+)
+async def test_a_wrong_query_of_the_list_is_named(running: RunningGateway, query: str) -> None:
+    told = await running.json("GET", f"/connections?{query}", expect=400)
+    assert told["error"]["code"] == "invalid_query_params"
+
+
+async def test_a_connection_id_may_hold_slashes_and_blanks(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), "c 1/x")
+    told = await running.json("GET", "/connections/c%201/x?provider_config_key=tracker", expect=200)
+    assert told["connection_id"] == "c 1/x"
+
+
+async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+    address = "/connections/c1?provider_config_key=tracker"
+    assert await running.json("DELETE", address, expect=200) == {"success": True}
+    async with running.proxied("c1") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
+    for method in ("DELETE", "GET"):
+        told = await running.json(method, address, expect=404)
+        assert told["error"]["code"] == "unknown_connection"
+
+
+async def test_a_read_without_its_integration_says_which_parameter_is_missing(running: RunningGateway) -> None:
+    told = await running.json("GET", "/connections/c1", expect=400)
+    assert told["error"]["errors"][0]["path"] == ["provider_config_key"]
+
+
+async def test_a_body_that_is_no_json_is_named(running: RunningGateway) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with running.http.post(
+        f"{running.url}/connections", data=b'{"a":', headers={**running.headers, **headers}
+    ) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_json")

@@ -1,0 +1,310 @@
+"""Refresh is the product: one token request, the new pair committed first, nothing lost when the provider has a bad day."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+REF = ("dev", "tracker", "c1")
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Moves both clocks on by so many seconds."""
+    shift = 0.0
+    now, monotonic = clock.now, clock.monotonic
+    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=shift))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + shift)
+
+    def move(seconds: float) -> None:
+        nonlocal shift
+        shift += seconds
+
+    return move
+
+
+async def call(running: RunningGateway, expect: int = 200) -> Any:
+    async with running.proxied("c1") as answer:
+        told = await answer.json()
+        assert answer.status == expect, told
+        return told
+
+
+async def test_an_expired_token_is_renewed_before_the_request_leaves(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    assert (await call(running))["token"] == "Bearer access-1"
+    later(3601)
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+    assert tracker.token_requests[0]["refresh_token"] == "refresh-0"
+
+
+@pytest.mark.heavy
+async def test_500_calls_at_expiry_make_one_token_request(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    calls = [asyncio.create_task(call(running)) for _ in range(500)]
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    tracker.hold.set()
+    tokens = {told["token"] for told in await asyncio.gather(*calls)}
+    assert tracker.calls["refresh_token"] == 1
+    assert tokens == {"Bearer access-3"}
+    assert not tracker.grants[0].revoked
+
+
+async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    tracker.hold.clear()
+    assert (await call(running))["token"] == "Bearer access-1"
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    tracker.hold.set()
+    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    later(2)
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_client_that_leaves_does_not_stop_the_refresh(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    leaving = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    tracker.hold.set()
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_the_rotated_pair_survives_a_restart(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    await call(running)
+    await running.restart()
+    assert (await call(running))["token"] == "Bearer access-3"
+    later(3601)
+    assert (await call(running))["token"] == "Bearer access-5"
+    assert not tracker.grants[0].revoked
+
+
+async def test_a_provider_that_does_not_rotate_keeps_its_refresh_token(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.rotate = False
+    await running.imported(tracker.grant())
+    for _ in range(3):
+        later(3601)
+        await call(running)
+    assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0"] * 3
+
+
+BAD_DAYS = {
+    "500": web.Response(status=500, text="down"),
+    "html": web.Response(status=200, text="<html>Sign in</html>", content_type="text/html"),
+    "429": web.Response(status=429, headers={"Retry-After": "7"}),
+    "too large": web.Response(status=200, body=b" " * (2 << 20), content_type="application/json"),
+    "no token": web.json_response({"ok": True}),
+    "unknown error": web.json_response({"error": "try_later"}, status=400),
+}
+
+
+@pytest.mark.parametrize("day", BAD_DAYS)
+async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
+    day: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    tracker.answer = BAD_DAYS[day]
+    assert (await call(running))["token"] == "Bearer access-1"
+    while (await running.services.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    later(2)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1  # not asked again before its time
+
+
+@pytest.mark.parametrize("day", BAD_DAYS)
+async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
+    day: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = BAD_DAYS[day]
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            told = await answer.json()
+            assert (answer.status, told["error"]["code"]) == (503, "token_endpoint_unavailable")
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert told["error"]["payload"]["retry_at"]
+    assert tracker.calls["refresh_token"] == 1
+    tracker.answer = None
+    later(3600)
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_final_refusal_is_424_and_is_not_asked_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
+    for _ in range(3):
+        told = await call(running, expect=424)
+        assert told["error"]["code"] == "reconnect_needed"
+        assert told["error"]["payload"]["provider_message"] == "Token revoked"
+    later(7200)
+    await call(running, expect=424)
+    assert tracker.calls["refresh_token"] == 1
+    listed = await running.json("GET", "/connections")
+    assert listed["connections"][0]["errors"][0]["type"] == "auth"
+
+
+async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended_it(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    told = await call(running, expect=424)
+    assert "client_secret" in told["error"]["message"]
+    tracker.answer = None
+    later(120)
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_new_import_heals_a_dead_connection(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    await call(running, expect=424)
+    tracker.answer = None
+    await running.imported(tracker.grant())
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await running.imported(grant)
+    await call(running)
+    later(3601)
+    told = await call(running, expect=424)
+    assert told["error"]["payload"]["reason"] == "no_refresh_token"
+
+
+async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.ttl_s = None
+    await running.imported(tracker.grant())
+    later(10_000_000)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    address = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
+    assert (await running.json("GET", address))["credentials"]["access_token"] == "access-1"
+    later(3600 - 30)
+    told = await running.json("GET", address)
+    assert told["credentials"]["access_token"] == "access-3"
+    assert "refresh_token" not in told["credentials"]
+    assert "refresh_token" not in told["credentials"]["raw"]
+    assert told["last_fetched_at"]
+
+
+async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    address = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
+    told = await running.json("GET", address)
+    assert (told["credentials"]["access_token"], told["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_read_that_cannot_renew_shows_the_connection_without_credentials(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    told = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
+    shown = told["error"]["payload"]["connection"]
+    assert (shown["connection_id"], shown["credentials"]) == ("c1", {})
+
+
+async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.Response(status=500)
+    await call(running, expect=503)
+    tracker.answer = None
+    told = await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+    assert told["credentials"]["access_token"] == "access-3"
+
+
+async def test_two_nodes_on_one_store_make_one_token_request(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant())
+        await asyncio.gather(call(running), call(other))
+        later(3601)
+        tracker.hold.clear()
+        calls = [asyncio.create_task(call(node)) for node in (running, other) for _ in range(20)]
+        while tracker.calls["refresh_token"] == 0:
+            await asyncio.sleep(0)
+        tracker.hold.set()
+        assert {told["token"] for told in await asyncio.gather(*calls)} == {"Bearer access-3"}
+        assert tracker.calls["refresh_token"] == 1
+    finally:
+        await other.stop()
+
+
+async def test_a_connection_deleted_on_another_node_is_refused_here(running: RunningGateway, tracker: Tracker) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant())
+        await call(running)
+        await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+        async with asyncio.timeout(5):
+            while True:
+                async with running.proxied("c1") as answer:
+                    if answer.status == 404:
+                        break
+    finally:
+        await other.stop()
+
+
+def _ref() -> Any:
+    from gateway.records.connection import ConnectionRef
+
+    return ConnectionRef(*REF)
