@@ -1,0 +1,27 @@
+"""Documentation is part of the product: what it leaves out fails here."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from gateway.auth import modes
+from gateway.errors import Code
+from gateway.routes import ROUTES
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.mark.parametrize("code", get_args(Code))
+def test_every_error_code_is_documented(code: str) -> None:
+    assert f"| `{code}` |" in (DOCS / "http-api.md").read_text()
+
+
+@pytest.mark.parametrize("mode", modes())
+def test_every_auth_mode_is_documented(mode: str) -> None:
+    assert f"| `{mode}` |" in (DOCS / "http-api.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted({path.partition("{")[0].rstrip("/") for _, path, _ in ROUTES}))
+def test_every_route_is_documented(path: str) -> None:
+    assert f"{path}" in (DOCS / "http-api.md").read_text()
