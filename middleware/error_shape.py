@@ -1,0 +1,80 @@
+"""The only place where an exception becomes a response (api-contract 0.2)."""
+
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from middleware.chain import Handler
+from middleware.facts import REQUEST_ID
+from middleware.request_id import HEADER
+
+MARK: Final = "Gateway-Error"
+
+log = structlog.get_logger(__name__)
+
+
+@web.middleware
+async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers in our shape for what was raised; what cannot be answered any more cuts the client's connection."""
+    try:
+        return await handler(request)
+    except GatewayError as fault:
+        shaped = fault
+    except web.HTTPException as fault:
+        if fault.status < 400:
+            raise
+        shaped = of_http(request, fault)
+    except ConnectionError:
+        raise  # the client has gone: there is nobody to answer
+    except Exception:
+        log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
+        shaped = unhandled(request[REQUEST_ID])
+    return answer(request, shaped)
+
+
+def answer(request: web.Request, fault: GatewayError) -> web.StreamResponse:
+    """`fault` as a response, or a cut connection where the head of another answer has already left."""
+    if request.writer.output_size > 0 and request.transport is not None:
+        request.transport.abort()
+    response = web.json_response({"error": fault.as_json()}, status=fault.status, headers=fault.headers)
+    response.headers[MARK] = fault.code
+    response.headers["Cache-Control"] = "no-store"
+    response.headers[HEADER] = request[REQUEST_ID]
+    if fault.retry_after_s is not None:
+        response.headers["Retry-After"] = str(fault.retry_after_s)
+    if fault.close or "Expect" in request.headers:
+        response.force_close()  # a refused Expect leaves the client free to send its body or not: nobody can tell
+    return response
+
+
+def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
+    """aiohttp's own refusals, of its router and its body reader, in our words."""
+    headers: dict[str, Any] = {}
+    if isinstance(fault, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(fault.allowed_methods))
+        headers["Allow"] = allowed
+        return MethodNotAllowed(
+            "method_not_allowed", f"{request.method} is not possible here, only {allowed}.", headers=headers
+        )
+    if isinstance(fault, web.HTTPNotFound):
+        return NotFound("not_found", "There is nothing at this address. docs/http-api.md lists what there is.")
+    if isinstance(fault, web.HTTPRequestEntityTooLarge):
+        return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
+    return InvalidRequest("bad_framing", fault.reason, close=True)
+
+
+class Unhandled(GatewayError):
+    """A fault of ours; it reveals the request's id and nothing else."""
+
+    status = 500
+
+
+def unhandled(request_id: str) -> GatewayError:
+    return Unhandled(
+        "generic_error_support",
+        "The gateway failed. Its log has the details under this request id.",
+        payload={"request_id": request_id},
+        close=True,
+    )
