@@ -1,0 +1,25 @@
+"""The command ``gateway``: one command a file, and what a command needs is imported when it runs.
+
+Exit codes: 0 done, 1 refused or failed (one clear line, or one a fault, on stderr), 2 wrong usage.
+"""
+
+import click
+
+from gateway.cli.lazy import Command, LazyGroup
+
+COMMANDS = {
+    "demo": Command("gateway.cli.demo:demo", "run with a built-in fake provider and a ready connection"),
+    "init": Command("gateway.cli.init:init", "write a gateway.yaml and its keys"),
+    "serve": Command("gateway.cli.serve:serve", "run the gateway"),
+    "check": Command("gateway.cli.check:check", "find what is wrong with a configuration, without starting"),
+    "catalog": Command("gateway.cli.catalog:catalog", "look at the providers and check their entries"),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="integration-gateway", prog_name="gateway")
+def main() -> None:
+    """Keeps end users' credentials for third-party APIs and lends them, one HTTP request at a time, to your application.
+
+    `gateway demo` shows it at work; `gateway init` then `gateway serve` runs it for real.
+    """

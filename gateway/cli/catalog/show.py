@@ -1,0 +1,34 @@
+"""``gateway catalog show NAME``: one provider, as GET /providers/<name> shows it."""
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import as_json, catalog_of
+
+
+@click.command()
+@click.argument("name")
+@catalog_of
+@as_json
+def show(name: str, file: Path | None, as_json: bool) -> None:
+    """Show the provider NAME: every field, defaults filled in, and the file it comes from."""
+    import yaml
+
+    from gateway.cli.catalogs import catalog_and_url
+    from gateway.cli.refusal import faults_end_the_command
+
+    with faults_end_the_command():
+        catalog, public_url = catalog_and_url(file)
+    if catalog.get(name) is None:
+        near = get_close_matches(name, catalog.providers, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "`gateway catalog list` shows what there is"
+        raise click.ClickException(f"the catalog has no provider '{name}'; {hint}")
+    entry = catalog.shown(name, public_url)
+    if as_json:
+        print(json.dumps({"data": entry}, indent=2))
+        return
+    print(f"# {catalog.where(name)}")
+    print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")

@@ -1,0 +1,24 @@
+"""``gateway serve``: the gateway alone, in the foreground."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import config_file
+
+
+@click.command()
+@config_file
+def serve(file: Path) -> None:
+    """Run the gateway until SIGTERM or Ctrl-C.
+
+    Prints "gateway ready on <address>" to stdout when it serves; logs go to stderr.
+    """
+    from gateway.cli.refusal import faults_end_the_command
+    from gateway.config import load
+    from gateway.server import serve as run
+
+    with faults_end_the_command():
+        code = run(load(file))
+    sys.exit(code)

@@ -1,0 +1,38 @@
+"""gateway.yaml ▸ Config.
+
+    text ▸ nodes          yaml_nodes, json_nodes      lines, repeated keys and aliases stay visible
+    nodes ▸ document      document                    plain values, and the line of each
+    document ▸ filled     substitution                ${NAME}, ${NAME:-default}, ${file:path}
+    filled ▸ shape        shape, values, reading      types, ranges, unknown keys
+    shape ▸ Config        rules, load, model          what only several keys together can tell
+
+Each step adds the faults it finds; they are reported together.
+"""
+
+from gateway.config.faults import Fault, Faults
+from gateway.config.load import load, parse
+from gateway.config.model import (
+    AllowedNetwork,
+    Config,
+    EgressConfig,
+    EnvironmentConfig,
+    IntegrationConfig,
+    LiveConfig,
+    ServerConfig,
+    StoreConfig,
+)
+
+__all__ = [
+    "AllowedNetwork",
+    "Config",
+    "EgressConfig",
+    "EnvironmentConfig",
+    "Fault",
+    "Faults",
+    "IntegrationConfig",
+    "LiveConfig",
+    "ServerConfig",
+    "StoreConfig",
+    "load",
+    "parse",
+]

@@ -1,0 +1,207 @@
+"""A configuration as plain values, with the line of each, whether it came as a file or as a mapping."""
+
+import re
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as AnySequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any, Final, TypeAlias
+
+from gateway.config import json_nodes, yaml_nodes
+from gateway.config.faults import Fault, Faults
+from gateway.config.nodes import Mapping as MappingNode
+from gateway.config.nodes import Node, Scalar, Sequence, Unreadable
+
+Place: TypeAlias = tuple[str, ...]
+
+MAX_BYTES: Final = 4 << 20
+MAX_NODES: Final = 200_000
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault before it has an address: `line` is None where that of `place` says it."""
+
+    place: Place
+    message: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
+
+    `name` is the file as the operator named it, None for a mapping: then a place is told by its keys.
+    """
+
+    name: str | None
+    tree: dict[str, Any] = field(repr=False)
+    lines: Mapping[Place, int] = field(repr=False, default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    def line(self, place: Place) -> int:
+        """The line of `place`, or of the nearest thing around it that is there."""
+        while place not in self.lines and place:
+            place = place[:-1]
+        return self.lines.get(place, 1)
+
+    def where(self, place: Place) -> str:
+        if self.name is None:
+            return dotted(place) or "configuration"
+        return f"{self.name}:{self.line(place)}"
+
+    def fault(self, finding: Finding) -> Fault:
+        if self.name is None:
+            return Fault(self.where(finding.place), finding.message)
+        line = finding.line or self.line(finding.place)
+        keys = dotted(finding.place)
+        return Fault(f"{self.name}:{line}", f"{keys}: {finding.message}" if keys else finding.message)
+
+    def faults(self, findings: AnySequence[Finding]) -> list[Fault]:
+        """In the order of the file."""
+        told = [*self.findings, *findings]
+        told.sort(key=lambda finding: finding.line or self.line(finding.place))
+        return list(dict.fromkeys(map(self.fault, told)))
+
+
+def dotted(place: Place) -> str:
+    """``environments.dev.secret_keys[0]``"""
+    text = ""
+    for step in place:
+        if step.isdigit() and text:
+            text += f"[{step}]"
+            continue
+        word = step if _WORD.fullmatch(step) else repr(step[:64])
+        text += f".{word}" if text else word
+    return text
+
+
+def read_file(path: Path) -> Document:
+    """The file at `path`, YAML or JSON. Raises Faults when it cannot be read at all."""
+    name = str(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        advice = "there is no such file; `gateway init` writes one, and -c FILE names another"
+        raise Faults([Fault(name, advice)]) from None
+    except IsADirectoryError:
+        raise Faults(
+            [Fault(name, f"this is a folder; name the file, such as {PurePath(name, 'gateway.yaml')}")]
+        ) from None
+    except OSError as error:
+        raise Faults([Fault(name, f"cannot be read: {error.strerror}")]) from None
+    if len(content) > MAX_BYTES:
+        raise Faults([Fault(name, f"is larger than {MAX_BYTES >> 20} MiB; this is not a configuration")])
+    try:
+        return read_text(content.decode("utf-8-sig"), name)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Faults([Fault(f"{name}:{line}", "not UTF-8; save the file in that encoding")]) from None
+
+
+def read_text(text: str, name: str) -> Document:
+    """What `text` says. Raises Faults when it is not YAML or JSON, or no mapping."""
+    try:
+        root = (json_nodes.read(text) if text.lstrip()[:1] == "{" else None) or yaml_nodes.read(text)
+        if root is None or (isinstance(root, Scalar) and root.value is None):
+            raise Unreadable(1, "the file is empty; `gateway init` writes a configuration to start from")
+        if not isinstance(root, MappingNode):
+            raise Unreadable(root.line, "a configuration is a mapping: keys such as 'store:' and 'environments:'")
+        reading = _Reading()
+        tree = reading.mapping(root, ())
+    except Unreadable as error:
+        raise Faults([Fault(f"{name}:{error.line}", error.message)]) from None
+    return Document(name, tree, reading.lines, tuple(reading.findings))
+
+
+def from_mapping(given: Mapping[str, Any]) -> Document:
+    """A configuration made in Python: its own copy, with paths as text and every kind of sequence as a list."""
+    return Document(None, _copied(given, 0))
+
+
+def _copied(value: Any, depth: int) -> Any:
+    if depth > yaml_nodes.MAX_DEPTH:
+        raise Faults([Fault("configuration", f"nested more than {yaml_nodes.MAX_DEPTH} levels deep")])
+    if isinstance(value, Mapping):
+        return {str(key): _copied(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_copied(inner, depth + 1) for inner in value]
+    return str(value) if isinstance(value, PurePath) else value
+
+
+class _Reading:
+    """One walk from nodes to values: notes each line, finds repeated keys, and bounds what aliases multiply."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Place, int] = {}
+        self.findings: list[Finding] = []
+        self._nodes = 0
+
+    def mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, inner in self._entries(node, place, merging=()):
+            if key.text in values:
+                continue
+            at = (*place, key.text)
+            self.lines[at] = key.line
+            values[key.text] = self._value(inner, at)
+        return values
+
+    def _value(self, node: Node, place: Place) -> Any:
+        self._count(node)
+        if isinstance(node, MappingNode):
+            return self.mapping(node, place)
+        if isinstance(node, Sequence):
+            values = []
+            for index, item in enumerate(node.items):
+                at = (*place, str(index))
+                self.lines[at] = item.line
+                values.append(self._value(item, at))
+            return values
+        if not node.text.isascii() and not _is_unicode(node.text):
+            self.findings.append(
+                Finding(place, r"half a surrogate pair (\ud800 to \udfff), which is no character", node.line)
+            )
+            return None
+        return node.value
+
+    def _entries(
+        self, node: MappingNode, place: Place, merging: tuple[MappingNode, ...]
+    ) -> Iterator[tuple[Scalar, Node]]:
+        """Own entries first, then merged ones (``<<``): whoever comes first counts. Repeated own keys are findings."""
+        seen: dict[str, int] = {}
+        bases: list[Node] = []
+        for key, inner in node.entries:
+            if not isinstance(key, Scalar) or not key.text:
+                self.findings.append(Finding(place, "a key must be a word", key.line))
+                continue
+            if key.text in seen:
+                again = f"'{key.text}' is here twice, first on line {seen[key.text]}; only one can count"
+                self.findings.append(Finding(place, again, key.line))
+                continue
+            seen[key.text] = key.line
+            if key.plain and key.text == "<<":
+                bases += inner.items if isinstance(inner, Sequence) else [inner]
+            else:
+                yield key, inner
+        for base in bases:
+            self._count(base)
+            if not isinstance(base, MappingNode) or base in merging:
+                self.findings.append(Finding(place, "'<<' takes an alias of a mapping, or a list of such", base.line))
+                continue
+            yield from self._entries(base, place, (*merging, node))
+
+    def _count(self, node: Node) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise Unreadable(node.line, f"more than {MAX_NODES} values once aliases are filled in")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""gateway.yaml ▸ Config, in one pass that reports every fault at once."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gateway.config import model, rules
+from gateway.config.document import Document, Finding, from_mapping, read_file
+from gateway.config.faults import Faults
+from gateway.config.reading import read_shape
+from gateway.config.shape import EgressShape, EnvironmentShape, GatewayShape, IntegrationShape, ServerShape
+from gateway.config.substitution import Substitution, substitute
+
+EXTENSION = "x-"
+
+
+def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config:
+    """The configuration in the file at `path`, YAML or JSON; relative paths in it start from its folder.
+
+    Raises Faults with all that is wrong, each as ``file:line``.
+    """
+    document = read_file(path)
+    return _config(document, base=path.parent.absolute(), environ=environ, path=path.absolute())
+
+
+def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str] = os.environ) -> model.Config:
+    """The configuration in a mapping of the same keys; relative paths start from `base`. Raises Faults."""
+    return _config(from_mapping(document), base=base.absolute(), environ=environ, path=None)
+
+
+def _config(document: Document, *, base: Path, environ: Mapping[str, str], path: Path | None) -> model.Config:
+    # Top-level keys that begin with x- are the operator's own: a place for anchors.
+    tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
+    filled, findings, origins = substitute(tree, Substitution(environ, base))
+    faulty = {finding.place for finding in findings}
+    shape, misread = read_shape(filled, faulty)
+    faulty |= {finding.place for finding in misread}
+    broken = rules.findings(shape, base, faulty)
+    findings += (_with_origin(finding, origins) for finding in (*misread, *broken))
+    faults = document.faults(findings)
+    if faults:
+        raise Faults(faults)
+    return _built(shape, base, path, document)
+
+
+def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
+    """With the reference that a value came from, since the file shows no value to find fault with."""
+    origin = origins.get(finding.place)
+    return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
+
+
+def _built(shape: GatewayShape, base: Path, path: Path | None, document: Document) -> model.Config:
+    environments = {name: _environment(name, environment) for name, environment in shape.environments.items()}
+    keys = tuple(key for key in shape.store.encryption_keys if key is not None)
+    live = shape.live
+    return model.Config(
+        server=_server(shape.server),
+        live=model.LiveConfig(live.ttl_s, live.max_connections, live.trust_s),
+        store=model.StoreConfig(_absolute(shape.store.url, base), keys),
+        catalog=tuple(Path(os.path.normpath(base / folder)) for folder in shape.catalog if folder is not None),
+        environments=environments,
+        egress=_egress(shape.egress),
+        path=path,
+        document=document,
+    )
+
+
+def _server(shape: ServerShape) -> model.ServerConfig:
+    return model.ServerConfig(
+        host=shape.host,
+        port=shape.port,
+        public_url=shape.public_url or model.default_public_url(shape.host, shape.port),
+        workers=shape.workers,
+        drain_s=shape.drain_s,
+        admin_port=shape.admin_port,
+        websocket_path=shape.websocket_path,
+    )
+
+
+def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
+    return model.EnvironmentConfig(
+        name=name,
+        secret_keys=tuple(dict.fromkeys(key for key in shape.secret_keys if key is not None)),
+        webhook_url=shape.webhook_url,
+        webhook_signing_key=shape.webhook_signing_key,
+        integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
+    )
+
+
+def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
+    scopes = shape.scopes
+    return model.IntegrationConfig(
+        provider=shape.provider or key,
+        client_id=shape.client_id,
+        client_secret=shape.client_secret,
+        scopes=None if scopes is None else tuple(scope for scope in scopes if scope is not None),
+        display_name=shape.display_name,
+        allowed_origins=tuple(origin for origin in shape.allowed_origins if origin is not None),
+        forward_set_cookie=shape.forward_set_cookie,
+        site_selection=shape.site_selection,
+    )
+
+
+def _egress(shape: EgressShape) -> model.EgressConfig:
+    return model.EgressConfig(tuple(network for network in shape.allow if network is not None), shape.proxy)
+
+
+def _absolute(url: str, base: Path) -> str:
+    """A SQLite path made absolute; other stores are named by address."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix):
+        return url
+    return prefix + os.path.normpath(base / url.removeprefix(prefix))

@@ -1,0 +1,112 @@
+"""The configuration as the gateway uses it: plain, frozen, every default filled in, every path absolute."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+from gateway.config.document import Document
+from gateway.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """`public_url` has no trailing slash; the callback, logos and links derive from it."""
+
+    host: str
+    port: int
+    public_url: str
+    workers: int
+    drain_s: float
+    admin_port: int | None
+    websocket_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveConfig:
+    """How long opened connections are kept in memory, how many, and for how long without asking the store."""
+
+    ttl_s: float
+    max_connections: int
+    trust_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """`url` may hold a database password. Of `encryption_keys`, standard base64 each, the first seals and all open."""
+
+    url: str = field(repr=False)
+    encryption_keys: tuple[Secret, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrationConfig:
+    """As declared. `scopes` None: none were named. `allowed_origins` spell out the port, as UpstreamRequest.origin does."""
+
+    provider: str
+    client_id: str | None
+    client_secret: Secret | None
+    scopes: tuple[str, ...] | None
+    display_name: str | None
+    allowed_origins: tuple[str, ...]
+    forward_set_cookie: bool
+    site_selection: str
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentConfig:
+    name: str
+    secret_keys: tuple[Secret, ...]
+    webhook_url: str | None
+    webhook_signing_key: Secret | None
+    integrations: Mapping[str, IntegrationConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedNetwork:
+    """A private network that may be dialled, on one port or, with None, on any."""
+
+    network: IPv4Network | IPv6Network
+    port: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EgressConfig:
+    """`proxy` may hold a password."""
+
+    allow: tuple[AllowedNetwork, ...]
+    proxy: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
+
+    server: ServerConfig
+    live: LiveConfig
+    store: StoreConfig
+    catalog: tuple[Path, ...]
+    environments: Mapping[str, EnvironmentConfig]
+    egress: EgressConfig
+    path: Path | None
+    document: Document = field(repr=False, compare=False)
+
+    @property
+    def callback_url(self) -> str:
+        """The redirect address to register at every provider (requirement 1)."""
+        return f"{self.server.public_url}/oauth/callback"
+
+    def where(self, *place: str) -> str:
+        """``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for the nearest around them that is written."""
+        return self.document.where(place)
+
+    def at_port(self, port: int) -> "Config":
+        """For a server that was told port 0: the same with the port it got, in a derived `public_url` too."""
+        derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
+        public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
+        return replace(self, server=replace(self.server, port=port, public_url=public_url))
+
+
+def default_public_url(host: str, port: int) -> str:
+    """What `server.public_url` is on a loopback host that names none."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,147 @@
+"""gateway.yaml as it may be written: every key, its type, its default. Read by pydantic, then turned into `model`.
+
+No key is required here, so that one section's fault cannot hide another's; `rules` says what must be there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    StringConstraints,
+    model_validator,
+)
+
+from gateway.config import values
+from gateway.config.model import AllowedNetwork
+from gateway.secret import Secret
+
+
+def _no_truth(value: object) -> object:
+    """A truth value is no number, although Python counts with it."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number, and this is a truth value")
+    return value
+
+
+def _read(check: Callable[[str], Any]) -> BeforeValidator:
+    """For what is written as text and kept as something else; other types are left for pydantic to refuse."""
+
+    def read(value: object) -> object:
+        if isinstance(value, Secret):
+            value = value.reveal()
+        return check(value) if isinstance(value, str) else value
+
+    return BeforeValidator(read)
+
+
+def _hidden(text: str) -> Secret:
+    return Secret(values.client_value(text))
+
+
+# Texts. An empty one is a fault everywhere: a key is left out, or null, not empty.
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
+DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+ClientId: TypeAlias = Annotated[Text, AfterValidator(values.client_value)]
+Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_hidden)]
+SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.secret_key)]
+EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.encryption_key)]
+Host: TypeAlias = Annotated[Text, AfterValidator(values.host)]
+PublicUrl: TypeAlias = Annotated[Text, AfterValidator(values.public_url)]
+WebhookUrl: TypeAlias = Annotated[Text, AfterValidator(values.webhook_url)]
+StoreUrl: TypeAlias = Annotated[Text, AfterValidator(values.store_url)]
+OutboundProxy: TypeAlias = Annotated[Text, AfterValidator(values.outbound_proxy)]
+Origin: TypeAlias = Annotated[Text, AfterValidator(values.origin)]
+Scope: TypeAlias = Annotated[Text, AfterValidator(values.scope)]
+WebsocketPath: TypeAlias = Annotated[Text, AfterValidator(values.websocket_path)]
+Network: TypeAlias = Annotated[InstanceOf[AllowedNetwork], _read(values.network)]
+EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+$", max_length=255)]
+IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
+
+Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Unknown keys are a fault. ``key:`` with nothing behind it means its default, as if the key were not there."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_default(cls, given: Any) -> Any:
+        if given is None:
+            return {}
+        if not isinstance(given, dict):
+            return given
+        return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
+
+
+class ServerShape(Section):
+    host: Host = "127.0.0.1"
+    port: Whole = Field(3003, ge=0, le=65535)
+    public_url: PublicUrl | None = None
+    workers: Whole = Field(1, ge=1, le=256)
+    drain_s: Number = Field(30, ge=0, le=3600)
+    admin_port: Whole | None = Field(None, ge=0, le=65535)
+    websocket_path: WebsocketPath = "/"
+
+
+class LiveShape(Section):
+    ttl_s: Number = Field(300, gt=0, le=86_400)
+    max_connections: Whole = Field(100_000, ge=1, le=10_000_000)
+    trust_s: Number = Field(5, ge=0, le=3600)
+
+
+class StoreShape(Section):
+    url: StoreUrl = "sqlite:///gateway.db"
+    encryption_keys: list[EncryptionKey | None] = []
+
+
+class IntegrationShape(Section):
+    provider: Text | None = None
+    client_id: ClientId | None = None
+    client_secret: Hidden | None = None
+    scopes: list[Scope | None] | None = None
+    display_name: DisplayName | None = None
+    allowed_origins: list[Origin | None] = []
+    forward_set_cookie: bool = False
+    site_selection: Literal["match", "ask"] = "match"
+
+
+class EnvironmentShape(Section):
+    secret_keys: list[SecretKey | None] = []
+    webhook_url: WebhookUrl | None = None
+    webhook_signing_key: SecretKey | None = None
+    integrations: dict[IntegrationId, IntegrationShape] = {}
+
+
+class EgressShape(Section):
+    allow: list[Network | None] = []
+    proxy: OutboundProxy | None = None
+
+
+class GatewayShape(Section):
+    server: ServerShape = ServerShape()
+    live: LiveShape = LiveShape()
+    store: StoreShape = StoreShape()
+    catalog: list[Text | None] = []
+    environments: dict[EnvironmentName, EnvironmentShape] = {}
+    egress: EgressShape = EgressShape()
+
+
+SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
+    (): GatewayShape,
+    ("server",): ServerShape,
+    ("live",): LiveShape,
+    ("store",): StoreShape,
+    ("environments", "*"): EnvironmentShape,
+    ("environments", "*", "integrations", "*"): IntegrationShape,
+    ("egress",): EgressShape,
+}
+"""Where each shape stands; ``*`` is a name that the operator chooses."""

@@ -1,0 +1,119 @@
+"""``${NAME}``, ``${NAME:-default}`` and ``${file:path}`` in the scalars of a configuration, after parsing.
+
+What is put in is never looked at again, so a secret may hold any character. ``$${`` is a literal ``${``, and a name with a
+dot, such as ``${connectionConfig.cloudId}``, is left for the catalog's templates.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.config.document import Finding, Place
+
+MAX_FILE_BYTES: Final = 64 << 10
+_REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME_OR_DEFAULT: Final = re.compile(rf"({_NAME.pattern})(?::-(.*))?", re.DOTALL)
+_TEMPLATE_NAME: Final = re.compile(rf"{_NAME.pattern}(?:\.[A-Za-z0-9_-]+)+")
+_FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:path}, and $${ for a literal ${"
+
+
+class Unfilled(Exception):
+    """One reference that cannot be filled in, and why. Never holds a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """Where values come from: the process's environment, and files relative to `base`, the configuration's own folder."""
+
+    environ: Mapping[str, str]
+    base: Path
+
+    def fill(self, text: str) -> tuple[str | None, list[str]]:
+        """`text` with every reference filled in, and what is wrong with it.
+
+        None: the text is nothing but ``${NAME:-}`` and comes out empty, which leaves the key out.
+        """
+        wrong: list[str] = []
+
+        def filled(found: re.Match[str]) -> str:
+            if found.group() == "$${":
+                return "${"
+            try:
+                return self._one(found)
+            except Unfilled as error:
+                wrong.append(str(error))
+                return ""
+
+        result = _REFERENCE.sub(filled, text)
+        left_out = not result and not wrong and text.endswith(":-}") and text.count("${") == 1
+        return (None if left_out else result), wrong
+
+    def _one(self, found: re.Match[str]) -> str:
+        inside, closed = found.groups()
+        if not closed:
+            raise Unfilled("a '${' without its '}'; " + _FORMS)
+        if inside.startswith("file:"):
+            return self._file(inside.removeprefix("file:"))
+        if _TEMPLATE_NAME.fullmatch(inside):
+            return found.group()
+        asked = _NAME_OR_DEFAULT.fullmatch(inside)
+        if asked is None:
+            raise Unfilled("a ${…} of no known form; " + _FORMS)
+        name, default = asked.groups()
+        if default is not None and "${" in default:
+            raise Unfilled(f"the default of ${{{name}}} holds another ${{…}}, which is not filled in")
+        return self._variable(name, default)
+
+    def _variable(self, name: str, default: str | None) -> str:
+        value = self.environ.get(name)
+        if default is not None:
+            value = value or default
+        if value is None:
+            raise Unfilled(f"${{{name}}} is not set in the environment; export {name}, or write ${{{name}:-default}}")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Unfilled(f"${{{name}}} is not UTF-8 in the environment") from None
+        return value
+
+    def _file(self, name: str) -> str:
+        """The file's text less one final newline."""
+        reference = f"${{file:{name}}}"
+        if not name or "\0" in name:
+            raise Unfilled(f"{reference!r} names no file; " + _FORMS)
+        try:
+            with (self.base / name).open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise Unfilled(f"{reference} cannot be read at {self.base / name}: {error.strerror}") from None
+        if len(content) > MAX_FILE_BYTES:
+            raise Unfilled(f"{reference} holds more than {MAX_FILE_BYTES >> 10} KiB; a setting is not as long")
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise Unfilled(f"{reference} is not UTF-8 text; for a binary key, write its base64") from None
+        return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def substitute(tree: Any, substitution: Substitution) -> tuple[Any, list[Finding], dict[Place, str]]:
+    """`tree` with its texts filled in, what is wrong, and by place which reference a value came from."""
+    findings: list[Finding] = []
+    origins: dict[Place, str] = {}
+
+    def walk(value: Any, place: Place) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(inner, (*place, key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [walk(inner, (*place, str(index))) for index, inner in enumerate(value)]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        filled, wrong = substitution.fill(value)
+        findings.extend(Finding(place, message) for message in wrong)
+        if reference := _REFERENCE.search(value):
+            origins[place] = reference.group()
+        return filled
+
+    return walk(tree, ()), findings, origins

@@ -1,0 +1,227 @@
+"""The single values of a configuration: what is right for each, in the form that the rest of the gateway uses.
+
+Every function returns the value or raises ValueError with the rule. No message repeats what was given: it may be a secret
+that ended up in the wrong place.
+"""
+
+import base64
+import binascii
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from gateway.config.model import AllowedNetwork
+from gateway.secret import Secret
+
+SECRET_KEY_MIN: Final = 16
+ENCRYPTION_KEY_BYTES: Final = 32
+_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_ALLOWED: Final = re.compile(
+    r"(?P<open>\[)?(?P<network>[0-9A-Fa-f.:]+?(?:/[0-9]{1,3})?)(?(open)\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
+)
+_DEFAULT_PORT: Final = {"http": 80, "https": 443}
+
+
+def host(text: str) -> str:
+    """A host name or address to listen on, without brackets."""
+    if text.startswith("["):
+        raise ValueError("write an IPv6 address without brackets here")
+    if _is_address(text):
+        return text
+    if not _is_host_name(text):
+        raise ValueError("must be a host name or an IP address alone; 0.0.0.0 listens on every address")
+    return text.lower()
+
+
+def is_loopback(name: str) -> bool:
+    """Whether only this machine can reach `name`."""
+    if _is_address(name):
+        return ip_address(name).is_loopback
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def public_url(text: str) -> str:
+    """The gateway's own base address: https, or http on loopback; a path prefix is fine. No trailing slash."""
+    parts = _url(text, ("https", "http"))
+    name = parts.hostname or ""
+    if parts.scheme == "http" and not is_loopback(name):
+        raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
+    if parts.query or parts.fragment or text[-1] in "?#":
+        raise ValueError("must end with its path: no '?' and no '#'")
+    path = parts.path.rstrip("/")
+    if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        raise ValueError("has a path other than plain segments such as /gateway")
+    port = "" if parts.port is None else f":{parts.port}"
+    return f"{parts.scheme}://{_bracketed(name)}{port}{path}"
+
+
+def origin(text: str) -> str:
+    """``https://api.example.com:443``: scheme, host and port, the port always spelled out (as UpstreamRequest.origin)."""
+    parts = _url(text, ("https", "http"))
+    if parts.path not in ("", "/") or parts.query or parts.fragment or text[-1] in "?#":
+        raise ValueError("must be an origin, scheme://host or scheme://host:port, without a path")
+    return f"{parts.scheme}://{_bracketed(parts.hostname or '')}:{parts.port or _DEFAULT_PORT[parts.scheme]}"
+
+
+def webhook_url(text: str) -> str:
+    """Where events go. Whether plain http is allowed there, egress decides when it dials."""
+    if _url(text, ("https", "http")).fragment:
+        raise ValueError("must not have a '#'")
+    return text
+
+
+def outbound_proxy(text: str) -> str:
+    """``http://host:port``, with ``user:password@`` if the proxy asks for it."""
+    parts = _url(text, ("http",), userinfo=True)
+    if parts.port is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError("must be http://host:port, or http://user:password@host:port")
+    return text.rstrip("/")
+
+
+def store_url(text: str) -> str:
+    """``sqlite:///path`` (three slashes, then the path: a fourth makes it absolute) or ``postgresql://…/database``."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in ("sqlite", "postgresql"):
+        hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
+        raise ValueError(f"must be sqlite:///gateway.db or postgresql://user:password@host/database{hint}")
+    if scheme == "sqlite":
+        _sqlite_path(rest)
+        return text
+    parts = _url(text, ("postgresql",), userinfo=True)
+    if not parts.path.strip("/"):
+        raise ValueError("names no database: postgresql://user:password@host/database")
+    return text
+
+
+def encryption_key(text: str) -> Secret:
+    """A master key, in standard base64 with padding whatever form it came in."""
+    try:
+        raw = base64.b64decode(_padded(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError(f"is not base64; {_make_a_key()}") from None
+    if len(raw) != ENCRYPTION_KEY_BYTES:
+        raise ValueError(f"is {len(raw)} bytes once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}")
+    return Secret(base64.b64encode(raw).decode())
+
+
+def secret_key(text: str) -> Secret:
+    """What the customer application sends as ``Authorization: Bearer …``."""
+    if not _VISIBLE.fullmatch(text):
+        raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
+    if len(text) < SECRET_KEY_MIN:
+        raise ValueError(
+            f"is {len(text)} characters and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
+        )
+    return Secret(text)
+
+
+def scope(text: str) -> str:
+    """One scope-token (RFC 6749 §3.3)."""
+    if not _SCOPE.fullmatch(text):
+        raise ValueError("is not one scope: no spaces, quotes or commas between scopes; list one an item")
+    return text
+
+
+def client_value(text: str) -> str:
+    """A client ID or secret: VSCHAR (RFC 6749 appendix A), so that a stray newline is found here and not at the provider."""
+    if not text.isascii() or not text.isprintable() or text != text.strip():
+        raise ValueError(
+            "holds a space at its end, a newline or another character that no provider issues; copy it again"
+        )
+    return text
+
+
+def network(text: str) -> AllowedNetwork:
+    """``10.0.0.0/8``, ``127.0.0.1/32:9900``, ``[::1/128]:9900``; a single address stands for itself.
+
+    Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
+    """
+    if _is_address(text):
+        return AllowedNetwork(ip_network(text), None)
+    found = _ALLOWED.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900 or [::1/128]:9900")
+    bare, port = found["network"], found["port"]
+    if port and "/" not in bare and ":" in bare:
+        raise ValueError("is not clear about its port; write [address]:port or address/128:port")
+    if port and not 1 <= int(port) <= 65535:
+        raise ValueError("has a port outside 1 to 65535")
+    return AllowedNetwork(_network(bare), int(port) if port else None)
+
+
+def websocket_path(text: str) -> str:
+    if text != "/" and (not text or not _PATH.fullmatch(text)):
+        raise ValueError("must be a path such as / or /ws")
+    return text
+
+
+def _network(bare: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(bare)
+    except ValueError:
+        pass
+    try:
+        wider = ip_network(bare, strict=False)
+    except ValueError:
+        raise ValueError("must be a network, CIDR or CIDR:port, such as 127.0.0.1/32:9900") from None
+    raise ValueError(f"has bits set past its prefix; the network is {wider}")
+
+
+def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
+    """Its parts, after the checks that every address here shares."""
+    example = f"must be an address such as {schemes[0]}://host.example"
+    if not _VISIBLE.fullmatch(text) or "\\" in text:
+        raise ValueError(f"{example}, in ASCII and without spaces")
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(example) from None
+    name = parts.hostname or ""
+    if parts.scheme not in schemes or not (_is_host_name(name) or _is_address(name)) or parts.netloc.endswith(":"):
+        raise ValueError(example)
+    if not userinfo and "@" in parts.netloc:
+        raise ValueError("must not hold a user name or a password")
+    if parts.port == 0:
+        raise ValueError("has port 0, where nobody can call")
+    return parts
+
+
+def _sqlite_path(rest: str) -> None:
+    if not rest.startswith("/"):
+        raise ValueError("must have three slashes before the path: sqlite:///gateway.db")
+    path = rest[1:]
+    if path in ("", ":memory:") or path.endswith("/"):
+        raise ValueError("names no file; a store in memory would lose every connection at a restart")
+    if "?" in path or "#" in path or not path.isprintable():
+        raise ValueError("takes no parameters, and its path no '?' or '#'")
+
+
+def _is_host_name(name: str) -> bool:
+    numeric = name.rsplit(".", 1)[-1].isdigit()  # such a name reads as an address that it is not
+    return len(name) <= 253 and not numeric and _HOST_NAME.fullmatch(name) is not None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return "%" not in name
+
+
+def _bracketed(name: str) -> str:
+    return f"[{name}]" if ":" in name else name
+
+
+def _padded(text: str) -> str:
+    return text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
+
+
+def _make_a_key() -> str:
+    return f"`openssl rand -base64 {ENCRYPTION_KEY_BYTES}` makes a key"

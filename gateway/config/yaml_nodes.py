@@ -1,0 +1,143 @@
+"""YAML text ▸ nodes, by way of PyYAML's events, so that lines, repeated keys and aliases stay visible.
+
+Plain scalars mean what YAML 1.2 says, with two habits of YAML 1.1 left out that turn keys and times into other numbers:
+``0123`` (octal) and ``12:30`` (base 60) stay text. ``yes`` and ``off`` are still truth values, since people write them.
+"""
+
+import re
+from typing import Final
+
+import yaml
+
+from gateway.config.nodes import Mapping, Node, Scalar, Sequence, Unreadable, Value
+
+Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MAX_DEPTH: Final = 64
+_PREFIX: Final = "tag:yaml.org,2002:"
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUTH: Final = {
+    spelling: truth
+    for truth, words in {True: ("true", "yes", "on"), False: ("false", "no", "off")}.items()
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_KINDS: Final = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
+_NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]{1,18}|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,18})?)(?:[eE][-+]?[0-9]{1,3})?")
+
+
+def read(text: str) -> Node | None:
+    """The one document in `text`; None if there is none. Raises Unreadable."""
+    try:
+        return _Composer().compose(text)
+    except yaml.reader.ReaderError as error:
+        at = error.position if isinstance(error.position, int) else 0
+        raise Unreadable(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise Unreadable(mark.line + 1 if mark else 1, _explained(error)) from None
+
+
+def meaning(text: str) -> Value:
+    """What an unquoted scalar stands for."""
+    if text in _NULL:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _explained(error: yaml.MarkedYAMLError) -> str:
+    """PyYAML's words, without the pieces of the file it may quote: one could be part of a secret."""
+    problem = re.sub(r" ?'[^']*'", "", error.problem or "not YAML")
+    context = f" ({error.context})" if error.context else ""
+    hint = (
+        "; indent with spaces, not tabs; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
+    )
+    return f"not YAML: {problem}{context}{hint}"
+
+
+class _Composer:
+    """Puts events together without recursion, so that no nesting in a file can exhaust the stack."""
+
+    def __init__(self) -> None:
+        self._open: list[Sequence | Mapping] = []
+        self._keys: list[Node | None] = []
+        self._anchors: dict[str, Node] = {}
+        self._root: Node | None = None
+        self._documents = 0
+
+    def compose(self, text: str) -> Node | None:
+        for event in yaml.parse(text, Loader=Loader):
+            mark = event.start_mark
+            self._take(event, mark.line + 1 if mark else 1)
+        return self._root
+
+    def _take(self, event: yaml.Event, line: int) -> None:
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    raise Unreadable(line, "a second YAML document; a configuration is one, without '---' in between")
+            case yaml.ScalarEvent():
+                self._add(event, _scalar(event, line))
+            case yaml.AliasEvent():
+                self._add(None, self._aliased(event, line))
+            case yaml.SequenceStartEvent():
+                self._begin(event, Sequence(line))
+            case yaml.MappingStartEvent():
+                self._begin(event, Mapping(line))
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                self._open.pop()
+                self._keys.pop()
+            case _:
+                pass  # stream and document ends carry nothing
+
+    def _begin(self, event: yaml.CollectionStartEvent, node: Sequence | Mapping) -> None:
+        kind = "seq" if isinstance(node, Sequence) else "map"
+        if event.tag not in (None, "!", _PREFIX + kind):
+            raise Unreadable(node.line, "a tag that a configuration has no use for; quote a value that begins with !")
+        if len(self._open) >= MAX_DEPTH:
+            raise Unreadable(node.line, f"nested more than {MAX_DEPTH} levels deep")
+        self._add(event, node)
+        self._open.append(node)
+        self._keys.append(None)
+
+    def _add(self, event: yaml.NodeEvent | None, node: Node) -> None:
+        if event is not None and event.anchor:
+            self._anchors[event.anchor] = node
+        if not self._open:
+            self._root = node
+            return
+        parent = self._open[-1]
+        if isinstance(parent, Sequence):
+            parent.items.append(node)
+        elif (key := self._keys[-1]) is None:
+            self._keys[-1] = node
+        else:
+            parent.entries.append((key, node))
+            self._keys[-1] = None
+
+    def _aliased(self, event: yaml.AliasEvent, line: int) -> Node:
+        node = self._anchors.get(event.anchor or "")
+        if node is None:
+            raise Unreadable(line, "an alias to an anchor that is not there; quote a value that begins with *")
+        if any(node is around for around in self._open):
+            raise Unreadable(line, "an alias to what it stands in")
+        return node
+
+
+def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
+    text = event.value
+    if event.tag is None or event.tag == "!":
+        plain = event.implicit[0] and event.tag is None
+        return Scalar(line, text, meaning(text) if plain else text, plain=plain)
+    if event.tag == _PREFIX + "str":
+        return Scalar(line, text, text)
+    value = meaning(text)
+    kinds = _KINDS.get(event.tag.removeprefix(_PREFIX), ())
+    if type(value) not in kinds:
+        raise Unreadable(line, "a tag that a configuration has no use for; quote a value that begins with !")
+    return Scalar(line, text, value)
