@@ -89,9 +89,11 @@ def _connections() -> None:
         sqlite_autoincrement=True,
     )
     op.create_index("connections_by_age", "connections", ["environment", "created_at", "id"])
-    op.create_index("connections_by_connection_id", "connections", ["environment", "connection_id"])
-    op.create_index("connections_by_end_user", "connections", ["environment", "end_user_id"])
-    op.create_index("connections_by_organization", "connections", ["environment", "organization_id"])
+    op.create_index("connections_by_connection_id", "connections", ["environment", "connection_id", "created_at", "id"])
+    op.create_index("connections_by_end_user", "connections", ["environment", "end_user_id", "created_at", "id"])
+    op.create_index(
+        "connections_by_organization", "connections", ["environment", "organization_id", "created_at", "id"]
+    )
 
 
 def _connection_tags() -> None:
