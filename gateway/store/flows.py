@@ -31,7 +31,7 @@ class FlowStore:
             address = _address(new.environment, new.state_digest)
             row: dict[str, Any] = {name: getattr(new, name) for name in COLUMNS if name != "details"}
             details = self._vault.seal_json(new.details, **address)
-            await db.execute(insert(flows).values(row, details=details.ciphertext))
+            await db.execute(insert(flows).values(row | {"details": details.ciphertext}))
             return Flow(**row, details=details)
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.environment))

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, NullPool, create_engine, inspect
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import DBAPIError
 
 from gateway.store.data_keys import stored_keys
 from gateway.store.faults import StoreRefused, cause_of
@@ -18,24 +17,24 @@ from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.vault import Keyring, UnknownKey, VaultError
 
 HEADER: Final = b"SQLite format 3\0"
-SCHEMES: Final = ("sqlite",)
+EXAMPLE: Final = "sqlite:///gateway.db"
 LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError):
-        raise StoreRefused("store.url is not an address: write sqlite:///gateway.db.") from None
-    if parsed.get_backend_name() not in SCHEMES:
-        raise StoreRefused(
-            f"store.url names {parsed.get_backend_name()}, and this version keeps its data in SQLite only: "
-            "write sqlite:///gateway.db."
-        )
-    if not parsed.database or parsed.database == ":memory:" or parsed.query:
-        raise StoreRefused("store.url must name a file and nothing else: write sqlite:///gateway.db.")
-    return Path(parsed.database).absolute()
+    """The file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused.
+
+    What follows the third slash is the path as it is, without percent-decoding.
+    """
+    scheme, colon, rest = url.partition(":")
+    if not colon or not rest.startswith("//"):
+        raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
+    if scheme != "sqlite":
+        raise StoreRefused(f"store.url names {scheme}, and this version keeps its data in SQLite only: write {EXAMPLE}.")
+    name = rest.removeprefix("///")
+    if name in (rest, "", ":memory:") or "?" in name:
+        raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")
+    return Path(name).absolute()
 
 
 def look(path: Path, keyring: Keyring) -> None:
