@@ -44,3 +44,17 @@ class Flow:
     session_digest: str
     expires_at: datetime
     details: Sealed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFlow:
+    """A flow about to be stored; the store seals `details`."""
+
+    state_digest: str
+    browser_digest: str
+    environment: str
+    integration_id: str
+    connection_id: str
+    session_digest: str
+    expires_at: datetime
+    details: Mapping[str, Any] = field(repr=False)

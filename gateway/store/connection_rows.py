@@ -1,0 +1,69 @@
+"""Between a row of `connections` and the record: which column holds what."""
+
+from typing import Any, Final
+
+from sqlalchemy import RowMapping
+
+from gateway.records.connection import Connection, ConnectionRef, NewConnection, RefreshFailure, Sealed
+from gateway.store.end_users import end_user_from_json, end_user_to_json
+from gateway.store.listing import search_text
+
+NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
+FAILURE: Final = ("code", "message", "final", "at", "attempts", "retry_at")
+NO_FAILURE: Final[dict[str, Any]] = {f"failure_{name}": None for name in FAILURE}
+
+
+def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
+    return {f"failure_{name}": getattr(failure, name) for name in FAILURE}
+
+
+def asked_columns(new: NewConnection) -> dict[str, Any]:
+    """The plain columns that `new` sets; what it leaves out (None) keeps its value."""
+    columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at}
+    for name in ("config", "metadata", "webhook_url_override"):
+        if getattr(new, name) is not None:
+            columns[name] = getattr(new, name)
+    if new.tags is not None:
+        columns["tags"] = {key.lower(): value for key, value in new.tags.items()}
+    if new.end_user is not None:
+        columns["end_user"] = end_user_to_json(new.end_user)
+        columns["end_user_id"] = new.end_user.id
+        columns["organization_id"] = new.end_user.organization_id
+        columns["search_text"] = search_text(new.ref.connection_id, new.end_user)
+    return columns
+
+
+def connection_of(row: RowMapping) -> Connection:
+    """The record of a whole row; its ciphertexts with the address they were sealed for."""
+    return Connection(
+        ref=ConnectionRef(row["environment"], row["integration_id"], row["connection_id"]),
+        id=row["id"],
+        uid=row["uid"],
+        provider=row["provider"],
+        version=row["version"],
+        credential=_sealed(row, "credential", row["version"]),
+        expires_at=row["expires_at"],
+        config=row["config"],
+        secret_config=None
+        if row["secret_config"] is None
+        else _sealed(row, "secret_config", row["secret_config_version"]),
+        metadata=row["metadata"],
+        tags=row["tags"],
+        end_user=end_user_from_json(row["end_user"]),
+        webhook_url_override=row["webhook_url_override"],
+        failure=_failure(row),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        last_fetched_at=row["last_fetched_at"],
+        last_refreshed_at=row["last_refreshed_at"],
+    )
+
+
+def _sealed(row: RowMapping, column: str, version: int) -> Sealed:
+    return Sealed(row[column], row["environment"], "connections", row["uid"], column, version)
+
+
+def _failure(row: RowMapping) -> RefreshFailure | None:
+    if row["failure_code"] is None:
+        return None
+    return RefreshFailure(**{name: row[f"failure_{name}"] for name in FAILURE})

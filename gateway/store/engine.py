@@ -1,0 +1,80 @@
+"""Engines for SQLite: a writer with one connection and readers that cannot write. Nothing else opens the database.
+
+A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way for want of the write lock. The
+readers have their own engine, since that same begin would lock each of their reads too.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, event
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+READERS: Final = 4
+EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """`watcher` has one connection of its own, because SQLite's data_version compares with itself only."""
+
+    writer: AsyncEngine
+    reader: AsyncEngine
+    watcher: AsyncEngine
+
+    async def dispose(self) -> None:
+        """Readers first: the last connection to close folds the WAL into the file, which a reader may not."""
+        await self.watcher.dispose()
+        await self.reader.dispose()
+        await self.writer.dispose()
+
+
+def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
+    """Engines over `path`, which exists and is in WAL mode; a writer waits `busy_s` for those of other processes."""
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    busy = f"busy_timeout = {int(busy_s * 1000)}"
+    writer = _engine(url, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
+    reader = _engine(url, connections=READERS, wait_s=busy_s, pragmas=(busy, "query_only = ON"), isolation="AUTOCOMMIT")
+    watcher = _engine(url, connections=1, wait_s=busy_s, pragmas=(busy, "query_only = ON"), isolation="AUTOCOMMIT")
+    event.listen(writer.sync_engine, "begin", _begin_immediate)
+    return Engines(writer, reader, watcher)
+
+
+def _engine(
+    url: URL, *, connections: int, wait_s: float, pragmas: tuple[str, ...], isolation: Any = None
+) -> AsyncEngine:
+    options = {"isolation_level": isolation} if isolation else {}
+    engine = create_async_engine(
+        url,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=wait_s,
+        json_serializer=_json,
+        hide_parameters=True,  # an error must not print what was to be stored
+        **options,
+    )
+    event.listen(engine.sync_engine, "connect", _on_connect(pragmas))
+    return engine
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), default=dict)  # any Mapping, not dict alone
+
+
+def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver begins nothing of its own; `_begin_immediate` does
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return prepare
+
+
+def _begin_immediate(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -1,0 +1,14 @@
+"""What Alembic runs around the revisions; it is handed the connection (see `upgrade`)."""
+
+from alembic import context
+
+from gateway.store.tables import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,  # SQLite can, if BEGIN comes first; all revisions and the version row are one transaction
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()

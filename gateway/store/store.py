@@ -1,0 +1,48 @@
+"""The store as the rest of the gateway sees it: one object, one part a table."""
+
+import asyncio
+from datetime import datetime
+
+from sqlalchemy import select
+
+from gateway.store.changes import ChangeLog
+from gateway.store.connections import ConnectionStore
+from gateway.store.data_keys import DataKeys
+from gateway.store.flows import FlowStore
+from gateway.store.request_log import RequestLog
+from gateway.store.sessions import SessionStore
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault
+
+
+class Store:
+    """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._keys = keys
+        self.vault = vault
+        self.connections = ConnectionStore(transactions, vault, keys)
+        self.sessions = SessionStore(transactions)
+        self.flows = FlowStore(transactions, vault, keys)
+        self.changes = ChangeLog(transactions)
+        self.request_log = RequestLog(transactions)
+
+    async def ensure_environments(self, names: set[str]) -> None:
+        """Make the environments that a reloaded configuration names for the first time."""
+        await self._keys.ensure(sorted(names))
+
+    async def prune(self, now: datetime) -> None:
+        """Remove what has expired: sessions, flows, and changes that every node has long seen. Call it now and then."""
+        await self.sessions.prune(now)
+        await self.flows.prune(now)
+        await self.changes.prune(now)
+
+    async def ping(self) -> None:
+        """Ask the database for nothing. Raises Unavailable if it does not answer."""
+        async with self._transactions.read() as db:
+            await db.execute(select(1))
+
+    async def close(self) -> None:
+        """Finish the writes that were begun and close all connections, even if the caller is cancelled meanwhile."""
+        await asyncio.shield(asyncio.ensure_future(self._transactions.close()))

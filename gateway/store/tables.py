@@ -1,0 +1,199 @@
+"""The schema. What is written here and what the migrations build is the same; a test compares them."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC time on every backend; SQLite keeps it as text that sorts in the order of time."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone is not stored")
+        in_utc = value.astimezone(UTC)
+        return in_utc.replace(tzinfo=None) if dialect.name == "sqlite" else in_utc
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
+Json: Final = JSON(none_as_null=True)
+
+metadata = MetaData()
+
+
+def _row_id() -> Column[Any]:
+    return Column("id", RowId, primary_key=True, autoincrement=True)
+
+
+def _environment() -> Column[Any]:
+    return Column("environment", Text, ForeignKey("environments.name"), nullable=False)
+
+
+environments = Table(
+    "environments",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("created_at", UtcTime, nullable=False),
+)
+
+data_keys = Table(
+    "data_keys",
+    metadata,
+    Column(
+        "number", RowId, primary_key=True, autoincrement=True
+    ),  # the highest of an environment is the one that seals
+    Column("id", Text, nullable=False),
+    _environment(),
+    Column("master_key_id", Text, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("seals_reserved", BigInteger, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    UniqueConstraint("id", name="data_keys_by_id"),
+    Index("data_keys_by_environment", "environment", "number"),
+    sqlite_autoincrement=True,
+)
+
+connections = Table(
+    "connections",
+    metadata,
+    _row_id(),
+    Column("uid", Text, nullable=False),
+    _environment(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("credential", LargeBinary, nullable=False),
+    Column("expires_at", UtcTime),
+    Column("config", Json, nullable=False),
+    Column("secret_config", LargeBinary),
+    Column("secret_config_version", Integer),  # the row's version when it was sealed; later credentials leave it alone
+    Column("metadata", Json),
+    Column("tags", Json, nullable=False),
+    Column("end_user", Json),
+    Column("end_user_id", Text),
+    Column("organization_id", Text),
+    Column("search_text", Text, nullable=False),
+    Column("webhook_url_override", Text),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcTime),
+    Column("failure_code", Text),
+    Column("failure_message", Text),
+    Column("failure_final", Boolean),
+    Column("failure_at", UtcTime),
+    Column("failure_attempts", Integer),
+    Column("failure_retry_at", UtcTime),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("last_fetched_at", UtcTime),
+    Column("last_refreshed_at", UtcTime),
+    UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
+    UniqueConstraint("uid", name="connections_by_uid"),
+    Index("connections_by_age", "environment", "created_at", "id"),
+    Index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
+    Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
+    Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
+)
+
+# What is in `connections.tags`, once more, for finding by tag.
+connection_tags = Table(
+    "connection_tags",
+    metadata,
+    Column("connection", RowId, ForeignKey("connections.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Index("connection_tags_by_value", "key", "value", "connection"),
+)
+
+connect_sessions = Table(
+    "connect_sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    _environment(),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("end_user", Json),
+    Column("tags", Json, nullable=False),
+    Column("allowed_integrations", Json, nullable=False),
+    Column("defaults", Json, nullable=False),
+    Column("overrides", Json, nullable=False),
+    Column("webhook_url_override", Text),
+    Column("connection_id", Text),
+    Column("integration_id", Text),
+    Index("connect_sessions_by_connection", "environment", "connection_id"),
+    Index("connect_sessions_by_expiry", "expires_at"),
+)
+
+flows = Table(
+    "flows",
+    metadata,
+    Column("state_digest", Text, primary_key=True),
+    Column("browser_digest", Text, nullable=False),
+    _environment(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("session_digest", Text, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+    Index("flows_by_expiry", "expires_at"),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    _row_id(),
+    Column("at", UtcTime, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    sqlite_autoincrement=True,  # readers remember the last id they saw
+)
+
+request_log = Table(
+    "request_log",
+    metadata,
+    _row_id(),
+    Column("at", UtcTime, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("duration_ms", Float, nullable=False),
+    Column("bytes_in", BigInteger, nullable=False),
+    Column("bytes_out", BigInteger, nullable=False),
+    Column("error_code", Text),
+    Index("request_log_by_age", "at"),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,79 @@
+"""How the store reads and writes: every write in a task of its own, one at a time; reads beside it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.store.engine import Engines
+from gateway.store.faults import told_as_unavailable, unavailable
+
+T = TypeVar("T")
+Work = Callable[[AsyncConnection], Awaitable[T]]
+
+
+class Transactions:
+    """The two ways to the database. Both raise Unavailable when it is locked, full, read-only or gone."""
+
+    def __init__(self, engines: Engines, *, queue_s: float) -> None:
+        self._engines = engines
+        self._queue_s = queue_s
+        self._turn = asyncio.Lock()
+        self._running: set[asyncio.Task[object]] = set()
+
+    async def write(self, work: Work[T], *, before: Callable[[], Awaitable[None]] | None = None) -> T:
+        """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.
+
+        It goes on when the caller is cancelled: a transaction cut in the middle would leave its connection in an
+        unknown state, and a refreshed token that was not stored is lost. Waits at most `queue_s` for its turn.
+        """
+        task = asyncio.create_task(self._in_turn(work, before))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A connection that sees what is committed and can change nothing."""
+        with told_as_unavailable():
+            async with self._engines.reader.connect() as db:
+                yield db
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncConnection]:
+        """The one connection that is always the same."""
+        with told_as_unavailable():
+            async with self._engines.watcher.connect() as db:
+                yield db
+
+    async def close(self) -> None:
+        """Let what was begun end, then close every connection."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+        await self._engines.dispose()
+
+    async def _in_turn(self, work: Work[T], before: Callable[[], Awaitable[None]] | None) -> T:
+        try:
+            async with asyncio.timeout(self._queue_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise unavailable("too many writes are waiting for it") from None
+        try:
+            if before is not None:
+                await before()
+            return await self.begin(work)
+        finally:
+            self._turn.release()
+
+    async def begin(self, work: Work[T]) -> T:
+        """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""
+        with told_as_unavailable():
+            async with self._engines.writer.begin() as db:
+                return await work(db)
+
+    def _ended(self, task: asyncio.Task[object]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: the caller had it too, unless it had left

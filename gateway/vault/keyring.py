@@ -1,0 +1,88 @@
+"""Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows anew."""
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from gateway.secret import Secret
+from gateway.vault.binding import NONCE_BYTES, TAG_BYTES, associated_data
+from gateway.vault.errors import UnknownKey, VaultError
+
+KEY_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """A data key as it is stored: `id` is 16 hex digits, `wrapped` is nonce, ciphertext and tag."""
+
+    id: str
+    environment: str
+    master_key_id: str
+    wrapped: bytes
+
+
+class Keyring:
+    """The operator's master keys, 32 bytes each: the first wraps, every one unwraps. Raises VaultError on a bad key."""
+
+    def __init__(self, keys: Sequence[Secret | bytes]) -> None:
+        if not keys:
+            raise VaultError("No encryption key is given: put base64 of 32 random bytes into store.encryption_keys.")
+        decoded = [_key_bytes(key, number) for number, key in enumerate(keys, start=1)]
+        self._keys = {_key_id(key): AESGCM(key) for key in decoded}
+        self.first_id = _key_id(decoded[0])
+
+    def __repr__(self) -> str:
+        return f"Keyring({', '.join(self._keys)})"
+
+    def __contains__(self, master_key_id: str) -> bool:
+        return master_key_id in self._keys
+
+    def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
+        """A fresh data key for `environment`, wrapped under the first master key, and the key itself."""
+        key_id, data_key, nonce = os.urandom(8).hex(), os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)
+        bound_to = _data_key_binding(self.first_id, environment, key_id)
+        wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, bound_to)
+        return WrappedKey(key_id, environment, self.first_id, wrapped), data_key
+
+    def unwrap(self, stored: WrappedKey) -> bytes:
+        """The data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was changed."""
+        master = self._keys.get(stored.master_key_id)
+        if master is None:
+            raise UnknownKey(
+                f"Data key {stored.id} is wrapped under master key {stored.master_key_id}, which is not given."
+            )
+        nonce, body = stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:]
+        if len(body) != KEY_BYTES + TAG_BYTES:
+            raise VaultError(f"Data key {stored.id} has the wrong length.")
+        try:
+            return master.decrypt(nonce, body, _data_key_binding(stored.master_key_id, stored.environment, stored.id))
+        except InvalidTag:
+            raise VaultError(f"Data key {stored.id} was changed after it was stored, or belongs elsewhere.") from None
+
+
+def _data_key_binding(master_key_id: str, environment: str, key_id: str) -> bytes:
+    return associated_data("data key", master_key_id, environment, key_id)
+
+
+def _key_id(key: bytes) -> str:
+    """A name for the key that tells nothing of it: a labelled digest, cut to 64 bits."""
+    return hashlib.sha256(b"integration-gateway master key id\0" + key).hexdigest()[:16]
+
+
+def _key_bytes(key: Secret | bytes, number: int) -> bytes:
+    if isinstance(key, Secret):
+        text = key.reveal().strip().rstrip("=").replace("-", "+").replace("_", "/")
+        try:
+            key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            raise VaultError(f"Encryption key {number} is not base64.") from None
+    if len(key) != KEY_BYTES:
+        raise VaultError(f"Encryption key {number} has {len(key)} bytes; it needs {KEY_BYTES}.")
+    return bytes(key)

@@ -1,0 +1,91 @@
+"""Values sealed with AES-256-GCM, each bound to environment, table, row, column and version; moved, it does not open.
+
+A ciphertext is: format version (1 byte), data key id (8), nonce (12), AES-GCM ciphertext with its tag (16).
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from gateway.records.connection import Sealed
+from gateway.vault.binding import FORMAT, NONCE_BYTES, TAG_BYTES, associated_data
+from gateway.vault.errors import UnknownKey, VaultError
+
+KEY_ID: Final = slice(1, 9)
+NONCE: Final = slice(9, 9 + NONCE_BYTES)
+BODY: Final = slice(9 + NONCE_BYTES, None)
+SHORTEST: Final = 9 + NONCE_BYTES + TAG_BYTES
+
+
+@dataclass(slots=True)
+class DataKey:
+    """An unwrapped data key. `allowance`: how many values this process may still seal with it (`store.data_keys`)."""
+
+    id: str
+    environment: str
+    cipher: AESGCM = field(repr=False)
+    allowance: int = 0
+
+
+class Vault:
+    """Seals and opens with the data keys it was handed. No I/O: the store loads, counts and replaces the keys."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, DataKey] = {}
+        self._sealing: dict[str, DataKey] = {}
+
+    def take(self, key_id: str, environment: str, key: bytes) -> DataKey:
+        """Learn a data key; it becomes the one that seals in its environment. A key known already stays as it is."""
+        known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
+        self._sealing[environment] = known
+        return known
+
+    def sealing_key(self, environment: str) -> DataKey | None:
+        """The data key under which values of `environment` are sealed at present."""
+        return self._sealing.get(environment)
+
+    def knows(self, sealed: Sealed) -> bool:
+        """Whether the data key that `sealed` names is at hand. False: another process has made a new one."""
+        return sealed.ciphertext[KEY_ID].hex() in self._by_id
+
+    def seal_json(
+        self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
+    ) -> Sealed:
+        """`value` as a ciphertext that opens at this address only. Raises VaultError when its key has sealed enough."""
+        key = self._sealing.get(environment)
+        if key is None:
+            raise UnknownKey(f"Environment '{environment}' has no data key: it is not in the configuration.")
+        if key.allowance <= 0:
+            raise VaultError(f"Data key {key.id} has sealed its share; a new one is due.")
+        key.allowance -= 1
+        nonce = os.urandom(NONCE_BYTES)
+        plain = json.dumps(value, separators=(",", ":")).encode()
+        bound_to = associated_data("value", key.id, environment, table, row, column, version)
+        header = bytes([FORMAT]) + bytes.fromhex(key.id)
+        ciphertext = header + nonce + key.cipher.encrypt(nonce, plain, bound_to)
+        return Sealed(ciphertext, environment, table, row, column, version)
+
+    def open_json(self, sealed: Sealed) -> dict[str, Any]:
+        """What was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
+        data, place = sealed.ciphertext, f"{sealed.table}.{sealed.column}"
+        if len(data) < SHORTEST or data[0] != FORMAT:
+            raise VaultError(f"What is stored in {place} is not a ciphertext of this version.")
+        key = self._by_id.get(data[KEY_ID].hex())
+        if key is None:
+            raise UnknownKey(
+                f"What is stored in {place} is sealed under data key {data[KEY_ID].hex()}, which is not known."
+            )
+        bound_to = associated_data(
+            "value", key.id, sealed.environment, sealed.table, sealed.row, sealed.column, sealed.version
+        )
+        try:
+            plain = key.cipher.decrypt(data[NONCE], data[BODY], bound_to)
+        except InvalidTag:
+            raise VaultError(f"What is stored in {place} was changed, or moved here from another place.") from None
+        opened: dict[str, Any] = json.loads(plain)
+        return opened

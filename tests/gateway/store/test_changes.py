@@ -1,0 +1,79 @@
+"""Other processes learn what changed, in order, and whether they missed anything."""
+
+from datetime import timedelta
+
+import pytest
+
+from gateway.records.connection import RefreshFailure
+from gateway.store import ChangesMissed, Store
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+TTL = timedelta(seconds=60)
+OTHER = REF._replace(connection_id="u2")
+
+
+async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    at = await there.changes.last_id()
+    failure = RefreshFailure("x", "y", False, NOW, 1)
+    held = here.connections
+
+    async def told() -> bool:
+        nonlocal at
+        at, refs = await there.changes.since(at)
+        return refs == [REF]
+
+    await held.put(new(), now=NOW)
+    assert await told()
+    await held.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await held.touch_fetched(REF, now=NOW)
+    assert not await told()
+    await held.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
+    assert await told()
+    await held.lease_refresh(REF, owner="b", now=NOW, ttl=TTL)
+    await held.record_failure(REF, owner="b", version=2, failure=failure)
+    assert await told()
+    assert await held.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
+    assert not await told()
+    await held.delete(REF, now=NOW)
+    assert await told()
+    await held.delete(REF, now=NOW)
+    assert not await told()
+
+
+async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:
+    for ref in (REF, OTHER, REF):
+        await store.connections.put(new(ref), now=NOW)
+    last, refs = await store.changes.since(0)
+    assert (last, refs) == (await store.changes.last_id(), [REF, OTHER])
+    assert await store.changes.since(last) == (last, [])
+
+
+async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    before = await there.changes.version()
+    await there.connections.get(REF)
+    assert await there.changes.version() == before
+    await here.connections.put(new(), now=NOW)
+    after = await there.changes.version()
+    assert after != before
+    assert await there.changes.version() == after
+    await there.connections.put(new(), now=NOW)
+    assert await there.changes.version() != after
+
+
+async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) -> None:
+    for day in range(4):
+        await store.connections.put(new(), now=NOW + timedelta(days=day))
+    await store.prune(NOW + timedelta(days=3, hours=1))
+    assert await store.changes.since(3) == (4, [REF])
+    with pytest.raises(ChangesMissed) as missed:
+        await store.changes.since(2)
+    assert missed.value.last_id == 4
+
+
+async def test_the_last_change_is_never_pruned(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.prune(NOW + timedelta(days=99))
+    assert await store.changes.last_id() == 1
+    assert await store.changes.since(1) == (1, [])

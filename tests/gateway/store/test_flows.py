@@ -1,0 +1,64 @@
+"""A flow is used once, by one caller, before it expires; what it hides stays sealed."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gateway.records.connecting import NewFlow
+from gateway.store import Store
+from gateway.vault import VaultError
+from tests.gateway.store.conftest import NOW, Opener
+
+SOON = NOW + timedelta(minutes=10)
+DETAILS = {"code_verifier": "v" * 43, "config": {"subdomain": "acme"}}
+
+
+def flow(state_digest: str = "s1") -> NewFlow:
+    return NewFlow(
+        state_digest=state_digest,
+        browser_digest="b1",
+        environment="dev",
+        integration_id="jira",
+        connection_id="u1",
+        session_digest="d1",
+        expires_at=SOON,
+        details=DETAILS,
+    )
+
+
+async def test_a_flow_can_be_looked_at_and_is_then_used_once(store: Store) -> None:
+    added = await store.flows.add(flow())
+    assert await store.flows.get("s1", now=NOW) == added
+    used = await store.flows.consume("s1", now=NOW)
+    assert used == added
+    assert store.vault.open_json(used.details) == DETAILS
+    assert await store.flows.consume("s1", now=NOW) is None
+    assert await store.flows.get("s1", now=NOW) is None
+
+
+async def test_of_twenty_callbacks_at_once_one_gets_the_flow(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await stores[0].flows.add(flow())
+    got = await asyncio.gather(*(stores[n % 2].flows.consume("s1", now=NOW) for n in range(20)))
+    assert sum(one is not None for one in got) == 1
+
+
+async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
+    await store.flows.add(flow())
+    assert await store.flows.get("s1", now=SOON) is None
+    assert await store.flows.consume("s1", now=SOON) is None
+    assert await store.flows.get("s1", now=NOW), "an attempt in vain takes nothing"
+    await store.prune(SOON)
+    assert await store.flows.get("s1", now=NOW) is None
+
+
+async def test_one_flows_details_do_not_open_in_another(store: Store) -> None:
+    first, second = await store.flows.add(flow("s1")), await store.flows.add(flow("s2"))
+    with pytest.raises(VaultError):
+        store.vault.open_json(replace(first.details, ciphertext=second.details.ciphertext))
+
+
+def test_a_new_flow_does_not_print_its_details() -> None:
+    assert "v" * 43 not in repr(flow())

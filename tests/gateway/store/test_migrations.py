@@ -1,0 +1,42 @@
+"""The revisions build what `tables` says, and the list of them is complete."""
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from gateway.store import Store
+from gateway.store.migrations import REVISIONS
+from gateway.store.migrations.upgrade import configuration
+from gateway.store.tables import metadata
+
+
+async def test_the_migrated_schema_is_the_one_in_tables(store: Store) -> None:
+    def differences(db: Connection) -> object:
+        return compare_metadata(MigrationContext.configure(db), metadata)
+
+    async with store._transactions.read() as db:
+        assert await db.run_sync(differences) == []
+
+
+async def test_a_migrated_database_is_the_one_that_create_all_would_make(store: Store) -> None:
+    """Alembic compares neither AUTOINCREMENT nor ON DELETE on SQLite; the schema's own text does."""
+    from sqlalchemy import create_engine, text
+
+    def schema(db: Connection) -> dict[str, set[str]]:
+        rows = db.execute(text("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")).all()
+        words = {name: set(sql.replace("(", " ( ").replace(")", " ) ").replace(",", " ").split()) for name, sql in rows}
+        return {name: text - {"CONSTRAINT"} for name, text in words.items() if name != "alembic_version"}
+
+    made = create_engine("sqlite://")
+    with made.begin() as by_metadata:
+        metadata.create_all(by_metadata)
+        wanted = schema(by_metadata)
+    made.dispose()
+    async with store._transactions.read() as db:
+        assert await db.run_sync(schema) == wanted
+
+
+def test_every_revision_is_listed_in_order() -> None:
+    scripts = ScriptDirectory.from_config(configuration())
+    assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == REVISIONS

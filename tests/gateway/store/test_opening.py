@@ -1,0 +1,223 @@
+"""Opening: a new file is made ready, and what cannot be opened rightly is refused in one line and left as it was."""
+
+import asyncio
+import hashlib
+import os
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.store import Store, StoreRefused, open_store
+from gateway.store.sqlite_file import sqlite_path
+from gateway.vault import Keyring
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+
+OTHER = os.urandom(32)
+
+
+def contents(path: Path) -> dict[str, str]:
+    """Every file beside the database, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
+    files = (file for file in path.parent.iterdir() if not file.name.endswith("-shm"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = frozenset({"dev"})) -> str:
+    with pytest.raises(StoreRefused) as refusal:
+        await open_store(f"sqlite:///{path}", Keyring([key]), environments=environments, busy_s=0.2)
+    assert "\n" not in str(refusal.value)
+    return str(refusal.value)
+
+
+def left_by_a_crash(path: Path) -> None:
+    """Copy the files of an open database aside and back: what is there when its process was killed."""
+    saved = {file.name: file.read_bytes() for file in path.parent.iterdir() if not file.name.endswith("-shm")}
+    crashed = path.parent / "crashed"
+    crashed.mkdir()
+    for name, content in saved.items():
+        (crashed / name).write_bytes(content)
+
+
+async def test_a_new_file_is_its_owners_alone_and_in_wal_mode(store: Store, path: Path) -> None:
+    await store.connections.put(new(), now=NOW)
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
+    assert modes == {"gateway.db": 0o600, "gateway.db-wal": 0o600, "gateway.db-shm": 0o600}
+    await store.ping()
+
+
+async def test_what_was_stored_is_there_after_reopening(opener: Opener, path: Path) -> None:
+    first = await opener()
+    await first.connections.put(new(), now=NOW)
+    await first.close()
+    assert [file.name for file in path.parent.iterdir()] == ["gateway.db"]
+    again = await opener()
+    found = await again.connections.get(REF)
+    assert found is not None
+    assert again.vault.open_json(found.credential) == {"type": "API_KEY", "apiKey": "k"}
+
+
+async def test_a_wrong_key_is_refused_at_once_and_no_byte_changes(opener: Opener, path: Path) -> None:
+    store = await opener()
+    await store.connections.put(new(), now=NOW)
+    await store.close()
+    before, begun = contents(path), time.monotonic()
+    message = await refused(path, key=OTHER)
+    assert time.monotonic() - begun < 2
+    assert "store.encryption_keys" in message
+    assert contents(path) == before
+
+
+async def test_a_wrong_key_changes_neither_database_nor_wal_of_a_crashed_process(opener: Opener, path: Path) -> None:
+    store = await opener()
+    await store.connections.put(new(), now=NOW)
+    left_by_a_crash(path)
+    crashed = path.parent / "crashed" / path.name
+    assert (crashed.parent / "gateway.db-wal").stat().st_size > 0
+    before = contents(crashed)
+    await refused(crashed, key=OTHER)
+    assert contents(crashed) == before
+    recovered = await open_store(f"sqlite:///{crashed}", Keyring([KEY]), environments={"dev"})
+    assert await recovered.connections.get(REF)
+    await recovered.close()
+
+
+async def test_a_wrong_key_is_refused_beside_a_running_gateway(opener: Opener, path: Path) -> None:
+    store = await opener()
+    await store.connections.put(new(), now=NOW)
+    before = contents(path)
+    await refused(path, key=OTHER, environments=frozenset({"dev", "another"}))
+    assert contents(path) == before
+
+
+async def test_a_new_first_key_with_the_old_one_second_opens(opener: Opener, path: Path) -> None:
+    first = await opener()
+    stored, _ = await first.connections.put(new(), now=NOW)
+    await first.close()
+    store = await open_store(f"sqlite:///{path}", Keyring([OTHER, KEY]), environments={"dev", "prod", "third"})
+    assert store.vault.open_json(stored.credential)["apiKey"] == "k"
+    await store.close()
+    assert "store.encryption_keys" in await refused(path, key=OTHER), "two data keys still need the old one"
+
+
+async def test_a_changed_data_key_is_told_from_a_wrong_key(opener: Opener, path: Path) -> None:
+    await (await opener()).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE data_keys SET wrapped = zeroblob(60) WHERE environment = 'dev'")
+    db.close()
+    assert "damaged" in await refused(path)
+
+
+async def test_a_newer_database_is_refused_unchanged(opener: Opener, path: Path) -> None:
+    await (await opener()).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+    db.close()
+    before = contents(path)
+    assert "newer version" in await refused(path)
+    assert contents(path) == before
+
+
+async def test_another_programs_database_is_refused_unchanged(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE recipes (name)")
+    db.close()
+    before = contents(path)
+    assert "another program" in await refused(path)
+    assert contents(path) == before
+
+
+async def test_a_file_that_is_no_database_is_refused_unchanged(path: Path) -> None:
+    path.write_text("dear diary")
+    assert "not a SQLite database" in await refused(path)
+    assert path.read_text() == "dear diary"
+
+
+async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Path) -> None:
+    await (await opener()).close()
+    path.write_bytes(path.read_bytes()[:5000])
+    assert str(path) in await refused(path)
+
+
+async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> None:
+    path.touch()
+    await (await opener()).ping()
+
+
+async def test_places_where_no_file_can_be_are_refused(tmp_path: Path) -> None:
+    assert "is a folder" in await refused(tmp_path)
+    assert "create it" in await refused(tmp_path / "missing" / "gateway.db")
+    (tmp_path / "file").touch()
+    assert "is not a folder" in await refused(tmp_path / "file" / "gateway.db")
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in await refused(tmp_path / "pipe")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable for root")
+async def test_a_folder_that_may_not_be_written_is_refused(path: Path) -> None:
+    path.parent.chmod(0o555)
+    assert "not writable" in await refused(path)
+
+
+async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
+    path.touch()
+    with sqlite3.connect(path, isolation_level=None) as blocker:
+        blocker.execute("BEGIN EXCLUSIVE")
+        assert "locked by another process" in await refused(path)
+    blocker.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://u:p4ss@h/db", "this version keeps its data in SQLite only"),
+        ("postgres://u:p4ss@h/db", "SQLite only"),
+        ("mysql://u:p4ss@h/db", "SQLite only"),
+        ("sqlite://", "must name a file"),
+        ("sqlite:///:memory:", "must name a file"),
+        ("sqlite:///x.db?mode=ro", "must name a file"),
+        ("gateway.db", "not an address"),
+        ("", "not an address"),
+    ],
+)
+def test_an_address_that_is_no_file_is_refused_without_its_password(url: str, says: str) -> None:
+    with pytest.raises(StoreRefused, match=says) as refusal:
+        sqlite_path(url)
+    assert "p4ss" not in str(refusal.value)
+
+
+async def test_a_path_with_odd_characters_is_taken_literally(tmp_path: Path) -> None:
+    odd = tmp_path / "a b%20#c" / "gate way.db"
+    odd.parent.mkdir()
+    for _ in range(2):
+        store = await open_store(f"sqlite:///{odd}", Keyring([KEY]), environments={"dev"})
+        await store.close()
+    assert odd.exists()
+
+
+async def test_several_that_open_a_new_file_at_once_all_succeed(opener: Opener) -> None:
+    stores = await asyncio.gather(*(opener() for _ in range(4)))
+    for n, store in enumerate(stores):
+        await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
+    for store in stores:
+        for n in range(4):
+            found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
+            assert found is not None
+            assert store.vault.open_json(found.credential)["apiKey"] == "k"
+
+
+async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Opener, path: Path) -> None:
+    await (await opener()).close()
+    before, begun = contents(path), time.monotonic()
+    store = await opener()
+    assert time.monotonic() - begun < 0.3
+    await store.close()
+    assert contents(path) == before
+
+
+async def test_an_environment_added_later_gets_its_key(opener: Opener) -> None:
+    store = await opener()
+    await store.ensure_environments({"dev", "staging"})
+    stored, _ = await store.connections.put(new(REF._replace(environment="staging")), now=NOW)
+    assert store.vault.open_json(stored.credential)

@@ -1,0 +1,64 @@
+"""Master keys wrap and unwrap data keys, and give nothing away."""
+
+import base64
+import os
+from dataclasses import replace
+
+import pytest
+
+from gateway.secret import Secret
+from gateway.vault import Keyring, UnknownKey, VaultError
+
+OLD, NEW = os.urandom(32), os.urandom(32)
+
+
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+@pytest.mark.parametrize("padding", ["", "="])
+def test_a_key_may_be_standard_or_url_safe_base64_with_or_without_padding(encode: object, padding: str) -> None:
+    key = b"\xfb\xff" * 16
+    assert callable(encode)
+    text = encode(key).decode().rstrip("=") + padding
+    wrapped, data_key = Keyring([key]).new_data_key("dev")
+    assert Keyring([Secret(text)]).unwrap(wrapped) == data_key
+
+
+@pytest.mark.parametrize("bad", ["", "hello", "?" * 44, base64.b64encode(b"k" * 31).decode(), "é" * 43])
+def test_a_key_that_is_not_base64_of_32_bytes_is_refused_without_being_shown(bad: str) -> None:
+    with pytest.raises(VaultError, match="Encryption key 2") as refused:
+        Keyring([OLD, Secret(bad)])
+    assert not bad or bad not in str(refused.value)
+
+
+def test_a_keyring_needs_a_key() -> None:
+    with pytest.raises(VaultError, match=r"store\.encryption_keys"):
+        Keyring([])
+
+
+def test_the_first_key_wraps_and_every_key_unwraps() -> None:
+    wrapped, data_key = Keyring([OLD]).new_data_key("dev")
+    both = Keyring([NEW, OLD])
+    assert both.unwrap(wrapped) == data_key
+    anew, data_key = both.new_data_key("dev")
+    assert Keyring([NEW]).unwrap(anew) == data_key
+    with pytest.raises(UnknownKey, match="is not given"):
+        Keyring([OLD]).unwrap(anew)
+
+
+def test_a_wrapped_key_opens_under_its_own_name_only() -> None:
+    keyring = Keyring([OLD])
+    wrapped, _ = keyring.new_data_key("dev")
+    for changed in (
+        replace(wrapped, environment="prod"),
+        replace(wrapped, id="00" * 8),
+        replace(wrapped, wrapped=wrapped.wrapped[:-1] + bytes([wrapped.wrapped[-1] ^ 1])),
+        replace(wrapped, wrapped=b""),
+    ):
+        with pytest.raises(VaultError):
+            keyring.unwrap(changed)
+
+
+def test_neither_a_keyring_nor_a_key_id_shows_a_key() -> None:
+    shown = repr(Keyring([OLD, NEW])) + Keyring([OLD]).first_id
+    for key in (OLD, NEW):
+        assert key.hex()[:16] not in shown
+        assert base64.b64encode(key).decode()[:16] not in shown

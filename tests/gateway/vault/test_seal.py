@@ -1,0 +1,119 @@
+"""A sealed value opens in its own place, unchanged, or not at all."""
+
+import os
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.records.connection import Sealed
+from gateway.vault import UnknownKey, Vault, VaultError
+
+ADDRESS: dict[str, Any] = {"environment": "dev", "table": "connections", "row": "r1", "column": "credential", "version": 3}
+VALUE = {"type": "OAUTH2", "access_token": "tok-\u00e9\ud800-1", "raw": {"n": [1, None, 2.5]}}
+
+
+@pytest.fixture
+def vault() -> Vault:
+    vault = Vault()
+    for environment in ("dev", "prod"):
+        vault.take(os.urandom(8).hex(), environment, os.urandom(32)).allowance = 50_000
+    return vault
+
+
+def test_what_was_sealed_opens_as_it_was(vault: Vault) -> None:
+    sealed = vault.seal_json(VALUE, **ADDRESS)
+    assert vault.open_json(sealed) == VALUE
+    assert b"tok-" not in sealed.ciphertext
+
+
+def test_every_flipped_byte_is_refused(vault: Vault) -> None:
+    sealed = vault.seal_json(VALUE, **ADDRESS)
+    for position in range(len(sealed.ciphertext)):
+        changed = bytearray(sealed.ciphertext)
+        changed[position] ^= 1 << random.randrange(8)
+        with pytest.raises(VaultError):
+            vault.open_json(replace(sealed, ciphertext=bytes(changed)))
+
+
+def test_every_shortened_ciphertext_is_refused(vault: Vault) -> None:
+    sealed = vault.seal_json(VALUE, **ADDRESS)
+    for length in range(len(sealed.ciphertext)):
+        with pytest.raises(VaultError):
+            vault.open_json(replace(sealed, ciphertext=sealed.ciphertext[:length]))
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"environment": "prod"},
+        {"table": "flows"},
+        {"row": "r2"},
+        {"column": "secret_config"},
+        {"version": 2},
+        {"version": 31},
+        {"row": "r1credential", "column": ""},
+    ],
+)
+def test_a_ciphertext_moved_to_another_place_is_refused(vault: Vault, elsewhere: dict[str, Any]) -> None:
+    sealed = vault.seal_json(VALUE, **ADDRESS)
+    with pytest.raises(VaultError, match="changed, or moved"):
+        vault.open_json(replace(sealed, **elsewhere))
+
+
+def test_of_ten_thousand_swapped_ciphertexts_none_opens(vault: Vault) -> None:
+    places = [ADDRESS | {"row": f"r{n}", "environment": ("dev", "prod")[n % 2]} for n in range(101)]
+    sealed = [vault.seal_json({"n": n}, **place) for n, place in enumerate(places)]
+    opened = 0
+    for place in sealed:
+        for other in sealed:
+            if other is not place:
+                try:
+                    vault.open_json(replace(place, ciphertext=other.ciphertext))
+                    opened += 1
+                except VaultError:
+                    pass
+    assert opened == 0
+
+
+def test_the_same_value_never_seals_to_the_same_bytes(vault: Vault) -> None:
+    assert len({vault.seal_json(VALUE, **ADDRESS).ciphertext for _ in range(1000)}) == 1000
+
+
+def test_a_key_seals_no_more_than_its_allowance(vault: Vault) -> None:
+    key = vault.sealing_key("dev")
+    assert key is not None
+    key.allowance = 1
+    vault.seal_json(VALUE, **ADDRESS)
+    with pytest.raises(VaultError, match="sealed its share"):
+        vault.seal_json(VALUE, **ADDRESS)
+
+
+def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
+    before = vault.seal_json(VALUE, **ADDRESS)
+    vault.take("ff" * 8, "dev", os.urandom(32)).allowance = 1
+    after = vault.seal_json(VALUE, **ADDRESS)
+    assert after.ciphertext[1:9] == b"\xff" * 8
+    assert vault.open_json(before) == vault.open_json(after) == VALUE
+
+
+def test_an_unknown_key_is_told_from_damage(vault: Vault) -> None:
+    foreign = Vault()
+    foreign.take(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
+    sealed = foreign.seal_json(VALUE, **ADDRESS)
+    assert not vault.knows(sealed)
+    with pytest.raises(UnknownKey):
+        vault.open_json(sealed)
+    with pytest.raises(UnknownKey, match="no data key"):
+        vault.seal_json(VALUE, **(ADDRESS | {"environment": "other"}))
+
+
+def test_nothing_that_prints_shows_what_is_sealed(vault: Vault) -> None:
+    sealed = vault.seal_json(VALUE, **ADDRESS)
+    key = vault.sealing_key("dev")
+    assert "cipher" not in repr(key)
+    assert repr(sealed) == f"Sealed(connections.credential, {len(sealed.ciphertext)} bytes)"
+    with pytest.raises(VaultError) as refused:
+        vault.open_json(Sealed(b"tok-1", **ADDRESS))
+    assert "tok-1" not in str(refused.value)
