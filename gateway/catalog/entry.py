@@ -35,7 +35,7 @@ def read_entry(path: Path, words: Words) -> Entry:
     provider, faults = _provider(name, document)
     if provider is not None:
         faults += [Fault(document.where(*where), message) for where, message in check(provider, words)]
-    faults = sorted({*faults, *document.faults}, key=lambda fault: (int(fault.where.rpartition(":")[2]), fault.message))
+    faults = sorted({*faults, *document.faults}, key=lambda fault: (fault.line, fault.message))
     return Entry(name, path, None if faults else provider, tuple(faults))
 
 

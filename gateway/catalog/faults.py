@@ -5,13 +5,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """`where` is ``file:line`` (or a folder). A ``fault`` stops loading; a ``warning`` is only said by `lint`."""
 
     where: str
     message: str
     level: Literal["fault", "warning"] = "fault"
+
+    @property
+    def line(self) -> int:
+        """The line that `where` names; 0 for a folder."""
+        _, _, line = self.where.rpartition(":")
+        return int(line) if line.isdigit() else 0
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}"

@@ -35,11 +35,15 @@ __all__ = [
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
+def _now() -> datetime:
+    return clock.now()
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What ``${now}`` and ``${random}`` are: one moment and one UUID for all templates of a request."""
 
-    at: datetime = field(default_factory=lambda: clock.now())
+    at: datetime = field(default_factory=_now)
     random: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 

@@ -50,7 +50,7 @@ _WRITE: Final[dict[str, Callable[[datetime], str]]] = {
 
 
 def write(at: datetime, format_: str | None) -> str:
-    """The aware time `at` in UTC as `format_` says; None is ISO 8601 with milliseconds and ``Z``. ``[text]`` is literal."""
+    """The aware time `at` in UTC as `format_` says, ``[text]`` being literal; None is ISO 8601 with milliseconds."""
     at = at.astimezone(UTC)
     if format_ is None:
         return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"

@@ -1,4 +1,4 @@
-"""The shape of a catalog entry: what a provider's YAML file may say, and what `/providers` shows of it (requirement 2.1)."""
+"""The shape of a catalog entry: what a provider's YAML file may say, and `/providers` shows (requirement 2.1)."""
 
 from typing import Annotated, Any, Literal
 
@@ -70,7 +70,7 @@ class WebhookSignature(Shape):
 
 
 class Provider(Shape):
-    """One catalog entry. `name` is the file's name. A field that the file leaves out is absent in answers, never null."""
+    """One catalog entry. A field that the file leaves out is absent in answers, never null."""
 
     name: str
     """The provider's id: the file's name without its ending. May be left out of the file."""

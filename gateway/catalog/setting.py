@@ -30,7 +30,7 @@ class Setting(Shape):
     enum: list[str] | None = None
     """The only values allowed."""
     format: Literal["hostname", "uri", "uuid", "email"] | None = None
-    """What kind of text it is. Only a `hostname` may hold dots in a host; only a `uri` may stand for a whole address."""
+    """What kind of text. Only a `hostname` may bring dots into a host; only a `uri` may be a whole address."""
     default_value: str | None = None
     """Taken where the connection has no value."""
     prefix: str | None = None

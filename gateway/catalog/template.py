@@ -137,14 +137,12 @@ def _value(inside: str) -> Part:
     if inside == "random":
         return Random()
     if moment := _NOW.fullmatch(inside):
-        unit = moment["unit"]
-        if unit is not None and unit not in UNITS:
+        unit = str(moment["unit"] or "second")
+        if unit not in UNITS:
             raise TemplateError(f"'${{{inside}}}': {unit!r} is no unit; there are {', '.join(UNITS)}")
-        return Now(int(moment["shift"] or 0) * UNITS.get(unit, 0), moment["format"])
+        return Now(int(moment["shift"] or 0) * UNITS[unit], moment["format"])
     if not _NAME.fullmatch(inside):
-        raise TemplateError(
-            f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.subdomain}}"
-        )
+        raise TemplateError(f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
     namespace, dot, _ = inside.partition(".")
     if dot and namespace not in NAMESPACES:
         raise TemplateError(f"'${{{inside}}}': there is no {namespace!r}; there are {', '.join(NAMESPACES)}")

@@ -1,4 +1,4 @@
-"""How a provider's API is called: its base address, what goes on every request, paging, retry, and the proof of a credential."""
+"""How a provider's API is called: base address, what goes on every request, paging, retry, proof of a credential."""
 
 from typing import Literal
 
@@ -42,7 +42,7 @@ class Retry(Shape):
     after: list[str] | str | None = None
     """Names of header fields that hold seconds or a date."""
     at: list[str] | str | None = None
-    """Names of header fields that hold the time itself, in epoch seconds."""
+    """Names of header fields that hold the time itself, as epoch seconds or as a date."""
     remaining: str | None = None
     """Name of the header field that counts the calls left; 0 means wait."""
     error_code: list[Status] | None = None

@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 
 
 class BadValue(ValueError):
-    """A value may not stand where it is to go. `name` is the setting's, `why` says what would be right; never the value."""
+    """A value may not stand where it is to go: `name` is the setting's, `why` what would be right. Never the value."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
