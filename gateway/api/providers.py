@@ -1,0 +1,99 @@
+"""``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (requirement 4.1, 4.2)."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from aiohttp import web
+from multidict import MultiMapping
+
+from gateway.catalog.listing import Body, Listing, Query, listing_of, name_in
+from gateway.errors import InvalidRequest, Issue, NotFound
+from gateway.services import SERVICES
+
+KNOWN: Final = ("search", "category", "auth_mode", "limit", "cursor")
+LONGEST: Final = 255
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,255}")
+_POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
+
+
+async def list_providers(request: web.Request) -> web.Response:
+    """Providers in the order of their names.
+
+    ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1, with
+    ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
+    """
+    return answer(request, listing(request).page(read_query(request.query)))
+
+
+async def get_provider(request: web.Request) -> web.Response:
+    """One provider. Raises NotFound, InvalidRequest."""
+    name = request.match_info["provider"]
+    if request.query:
+        raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
+    if not _NAME.fullmatch(name):
+        issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
+        raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
+    body = listing(request).one(name)
+    if body is None:
+        raise NotFound("not_found", f"There is no provider {name!r}. GET /providers?search=… finds the right name.")
+    return answer(request, body)
+
+
+def listing(request: web.Request) -> Listing:
+    """The listing of the catalog in use."""
+    services = request.app[SERVICES]
+    return listing_of(services.catalog, services.config.server.public_url)
+
+
+def read_query(given: MultiMapping[str]) -> Query:
+    """The query parameters of the list. Raises InvalidRequest naming every bad one."""
+    issues = list(_issues(given))
+    if issues:
+        raise _invalid(issues)
+    limit, cursor = given.get("limit"), given.get("cursor")
+    return Query(
+        search=" ".join(given.get("search", "").split()),
+        category=given.get("category") or None,
+        auth_mode=given.get("auth_mode") or None,
+        limit=None if limit is None else int(limit),
+        after="" if not cursor else name_in(cursor),
+    )
+
+
+def _issues(given: MultiMapping[str]) -> Iterator[Issue]:
+    for key in dict.fromkeys(given):
+        values = given.getall(key)
+        if key not in KNOWN:
+            yield Issue("unrecognized_keys", f"Unrecognized key: {key!r}. Known are {', '.join(KNOWN)}.", (key,))
+        elif len(values) > 1:
+            yield Issue("invalid_type", f"{key} is given {len(values)} times; give it once.", (key,))
+        elif len(values[0]) > LONGEST * 2:
+            yield Issue("too_big", f"{key} is longer than {LONGEST * 2} characters.", (key,))
+        elif key == "limit" and not (values[0].isascii() and _POSITIVE.fullmatch(values[0])):
+            yield Issue("invalid_type", "limit is a whole number from 1.", ("limit",))
+        elif key == "cursor" and values[0] and not _is_cursor(values[0]):
+            yield Issue("invalid_format", "cursor is not one of ours; send next_cursor as it came.", ("cursor",))
+
+
+def _is_cursor(text: str) -> bool:
+    try:
+        name_in(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _invalid(issues: list[Issue]) -> InvalidRequest:
+    names = ", ".join(dict.fromkeys(".".join(issue.path) for issue in issues))
+    return InvalidRequest("invalid_query_params", f"These query parameters are wrong: {names}.", errors=issues)
+
+
+def answer(request: web.Request, body: Body) -> web.Response:
+    """`body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
+    headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
+    held = request.if_none_match or ()
+    if any(tag.value in {body.etag, "*"} for tag in held):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body.content, content_type="application/json", charset="utf-8", headers=headers)

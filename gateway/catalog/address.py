@@ -1,0 +1,100 @@
+"""Addresses with placeholders, taken apart: scheme, host, port, path and query, each of literal text and names.
+
+Literal text is kept as it stands, so a host always ends as the entry says. What may be filled in, `placing` judges.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from gateway.catalog.template import Name, TemplateError, parse
+from gateway.catalog.value import is_hostname, is_web_address
+
+Piece = str | Name
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A URL template taken apart. `whole` is the setting that is the base address; then there is no scheme or host."""
+
+    scheme: str
+    whole: Name | None
+    host: tuple[Piece, ...]
+    port: Piece | None
+    path: tuple[Piece, ...]
+    query: tuple[Piece, ...]
+
+
+@lru_cache(maxsize=4096)
+def parse_address(template: str) -> Address:
+    """`template` taken apart. Raises TemplateError where no filling-in could make it a safe http or https URL."""
+    pieces = _pieces(template)
+    if pieces and isinstance(pieces[0], Name):
+        path, query = _cut(pieces[1:], "?")
+        if path and not str(path[0]).startswith("/"):
+            raise TemplateError("after a placeholder for the whole address, the path begins with '/'")
+        return Address("", pieces[0], (), None, path, query)
+    scheme, separator, rest = str(pieces[0] if pieces else "").partition("://")
+    if scheme.lower() not in {"http", "https"} or not separator:
+        raise TemplateError("an address begins with https:// (or http:// on a network that egress.allow names)")
+    authority, tail = _cut((rest, *pieces[1:]) if rest else pieces[1:], "/?")
+    host, port = _host_and_port(authority)
+    path, query = _cut(tail, "?")
+    return Address(scheme.lower(), None, host, port, path, query)
+
+
+def _pieces(template: str) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    for part in parse(template).parts:
+        if not isinstance(part, (str, Name)):
+            raise TemplateError("functions, ${now} and ${random} have no place in an address")
+        if isinstance(part, str) and (wrong := next((c for c in part if not _fits_url(c)), None)):
+            raise TemplateError(f"{wrong!r} may not stand in an address")
+        pieces.append(part)
+    return tuple(pieces)
+
+
+def _fits_url(char: str) -> bool:
+    # A fragment never travels, and a backslash is a slash to some readers and not to others.
+    return "!" <= char <= "~" and char not in '#\\"<>^`{|}'
+
+
+def _cut(pieces: tuple[Piece, ...], at: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """`pieces` before and from the first literal character that is in `at`."""
+    for index, piece in enumerate(pieces):
+        if isinstance(piece, str) and (place := next((i for i, c in enumerate(piece) if c in at), None)) is not None:
+            before = (*pieces[:index], piece[:place]) if place else pieces[:index]
+            return before, (piece[place:], *pieces[index + 1 :])
+    return pieces, ()
+
+
+def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Piece | None]:
+    if any(isinstance(piece, str) and "@" in piece for piece in authority):
+        raise TemplateError("user information ('name@') may not stand in an address; use proxy.headers")
+    host, port = _split_port(authority)
+    if not host:
+        raise TemplateError("the address has no host")
+    # Any label stands for a placeholder here, so that what is literal around it is looked at.
+    sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
+    if not is_hostname(sample) and not (sample.startswith("[") and is_web_address(f"http://{sample}/")):
+        raise TemplateError(f"{sample!r} is not a host name")
+    if isinstance(port, str) and not is_port(port):
+        raise TemplateError(f"{port!r} is not a port")
+    return host, port
+
+
+def _split_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Piece | None]:
+    if not authority:
+        return (), None
+    *before, last = authority
+    if isinstance(last, str):
+        name, colon, port = last.rpartition(":")
+        if colon and "]" not in port:
+            return ((*before, name) if name else tuple(before)), port
+    elif before and isinstance(before[-1], str) and before[-1].endswith(":"):
+        name = before[-1][:-1]
+        return ((*before[:-1], name) if name else tuple(before[:-1])), last
+    return authority, None
+
+
+def is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65535

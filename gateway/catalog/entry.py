@@ -1,0 +1,114 @@
+"""One file ▸ one provider: the shape by pydantic, and each of its faults put into words with the line it stands in."""
+
+import difflib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.catalog.checks import Words, check
+from gateway.catalog.document import Document, Unreadable, read
+from gateway.catalog.faults import Fault
+from gateway.catalog.provider import Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file as read: its provider, if there is nothing wrong with it, and what is."""
+
+    name: str
+    path: Path
+    provider: Provider | None
+    faults: tuple[Fault, ...]
+
+
+def read_entry(path: Path, words: Words) -> Entry:
+    """The provider in `path`, or every reason why there is none."""
+    name = path.stem
+    try:
+        document = read(path)
+    except Unreadable as wrong:
+        return Entry(name, path, None, (wrong.fault,))
+    provider, faults = _provider(name, document)
+    if provider is not None:
+        faults += [Fault(document.where(*where), message) for where, message in check(provider, words)]
+    faults = sorted({*faults, *document.faults}, key=lambda fault: (fault.line, fault.message))
+    return Entry(name, path, None if faults else provider, tuple(faults))
+
+
+def _provider(name: str, document: Document) -> tuple[Provider | None, list[Fault]]:
+    if not isinstance(document.value, dict):
+        return None, [Fault(document.where(), "an entry is a list of `key: value` lines")]
+    faults = []
+    given = document.value.get("name", name)
+    if given != name:
+        faults.append(
+            Fault(document.where("name"), f"the file's name says {name!r}; leave `name` out or make them equal")
+        )
+    try:
+        return Provider.model_validate({**document.value, "name": name}), faults
+    except ValidationError as wrong:
+        return None, faults + [
+            _fault(error, document) for error in wrong.errors(include_url=False, include_context=True)
+        ]
+
+
+def _fault(error: ErrorDetails, document: Document) -> Fault:
+    path = error["loc"]
+    if error["type"] == "missing":
+        return Fault(document.where(*path[:-1]), f"{_dotted(path)} is missing" + _why_missing(path))
+    return Fault(document.where(*path), _in_words(error, path))
+
+
+def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
+    match error["type"]:
+        case "extra_forbidden":
+            return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), _fields_at(path[:-1]))
+        case "string_type" if isinstance(error["input"], int | float):
+            return f"{_dotted(path)} must be text; put it in quotes"
+        case "string_type":
+            return f"{_dotted(path)} must be text"
+        case "list_type":
+            return f"{_dotted(path)} must be a list, such as [a, b]"
+        case "dict_type" | "model_type":
+            return f"{_dotted(path)} must be `key: value` lines"
+        case "literal_error":
+            return f"{_dotted(path)} must be {error['ctx']['expected']}"
+        case "too_short" | "string_too_short":
+            return f"{_dotted(path)} must not be empty"
+    return f"{_dotted(path)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _why_missing(path: Sequence[int | str]) -> str:
+    required = "every entry needs display_name, categories, auth_mode, docs and proxy.base_url"
+    return f"; {required}" if len(path) == 1 or path == ("proxy", "base_url") else ""
+
+
+def _did_you_mean(key: str, known: Collection[str]) -> str:
+    if key == "<<":
+        return "; merge keys are not read, write the values out"
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _fields_at(path: Sequence[int | str]) -> list[str]:
+    """Keys that the shape at `path` knows."""
+    shape: type[BaseModel] = Provider
+    for step in path:
+        field = shape.model_fields.get(str(step))
+        shape = (_shape_in(field.annotation) if field else None) or shape
+    return list(shape.model_fields)
+
+
+def _shape_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((shape for inner in get_args(annotation) if (shape := _shape_in(inner))), None)
+
+
+def _dotted(path: Sequence[int | str]) -> str:
+    # A union's branches appear in pydantic's path as if they were keys; nobody wrote those.
+    return ".".join(str(step) for step in path if str(step) not in {"str", "list[str]"})

@@ -1,0 +1,122 @@
+"""What could be better in catalog files: every fault, and warnings about what works but is missing or odd."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from gateway.catalog.address import Address, parse_address
+from gateway.catalog.checks import Finding, addresses, texts
+from gateway.catalog.document import read
+from gateway.catalog.faults import Fault
+from gateway.catalog.load import read_folders
+from gateway.catalog.names import carries_credential
+from gateway.catalog.provider import Paginate, Provider, Setting
+from gateway.catalog.template import Name
+from gateway.catalog.vocabulary import CATEGORIES
+
+# A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
+_RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
+
+# What stays on the machine may go in clear text.
+_LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
+
+_NEEDED = {
+    "cursor": ("cursor_name_in_request", "cursor_path_in_response"),
+    "link": (),
+    "offset": ("offset_name_in_request",),
+}
+
+
+def lint(
+    folders: Sequence[Path], *, scripts: Collection[str] | None = None, modes: Collection[str] | None = None
+) -> list[Fault]:
+    """Faults and warnings of every entry in `folders`, in the order of files and lines.
+
+    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``.
+    """
+    entries, faults = read_folders(folders, scripts=scripts, modes=modes)
+    for entry in entries:
+        if entry.provider is None:
+            continue
+        document = read(entry.path)
+        found = [Fault(document.where(*place), message, "warning") for place, message in warnings(entry.provider)]
+        faults += sorted(found, key=lambda fault: (fault.line, fault.message))
+    return faults
+
+
+def warnings(provider: Provider) -> Iterator[Finding]:
+    """What an author would want to know about an entry that loads."""
+    yield from _words(provider)
+    yield from _plain_http(provider)
+    yield from _credential(provider)
+    yield from _open_hosts(provider)
+    yield from _paging(provider)
+    for key in ("connection_config", "credentials"):
+        for name, setting in getattr(provider, key).items():
+            yield from (((key, name, *place), message) for place, message in _setting(setting))
+
+
+def _words(provider: Provider) -> Iterator[Finding]:
+    for index, category in enumerate(provider.categories):
+        if category not in CATEGORIES:
+            yield ("categories", index), f"{category!r} is no category of the vocabulary in docs/catalog.md"
+    needed = provider.refresh.requires_scope if provider.refresh else None
+    if needed and needed not in (provider.default_scopes or ()):
+        yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
+    if not provider.sources:
+        yield (), "says no sources, so nobody can tell how far to trust it"
+
+
+def _plain_http(provider: Provider) -> Iterator[Finding]:
+    for place, template in addresses(provider):
+        address = parse_address(template)
+        if address.scheme == "http" and address.host not in _LOOPBACK:
+            yield place, "is plain http, which only networks in egress.allow may use"
+    for key in ("docs", "docs_connect", "homepage", "setup_guide_url"):
+        if str(getattr(provider, key)).lower().startswith("http://"):
+            yield (key,), "is plain http; name the page's https address"
+
+
+def _credential(provider: Provider) -> Iterator[Finding]:
+    if provider.auth_mode not in {"API_KEY", "BASIC"}:
+        return
+    if provider.proxy.verification is None:
+        yield ("proxy",), "has no verification, so a wrong credential is found only when it is used"
+    templates = [template for place, template in (*texts(provider), *addresses(provider)) if place[0] == "proxy"]
+    # BASIC has a default place, the Authorization field; a key has none.
+    if provider.auth_mode == "API_KEY" and not any(map(carries_credential, templates)):
+        yield ("proxy",), "puts the key nowhere; give proxy.headers or proxy.query an entry with ${apiKey}"
+
+
+def _open_hosts(provider: Provider) -> Iterator[Finding]:
+    """Hosts whose end a connection's setting decides: whoever sets it decides who gets the credential."""
+    for place, template in addresses(provider):
+        address: Address = parse_address(template)
+        last = address.whole or (address.host[-1] if address.host else None)
+        if not isinstance(last, Name):
+            continue
+        setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
+        if setting is None or (setting.pattern is None and setting.enum is None and not setting.automated):
+            yield place, f"${{{last.name}}} decides the host's end; give the setting a pattern or an enum"
+
+
+def _paging(provider: Provider) -> Iterator[Finding]:
+    alternatives = enumerate(provider.proxy.paginate_alternatives or ())
+    ways: list[tuple[tuple[str | int, ...], Paginate]] = [
+        (("proxy", "paginate_alternatives", index), way) for index, way in alternatives
+    ]
+    if provider.proxy.paginate is not None:
+        ways.append((("proxy", "paginate"), provider.proxy.paginate))
+    for place, way in ways:
+        for key in _NEEDED[way.type]:
+            if getattr(way, key) is None:
+                yield place, f"paging by {way.type} cannot work without {key}"
+        if way.type == "link" and way.link_rel_in_response_header is None and way.link_path_in_response_body is None:
+            yield place, "paging by link needs link_rel_in_response_header or link_path_in_response_body"
+
+
+def _setting(setting: Setting) -> Iterator[Finding]:
+    if setting.pattern is not None and _RUNAWAY.search(setting.pattern):
+        yield ("pattern",), "repeats a repetition, which can take for ever; say it without nesting"
+    if not setting.description and not setting.automated and not setting.hidden and not setting.secret:
+        yield (), "has no description, so the end user must guess where to find it"

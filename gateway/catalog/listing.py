@@ -1,0 +1,118 @@
+"""The list behind ``GET /providers``: every body made once for a catalog, pages cut from the finished pieces."""
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """JSON as it is sent, and its entity tag without the quotes (RFC 9110 §8.8.3)."""
+
+    content: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which providers: `search` in name, display name and categories, all in any case; then at most `limit` after a name."""
+
+    search: str = ""
+    category: str | None = None
+    auth_mode: str | None = None
+    limit: int | None = None
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    name: str
+    content: bytes
+    words: str
+    categories: frozenset[str]
+    auth_mode: str
+
+    def matches(self, query: Query) -> bool:
+        return (
+            self.name > query.after
+            and (query.category is None or query.category.casefold() in self.categories)
+            and (query.auth_mode is None or query.auth_mode.upper() == self.auth_mode)
+            and all(word in self.words for word in query.search.casefold().split())
+        )
+
+
+class Listing:
+    """The providers of one catalog as JSON, with addresses of ours below `public_url`."""
+
+    def __init__(self, catalog: Catalog, public_url: str) -> None:
+        self._rows = [_row(provider, catalog.shown(name, public_url)) for name, provider in catalog.providers.items()]
+        self._one = {row.name: _body(b'{"data":' + row.content + b"}") for row in self._rows}
+        self._all = self._page(self._rows, None)
+
+    def one(self, name: str) -> Body | None:
+        """The body of ``GET /providers/{name}``; None if there is no such provider."""
+        return self._one.get(name)
+
+    def page(self, query: Query) -> Body:
+        """The body of ``GET /providers``. `next_cursor` stands in it while more follow."""
+        if query == Query():
+            return self._all
+        found = [row for row in self._rows if row.matches(query)]
+        if query.limit is None or len(found) <= query.limit:
+            return self._page(found, None)
+        shown = found[: query.limit]
+        return self._page(shown, cursor_after(shown[-1].name))
+
+    def _page(self, rows: list[_Row], next_cursor: str | None) -> Body:
+        data = b'{"data":[' + b",".join(row.content for row in rows) + b"]"
+        following = b"" if next_cursor is None else b',"next_cursor":' + _json(next_cursor)
+        return _body(data + following + b"}")
+
+
+def cursor_after(name: str) -> str:
+    """An opaque cursor for what follows `name`. It outlives a reload: nothing is repeated, whatever was added."""
+    return base64.urlsafe_b64encode(b"after:" + name.encode()).decode().rstrip("=")
+
+
+def name_in(cursor: str) -> str:
+    """The name that `cursor_after` was given. Raises ValueError for what it did not make."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as wrong:
+        raise ValueError("not a cursor") from wrong
+    prefix, _, name = raw.partition(":")
+    if prefix != "after" or cursor_after(name) != cursor:
+        raise ValueError("not a cursor")
+    return name
+
+
+def listing_of(catalog: Catalog, public_url: str) -> Listing:
+    """The listing of `catalog`, made on the first call and kept as long as the catalog is."""
+    made = _MADE.setdefault(catalog, {})
+    if public_url not in made:
+        made[public_url] = Listing(catalog, public_url)
+    return made[public_url]
+
+
+_MADE: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
+
+
+def _row(provider: Provider, shown: dict[str, Any]) -> _Row:
+    categories = frozenset(category.casefold() for category in provider.categories)
+    words = "\n".join((provider.name, provider.display_name, *provider.categories)).casefold()
+    return _Row(provider.name, _json(shown), words, categories, provider.auth_mode)
+
+
+def _body(content: bytes) -> Body:
+    return Body(content, hashlib.sha256(content).hexdigest()[:32])
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,23 @@
+"""The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which every shipped file names in its first line."""
+
+from typing import Any
+
+from gateway.catalog.provider import Provider
+from gateway.catalog.vocabulary import AUTH_MODES, CATEGORIES, REDIRECTING
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a catalog file. It is looser than loading: templates and names are not checked."""
+    schema = Provider.model_json_schema()
+    fields = schema["properties"]
+    fields["auth_mode"]["enum"] = sorted(AUTH_MODES)
+    fields["categories"]["items"] = {"anyOf": [{"enum": sorted(CATEGORIES)}, {"type": "string"}]}
+    schema["required"] = [key for key in schema["required"] if key != "name"]
+    schema["allOf"] = [
+        {
+            "if": {"properties": {"auth_mode": {"enum": sorted(REDIRECTING)}}},
+            "then": {"required": ["authorization_url", "token_url"]},
+        }
+    ]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}
+    return head | {key: value for key, value in schema.items() if key != "title"}

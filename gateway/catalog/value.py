@@ -1,0 +1,134 @@
+"""Whether a value fits its setting: asked when a connection is saved, and again whenever the value goes into a URL."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.catalog.setting import Setting
+
+LONGEST: Final = 255  # a pattern is only ever matched against this much text
+LONGEST_SECRET: Final = 8192
+
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+_EMAIL = re.compile(r"[^\s@]{1,64}@[^\s@]+\.[^\s@]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
+
+
+class BadValue(ValueError):
+    """A value may not stand where it is to go: `name` is the setting's, `why` what would be right. Never the value."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+
+
+def check_value(name: str, value: str, setting: Setting) -> None:
+    """Raises BadValue where `value` breaks the length limit, pattern, enum or format of `setting`.
+
+    At most 255 characters, 8192 in a secret one without pattern; control characters never.
+    """
+    limit = LONGEST_SECRET if setting.secret and not setting.pattern else LONGEST
+    if len(value) > limit:
+        raise BadValue(name, f"is longer than {limit} characters")
+    if _CONTROL.search(value):
+        raise BadValue(name, "holds a control character")
+    if setting.enum is not None and value not in setting.enum:
+        raise BadValue(name, f"must be one of {', '.join(setting.enum)}")
+    if setting.pattern is not None and not compiled(setting.pattern).fullmatch(value):
+        raise BadValue(name, f"must fit the pattern {setting.pattern}" + _such_as(setting))
+    if setting.format is not None and not _has_format(value, setting.format):
+        raise BadValue(name, f"must be a {setting.format}" + _such_as(setting))
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """`pattern` for use with ``fullmatch``. Raises re.error."""
+    return re.compile(pattern, re.ASCII)
+
+
+def is_label(text: str) -> bool:
+    """Whether `text` is one DNS label in lower case (RFC 1123 §2.1)."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_hostname(text: str) -> bool:
+    """Whether `text` is DNS labels in lower case, or an IPv4 address in its one plain form.
+
+    The other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused: readers differ on them.
+    """
+    labels = text.split(".")
+    if len(text) > 253 or not all(map(is_label, labels)):
+        return False
+    return not _INTEGER.fullmatch(labels[-1]) or _is_ipv4(text)
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, str]:
+    """A connection's settings under the names that templates use, for `render_text`.
+
+    ``{"cloudId": "1", "team": {"id": 7}}`` ▸ ``{"connectionConfig.cloudId": "1", "connectionConfig.team.id": "7"}``. A
+    setting that is unset or empty has its default, or is left out. Only text and numbers are values.
+    """
+    found = {name: setting.default_value for name, setting in settings.items() if setting.default_value}
+    found.update({name: text for name, text in flat_values(config).items() if text})
+    return {f"connectionConfig.{name}": text for name, text in found.items()}
+
+
+def flat_values(held: Mapping[str, Any]) -> dict[str, str]:
+    """Text and numbers of `held` by dotted path; where ``{"a.b": …}`` and ``{"a": {"b": …}}`` meet, the latter wins."""
+    flat: dict[str, str] = {}
+    nested: dict[str, str] = {}
+    for name, value in held.items():
+        match value:
+            case str():
+                flat[name] = value
+            case bool():
+                pass
+            case int() | float():
+                flat[name] = str(value)
+            case Mapping():
+                nested.update({f"{name}.{inner}": text for inner, text in flat_values(value).items()})
+    return flat | nested
+
+
+def _such_as(setting: Setting) -> str:
+    return f", for example {setting.example}" if setting.example else ""
+
+
+def _has_format(value: str, format_: str) -> bool:
+    match format_:
+        case "hostname":
+            return is_hostname(value.lower())
+        case "uuid":
+            return _UUID.fullmatch(value) is not None
+        case "email":
+            return _EMAIL.fullmatch(value) is not None
+        case _:
+            return is_web_address(value)
+
+
+def is_web_address(text: str) -> bool:
+    """Whether `text` is an absolute http or https URL of visible ASCII, without user information."""
+    if not text.isascii() or any(c <= " " or c in '\\"<>^`{|}\x7f' for c in text):
+        return False
+    try:
+        split = urlsplit(text)
+        _ = split.port
+    except ValueError:
+        return False
+    if split.scheme.lower() not in {"http", "https"} or "@" in split.netloc or not split.hostname:
+        return False
+    return split.netloc.startswith("[") or is_hostname(split.hostname)
