@@ -1,0 +1,122 @@
+"""Which addresses may be dialled: the public internet by https, and what the operator opened, by http too.
+
+A name proves nothing, so judgement falls on addresses: on one that is written out, on every one a name resolves to, and
+once more in the socket factory, where the address that is checked is the one that is dialled.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Protocol
+
+from gateway.egress.errors import AddressRefused, EgressError
+from gateway.wire.origin import parse_host
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+Scheme = Literal["http", "https"]
+SocketAddress = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]]
+
+_SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
+    ipaddress.ip_network(network)
+    for network in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",  # carrier-grade NAT, and a cloud's metadata service
+        "168.63.129.16/32",  # another cloud's metadata service, on a public address
+        "169.254.0.0/16",
+        "192.0.0.0/24",
+        "192.88.99.0/24",
+        "198.18.0.0/15",
+        "224.0.0.0/3",  # multicast and reserved
+        "::/8",  # unspecified, loopback, mapped and compatible IPv4, NAT64 64:ff9b::/96 lies in 0064::/16 below
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "2001::/23",  # Teredo, ORCHID, benchmarking
+        "2001:db8::/32",
+        "2002::/16",  # 6to4
+        "3fff::/20",
+        "5f00::/16",
+        "fc00::/7",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+    )
+)
+
+
+class Opening(Protocol):
+    """A network the operator opened; `port` None opens all of its ports."""
+
+    @property
+    def network(self) -> IPNetwork: ...
+
+    @property
+    def port(self) -> int | None: ...
+
+
+def unwrapped(address: IPAddress) -> IPAddress:
+    """The IPv4 address that an IPv6 one stands for, mapped or compatible (RFC 4291 §2.5.5); others as they are."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if 1 < int(address) < 1 << 32:
+            return ipaddress.IPv4Address(int(address))
+    return address
+
+
+def is_public(address: IPAddress) -> bool:
+    """Whether it is a unicast address of the public internet, whatever Python's release thinks of newer ranges."""
+    return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
+
+
+class Guard:
+    """The policy. `allow` are the operator's openings (``egress.allow``)."""
+
+    def __init__(self, allow: Iterable[Opening] = ()) -> None:
+        self._allow = tuple(allow)
+
+    def permits(self, scheme: Scheme, address: IPAddress, port: int) -> bool:
+        address = unwrapped(address)
+        return self._opened(address, port) or (scheme == "https" and is_public(address))
+
+    def check(self, scheme: Scheme, host: str, port: int) -> None:
+        """What can be said before a name is resolved. Raises EgressError ``refused``."""
+        written = parse_host(f"[{host}]" if ":" in host else host)
+        if written is None:
+            raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")
+        if written[-1].isdigit() or ":" in written:
+            self.admit(scheme, written, port, [written])
+        elif scheme == "http" and not self._allow:
+            raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
+
+    def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
+        """Judge all that a name resolved to; one bad address refuses the name. Raises EgressError ``refused``."""
+        for text in addresses:
+            try:
+                permitted = self.permits(scheme, ipaddress.ip_address(text), port)
+            except ValueError:  # a zone index, for example
+                permitted = False
+            if permitted:
+                continue
+            if scheme == "http" and is_public(unwrapped(ipaddress.ip_address(text.partition("%")[0]))):
+                raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
+            raise EgressError(
+                "refused",
+                f"{host} port {port} leads to {text}, which is not a public address. "
+                "The operator can open it in gateway.yaml under egress.allow.",
+            )
+
+    def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
+        """A socket for the address about to be dialled. Raises AddressRefused."""
+        family, kind, protocol, _, where = address
+        if not self.permits(scheme, ipaddress.ip_address(where[0]), where[1]):
+            raise AddressRefused(f"{where[0]} port {where[1]} may not be dialled")
+        return socket.socket(family, kind, protocol)
+
+    def _opened(self, address: IPAddress, port: int) -> bool:
+        return any(
+            (opening.port is None or opening.port == port)
+            and opening.network.version == address.version
+            and address in opening.network
+            for opening in self._allow
+        )

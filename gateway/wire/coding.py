@@ -1,0 +1,205 @@
+"""Content codings undone piece by piece (RFC 9110 §8.4), within limits, so that a small answer cannot fill the memory.
+
+Each piece that comes out is bounded; what went in and what came out are counted, and a ratio no honest text reaches is
+taken for a bomb. An end before the coding's own end is an error: a cut answer must not pass for whole.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import brotli
+import zstandard
+
+PIECE_BYTES: Final = 256 * 1024
+MAX_RATIO: Final = 100
+GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is held against it
+MAX_CODINGS: Final = 2
+_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: a larger window is not for HTTP
+_ZSTD_SLICE_BYTES: Final = 256  # four bytes may stand for 128 KiB, so one slice yields 8 MiB at most
+
+
+class CodingError(Exception):
+    """The body is not what its Content-Encoding says, ends too early, or grows beyond all measure."""
+
+
+class Coding(Protocol):
+    """One coding being undone: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
+
+    def feed(self, data: bytes) -> Iterator[bytes]: ...
+
+    def finish(self) -> None: ...
+
+
+class Gzip:
+    """gzip, several members in a row allowed (RFC 1952 §2.2); NUL bytes after the last are padding."""
+
+    wbits = 16 + zlib.MAX_WBITS
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(self.wbits)
+        self._touched = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._inflate.eof:
+                data = self._after_end(data)
+                if not data:
+                    return
+            self._touched = True
+            try:
+                piece = self._inflate.decompress(data, PIECE_BYTES)
+            except zlib.error as fault:
+                raise CodingError("the body is not compressed as its Content-Encoding says") from fault
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            if piece:
+                yield piece
+        while not self._inflate.eof and (piece := self._inflate.decompress(b"", PIECE_BYTES)):
+            yield piece
+
+    def _after_end(self, data: bytes) -> bytes:
+        data = data.lstrip(b"\0")
+        if data:
+            self._inflate = zlib.decompressobj(self.wbits)
+        return data
+
+    def finish(self) -> None:
+        if self._touched and not self._inflate.eof:
+            raise CodingError("the compressed body ends too early")
+
+
+class Deflate(Gzip):
+    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; its first bytes tell which."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head: bytes | None = b""
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if self._head is not None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, self._head = self._head, None
+            zlib_format = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
+            self._inflate = zlib.decompressobj(zlib.MAX_WBITS if zlib_format else -zlib.MAX_WBITS)
+        yield from super().feed(data)
+
+    def _after_end(self, data: bytes) -> bytes:
+        if data.strip(b"\0"):
+            raise CodingError("bytes follow the compressed body")
+        return b""
+
+    def finish(self) -> None:
+        if self._head:
+            raise CodingError("the compressed body ends too early")
+        super().finish()
+
+
+class Brotli:
+    """``br`` (RFC 7932)."""
+
+    def __init__(self) -> None:
+        self._inflate = brotli.Decompressor()
+        self._touched = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._touched = self._touched or bool(data)
+        while True:
+            if data and self._inflate.is_finished():
+                raise CodingError("bytes follow the compressed body")
+            try:
+                piece = self._inflate.process(data, output_buffer_limit=PIECE_BYTES)
+            except brotli.error as fault:
+                raise CodingError("the body is not compressed as its Content-Encoding says") from fault
+            data = b""
+            if piece:
+                yield piece
+            if self._inflate.is_finished() or self._inflate.can_accept_more_data():
+                return
+
+    def finish(self) -> None:
+        if self._touched and not self._inflate.is_finished():
+            raise CodingError("the compressed body ends too early")
+
+
+class Zstd:
+    """``zstd``, several frames in a row allowed (RFC 8878 §3.1)."""
+
+    def __init__(self) -> None:
+        self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        self._inflate = self._library.decompressobj()
+        self._touched = False
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        for start in range(0, len(data), _ZSTD_SLICE_BYTES):
+            part = data[start : start + _ZSTD_SLICE_BYTES]
+            while part:
+                if self._inflate.eof:
+                    self._inflate = self._library.decompressobj()
+                self._touched = True
+                try:
+                    piece = self._inflate.decompress(part)
+                except zstandard.ZstdError as fault:
+                    raise CodingError("the body is not compressed as its Content-Encoding says") from fault
+                part = self._inflate.unused_data if self._inflate.eof else b""
+                if piece:
+                    yield piece
+
+    def finish(self) -> None:
+        if self._touched and not self._inflate.eof:
+            raise CodingError("the compressed body ends too early")
+
+
+CODINGS: Final[dict[str, Callable[[], Coding]]] = {
+    "gzip": Gzip,
+    "x-gzip": Gzip,
+    "deflate": Deflate,
+    "br": Brotli,
+    "zstd": Zstd,
+}
+
+
+def codings_of(content_encoding: str) -> tuple[str, ...] | None:
+    """The codings in the order they were applied, ``identity`` left out; None if we cannot undo them all."""
+    names = [name.strip().lower() for name in content_encoding.split(",")]
+    applied = tuple(name for name in names if name not in ("", "identity"))
+    if len(applied) > MAX_CODINGS or any(name not in CODINGS for name in applied):
+        return None
+    return applied
+
+
+class Decoder:
+    """Undoes the codings of one body. Made when decoding is asked for; `start` tells it what the answer holds."""
+
+    def __init__(self) -> None:
+        self._codings: list[Coding] = []
+        self._in_bytes = 0
+        self._out_bytes = 0
+
+    def start(self, content_encoding: str) -> bool:
+        """Whether there is something to undo, and we can. False: the body passes as it is."""
+        applied = codings_of(content_encoding)
+        self._codings = [CODINGS[name]() for name in reversed(applied or ())]
+        return bool(self._codings)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The decoded bytes in bounded pieces; take them all before feeding more. Raises CodingError."""
+        self._in_bytes += len(data)
+        for piece in self._through(0, data):
+            self._out_bytes += len(piece)
+            if self._out_bytes > GRACE_BYTES and self._out_bytes > MAX_RATIO * self._in_bytes:
+                raise CodingError(f"the body grows more than {MAX_RATIO} times")
+            yield piece
+
+    def _through(self, stage: int, data: bytes) -> Iterator[bytes]:
+        if stage == len(self._codings):
+            yield data
+            return
+        for piece in self._codings[stage].feed(data):
+            yield from self._through(stage + 1, piece)
+
+    def finish(self) -> None:
+        """The body has ended. Raises CodingError if a coding has not."""
+        for coding in self._codings:
+            coding.finish()

@@ -1,0 +1,83 @@
+"""Field names by kind: the tables that `headers` decides with. Names are lower case, with `-` where a sender wrote `_`."""
+
+from typing import Final
+
+Fields = list[tuple[str, str]]
+"""Header lines in order, duplicates kept. Bytes that are not UTF-8 stand as lone surrogates (``surrogateescape``)."""
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",  # no standard, but sent by old clients (RFC 9110 §7.6.1)
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+FRAMING: Final = frozenset({"host", "content-length", "transfer-encoding", "expect"})
+"""Written by whoever sends the message, never copied: two opinions on a body's end are how requests are smuggled."""
+
+TO_US: Final = frozenset(
+    {
+        "provider-config-key",
+        "connection-id",
+        "base-url-override",
+        "retries",
+        "retry-on",
+        "decompress",
+        "forward-headers-on-redirect",
+        "forwarded",
+        "x-real-ip",
+    }
+)
+TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
+
+MINTING_PREFIX: Final = "nango-proxy-"
+"""``Nango-Proxy-X: v`` asks for ``X: v`` towards the provider."""
+
+SITE_WIDE: Final = frozenset(
+    {
+        "alt-svc",
+        "clear-site-data",
+        "nel",
+        "public-key-pins",
+        "report-to",
+        "reporting-endpoints",
+        "service-worker-allowed",
+        "strict-transport-security",
+    }
+)
+"""What a provider says about its own site, and a browser would believe about ours."""
+
+FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-")
+"""Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
+
+REFERENCES: Final = frozenset({"link", "location", "content-location"})
+
+
+def plain(name: str) -> str:
+    """The name as the tables spell it. Back ends that follow CGI read ``X_Y`` as ``X-Y``, so we do too."""
+    return name.lower().replace("_", "-")
+
+
+def for_us(name: str) -> bool:
+    """Whether a field (spelled plainly) is addressed to the gateway or tells of hops before it."""
+    return name in TO_US or name.startswith(TO_US_PREFIXES)
+
+
+def named_by_connection(fields: Fields) -> frozenset[str]:
+    """The names that ``Connection`` makes hop-by-hop (RFC 9110 §7.6.1), spelled plainly."""
+    lists = [value for name, value in fields if plain(name) == "connection"]
+    if not lists:
+        return frozenset()
+    return frozenset(plain(token.strip()) for value in lists for token in value.split(","))
+
+
+def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
+    """Header lines as text that can be turned back into the very same bytes."""
+    return [(name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape")) for name, value in raw]

@@ -1,0 +1,103 @@
+"""Which header fields pass, in either direction (RFC 9110 §7.6.1; api-contract 3.2 and 3.7). Pure functions over the tables of `fields`.
+
+A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; everything else travels
+on as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from gateway.errors import InvalidRequest, Issue
+from gateway.wire.fields import (
+    FRAMING,
+    FRONT_SERVER_PREFIXES,
+    HOP_BY_HOP,
+    MINTING_PREFIX,
+    REFERENCES,
+    SITE_WIDE,
+    Fields,
+    for_us,
+    named_by_connection,
+    plain,
+)
+
+_NOT_A_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class MalformedAnswer(Exception):
+    """The provider's head holds what no HTTP header may hold; its message says which field."""
+
+
+def request_fields(received: Fields) -> Fields:
+    """What travels on to the provider, in order; a ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
+
+    Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
+    """
+    hop_by_hop = HOP_BY_HOP | named_by_connection(received)
+    kept: Fields = []
+    minted: set[str] = set()
+    for name, value in received:
+        spelled = plain(name)
+        if spelled in hop_by_hop or spelled in FRAMING:
+            continue
+        if name.lower().startswith(MINTING_PREFIX):
+            name = name[len(MINTING_PREFIX) :]
+            spelled = plain(name)
+            if not _TOKEN.fullmatch(name) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
+                continue
+            if spelled not in minted:
+                minted.add(spelled)
+                kept = [field for field in kept if plain(field[0]) != spelled]
+            kept.append((name, value))
+        elif spelled != "authorization" and spelled not in minted and not for_us(spelled):
+            kept.append((name, value))
+    _refuse_unsendable(kept)
+    return kept
+
+
+def _refuse_unsendable(fields: Fields) -> None:
+    issues = [
+        Issue(
+            "invalid_format", f"{name!r} must be UTF-8 without control characters; percent-encode it.", (name.lower(),)
+        )
+        for name, value in fields
+        if _NOT_A_VALUE.search(value) or _NOT_A_VALUE.search(name)
+    ]
+    if issues:
+        names = ", ".join(sorted({issue.path[0] for issue in issues}))
+        raise InvalidRequest("invalid_headers", f"These headers cannot be sent on unchanged: {names}.", errors=issues)
+
+
+def response_fields(
+    received: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
+) -> Fields:
+    """What travels back to the caller, in order.
+
+    `set_cookie`: the integration wants the provider's cookies. `rewrite` gets (lower-case name, value) of the fields
+    that hold references and returns the value to send. Raises MalformedAnswer.
+    """
+    hop_by_hop = HOP_BY_HOP | named_by_connection(received)
+    kept: Fields = []
+    for name, value in received:
+        spelled = plain(name)
+        if _CONTROL.search(value) or not _TOKEN.fullmatch(name):
+            raise MalformedAnswer(f"its header {name!r} holds control characters")
+        if spelled in hop_by_hop or spelled in FRAMING or _speaks_for_a_site(spelled):
+            continue
+        if spelled in ("set-cookie", "set-cookie2") and not set_cookie:
+            continue
+        if rewrite is not None and spelled in REFERENCES:
+            value = rewrite(spelled, value)
+        kept.append((name, value))
+    return kept
+
+
+def _speaks_for_a_site(spelled: str) -> bool:
+    return (
+        spelled in SITE_WIDE
+        or spelled.startswith(("access-control-", "gateway-"))
+        or spelled.startswith(FRONT_SERVER_PREFIXES)
+    )

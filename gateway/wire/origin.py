@@ -1,0 +1,81 @@
+"""Where a request may go: scheme, host and port, read by one strict parser, so that no two readers can differ.
+
+The address that is dialled is built from these parts; the text they came from is never parsed again.
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import Final
+
+ABSOLUTE: Final = re.compile(r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<authority>[^/?#]*)")
+DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+)
+_LOOKS_LIKE_A_NUMBER: Final = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
+_AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An http or https URL taken apart. `host` is lower case, IPv6 without brackets; `path` has no trailing slash."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+    query: str = ""
+
+    @property
+    def origin(self) -> str:
+        """``https://api.example.com:443``, as `UpstreamRequest.origin` spells it."""
+        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+
+
+def bracketed(host: str) -> str:
+    """The host as a URL has it: IPv6 in brackets (RFC 3986 §3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
+def parse_host(text: str) -> str | None:
+    """A name of ASCII letters, digits and hyphens, an IPv4 address of four decimals, or IPv6 in brackets; else None.
+
+    ``127.1``, ``0x7f.1`` and ``2130706433`` are none of these, though resolvers take them for addresses.
+    """
+    if text.startswith("["):
+        try:
+            return str(ipaddress.IPv6Address(text[1:-1]))
+        except ValueError:
+            return None
+    host = text.lower()
+    if _LOOKS_LIKE_A_NUMBER.fullmatch(host):
+        try:
+            return str(ipaddress.IPv4Address(host))
+        except ValueError:
+            return None
+    return host if _NAME.fullmatch(host) else None
+
+
+def parse_authority(scheme: str, text: str) -> tuple[str, int] | None:
+    """(host, port) of ``host[:port]``; None if it is anything else, user information included."""
+    found = _AUTHORITY.fullmatch(text)
+    if found is None or (host := parse_host(found["host"])) is None:
+        return None
+    port = int(found["port"]) if found["port"] else DEFAULT_PORTS[scheme]
+    return (host, port) if 0 < port < 65536 else None
+
+
+def parse_address(text: str) -> Address:
+    """An absolute http or https URL. Raises ValueError that says what is wrong with it."""
+    found = ABSOLUTE.match(text)
+    if found is None:
+        raise ValueError("it must begin with https:// and a host")
+    scheme = found["scheme"].lower()
+    authority = parse_authority(scheme, found["authority"])
+    if authority is None:
+        raise ValueError("its host must be an ASCII name or an IP address, without user name, with a port at most")
+    if re.search(r"[^!-~]|[\\#]", text):
+        raise ValueError("it must not hold a fragment, a backslash, or characters that are to be percent-encoded")
+    path, mark, query = text[found.end() :].partition("?")
+    return Address(scheme, *authority, path.rstrip("/"), mark + query)

@@ -1,0 +1,98 @@
+"""From the request line of a proxied call to the one the provider gets: joined as text, byte for byte.
+
+No URL library touches the path or the query: each normalises something, and what it normalises a provider may have signed.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_plus
+
+from gateway.errors import InvalidRequest
+from gateway.wire.origin import ABSOLUTE, parse_authority
+
+_NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
+_SEPARATORS: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
+_DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What follows the mount prefix and ``/proxy``: `path` is empty or begins with ``/``; `query` with ``?``, if any."""
+
+    path: str
+    query: str
+
+
+def origin_form(raw_target: str, host: str | None) -> str:
+    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2).
+
+    Raises InvalidRequest ``bad_path`` if an absolute target's authority is not the one in Host.
+    """
+    absolute = ABSOLUTE.match(raw_target)
+    if absolute is None:
+        return raw_target
+    scheme = absolute["scheme"].lower()
+    asked = parse_authority(scheme, absolute["authority"])
+    if asked is None or host is None or asked != parse_authority(scheme, host):
+        raise InvalidRequest(
+            "bad_path", "The address in the request line and Host differ; send the path alone.", close=True
+        )
+    rest = raw_target[absolute.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def rest_of(target: str, mounted_at: str) -> Rest:
+    """What is to be asked of the provider. `mounted_at` is the literal start, for example ``/gateway/proxy``.
+
+    Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and bytes that
+    must be percent-encoded. The query may hold dot segments.
+    """
+    if _NOT_A_TARGET.search(target):
+        raise InvalidRequest(
+            "bad_path", "Percent-encode control characters, spaces, '\\', '#' and all that is not ASCII in the address."
+        )
+    rest = target.removeprefix(mounted_at)
+    if not target.startswith(mounted_at) or rest[:1] not in ("", "/", "?"):
+        raise InvalidRequest("bad_path", f"The path must begin literally with {mounted_at}/.")
+    path, mark, query = rest.partition("?")
+    if has_dot_segment(path):
+        raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")
+    return Rest(path, mark + query)
+
+
+def has_dot_segment(path: str) -> bool:
+    """Whether some server could read a segment as ``.`` or ``..``: also encoded, behind ``%2f``, before ``;``."""
+    if "." not in path and "%2" not in path:
+        return False
+    return any(_DOT.sub(".", segment.partition(";")[0]) in (".", "..") for segment in _SEPARATORS.split(path))
+
+
+def join(base_path: str, rest: Rest) -> str:
+    """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base itself."""
+    return (base_path + rest.path or "/") + rest.query
+
+
+def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable[tuple[str, str]]) -> str:
+    """`target` with pairs in its query, all percent-encoded already: `slots` replace what the caller sent under that
+    name, in whatever encoding; `defaults` stand in where the caller sent none. The other pairs stay byte for byte."""
+    path, mark, query = target.partition("?")
+    pairs = query.split("&") if query else []
+    sent = [_name(pair) for pair in pairs]
+    added: list[str] = []
+    replaced: set[str] = set()
+    for name, value in slots:
+        replaced.add(unquote_plus(name))
+        added.append(f"{name}={value}")
+    for name, value in defaults:
+        if unquote_plus(name) not in sent and unquote_plus(name) not in replaced:
+            added.append(f"{name}={value}")
+    if not added:
+        return target
+    kept = [pair for pair, name in zip(pairs, sent, strict=True) if name not in replaced]
+    return f"{path}?{'&'.join(kept + added)}"
+
+
+def _name(pair: str) -> str:
+    return unquote_plus(pair.partition("=")[0])
