@@ -8,10 +8,19 @@ from gateway.sandbox import pages
 from gateway.sandbox.accounts import SCOPES
 from gateway.sandbox.faults import FAULTS, HEADER, BadFault
 from gateway.sandbox.state import SANDBOX
+from gateway.sandbox.tracker import SITES
 
 
 async def welcome(request: web.Request) -> web.Response:
     return pages.welcome(request.app[SANDBOX].issuer)
+
+
+async def avatar(request: web.Request) -> web.Response:
+    """GET /avatars/{label}.svg, as accessible-resources names it."""
+    label = request.match_info["label"]
+    if label not in {site.label for site in SITES.values()}:
+        return _refusal(404, f"There is no site {label}.")
+    return pages.avatar(label)
 
 
 async def metadata(request: web.Request) -> web.Response:

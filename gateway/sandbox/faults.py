@@ -38,7 +38,7 @@ async def _truncated(request: web.Request, handler: Handler, options: Mapping[st
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of trouble: what it does, which paths it befalls, and its options (all numbers) with their defaults."""
+    """One kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default."""
 
     act: Act
     summary: str
@@ -53,7 +53,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "truncated-body": Fault(
         _truncated,
         "declares the whole body, sends `share` of it and hangs up",
-        ("/ex/", "/oauth/token"),
+        ("/ex/",),
         {"share": 0.5},
     ),
 }
@@ -73,8 +73,11 @@ class Armed:
     options: dict[str, float] = field(default_factory=dict)
 
     def befalls(self, path: str) -> bool:
-        prefixes = FAULTS[self.name].paths if self.path is None else (self.path,)
-        return path.startswith(prefixes)
+        if self.path is not None:
+            return path.startswith(self.path)
+        return any(
+            path.startswith(usual) if usual.endswith("/") else path == usual for usual in FAULTS[self.name].paths
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {"name": self.name, "times": self.times, "path": self.path, **self.options}
@@ -96,7 +99,7 @@ class Faults:
         self.armed.clear()
 
     def take(self, request: web.Request) -> Armed | None:
-        """The fault for this request, counted down: the one its header names, else the oldest that fits. Raises BadFault."""
+        """The fault its header names, else the oldest armed one that fits, counted down. Raises BadFault."""
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
         for armed in self.armed:

@@ -170,7 +170,7 @@ class Grants:
         self.changed = self.logins.pop(digest(token), None) is not None or self.changed
 
     def as_json(self) -> dict[str, Any]:
-        """All that must outlive a restart, without what has expired. A spent code is kept for a day, to know a replay."""
+        """All that must outlive a restart, less what has expired. Spent codes stay a day, to know a replay."""
         now, yesterday = _now(), _now() - 86400
         return {
             "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},

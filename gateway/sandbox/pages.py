@@ -21,7 +21,7 @@ def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · Sandbox Tracker</title>'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
-        '<body><main><p class="brand"><b aria-hidden="true">◆</b> Sandbox Tracker, a fake provider to try things out</p>'
+        '<body><main><p class="brand"><b aria-hidden="true">◆</b> Sandbox Tracker, a fake provider for trials</p>'
         f"<h1>{escape(title)}</h1>{body}</main></body></html>"
     )
     headers = {

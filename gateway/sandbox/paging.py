@@ -14,7 +14,7 @@ class BadPage(Exception):
 
 
 def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """One page as the tracker words it: `name` holds the records, `nextPageToken` is absent on the last. Raises BadPage."""
+    """One page as the tracker words it, records under `name`; the last has no `nextPageToken`. Raises BadPage."""
     token = asked.get("nextPageToken")
     start = _position(token) if token else _whole_number(asked, "startAt", 0)
     size = min(_whole_number(asked, "maxResults", PAGE_SIZE), PAGE_LIMIT)

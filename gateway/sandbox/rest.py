@@ -156,7 +156,9 @@ def _root(request: web.Request, site: Site) -> str:
 
 def _shown(request: web.Request, site: Site, issue: Issue) -> dict[str, Any]:
     def person(account_id: str | None) -> dict[str, str] | None:
-        return (account_id and {"accountId": account_id, "displayName": ACCOUNTS[account_id].display_name}) or None
+        if account_id is None:
+            return None
+        return {"accountId": account_id, "displayName": ACCOUNTS[account_id].display_name}
 
     return {
         "id": issue.id,
