@@ -60,7 +60,10 @@ class GatewayServer:
         """Returns once it serves."""
         arguments = ("serve", "-c", str(self.folder / "gateway.yaml"))
         log = self.folder / "gateway.log"
-        child = await self._running.enter_async_context(started("gateway", "gateway", *arguments, log=log))
+        environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that a search of the log for secrets means something
+        child = await self._running.enter_async_context(
+            started("gateway", "gateway", *arguments, log=log, environ=environ)
+        )
         assert await child.ready() == self.url
 
     async def stop(self) -> None:

@@ -29,6 +29,10 @@ class Child:
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._copying = asyncio.create_task(self._copy_output(sink))
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def ready(self) -> str:
         """The address that it prints once it listens. Raises DemoFailed with its last words if it ends before."""
         ended = asyncio.create_task(self._process.wait())
