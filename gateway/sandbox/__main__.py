@@ -1,0 +1,59 @@
+"""``python -m gateway.sandbox``: the sandbox as a process of its own.
+
+Prints ``sandbox ready on http://127.0.0.1:3004`` to stdout once it listens; SIGTERM and SIGINT end it.
+"""
+
+import argparse
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from gateway.sandbox.app import HOST, running
+from gateway.sandbox.memory import MemoryUnreadable
+from gateway.sandbox.state import Client
+
+
+def main() -> int:
+    """0 after a signal, 1 when it cannot start; then one line on stderr says why."""
+    asked = _arguments().parse_args()
+    try:
+        secret = asked.client_secret_file.read_text().strip()
+        client = Client.register(asked.client_id, secret, *asked.redirect_uri, name=asked.client_name)
+        asyncio.run(_serve(client, asked))
+    except (MemoryUnreadable, UnicodeDecodeError) as fault:
+        return _complain(str(fault))
+    except OSError as fault:
+        return _complain(f"cannot start on {HOST}:{asked.port}: {fault}")
+    return 0
+
+
+async def _serve(client: Client, asked: argparse.Namespace) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with running([client], port=asked.port, state=asked.state, token_ttl_s=asked.token_ttl_s) as sandbox:
+        sys.stdout.write(f"sandbox ready on {sandbox.issuer}\n")
+        sys.stdout.flush()
+        await stop.wait()
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m gateway.sandbox", description="A fake issue tracker.")
+    parser.add_argument("--port", type=int, default=3004, help="on 127.0.0.1; 0 picks a free one (default: 3004)")
+    parser.add_argument("--state", type=Path, help="file that keeps grants and issues over a restart")
+    parser.add_argument("--client-id", default="sandbox-demo", help="the one registered application")
+    parser.add_argument("--client-name", default="Gateway demo", help="its name on the consent page")
+    parser.add_argument("--client-secret-file", type=Path, required=True, help="file that holds its secret")
+    parser.add_argument("--redirect-uri", action="append", required=True, help="where it may be sent back; repeatable")
+    parser.add_argument("--token-ttl-s", type=int, default=60, help="life of an access token (default: 60)")
+    return parser
+
+
+def _complain(message: str) -> int:
+    sys.stderr.write(f"sandbox: {message}\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

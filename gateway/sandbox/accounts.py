@@ -1,0 +1,53 @@
+"""Who may log in, and what an application may ask of them: the demo users and the scopes in words."""
+
+import hmac
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A demo user. The password is public knowledge: it is printed on the login page. `sites` are cloud IDs."""
+
+    account_id: str
+    email: str
+    display_name: str
+    password: str
+    sites: tuple[str, ...]
+
+
+ACME: Final = "5f2a7c10-3b7e-4c57-9d0b-6a1f0c5e8d11"
+GLOBEX: Final = "9c41d6f2-8e05-4f3a-b1c6-27d85a9e4022"
+
+ACCOUNTS: Final[Mapping[str, Account]] = {
+    account.account_id: account
+    for account in (
+        Account("5b10a2844c20165700ede21g", "demo@example.com", "Dana Demo", "demo", (ACME, GLOBEX)),
+        Account("5b10ac8d82e05b22cc7d4ef5", "viewer@example.com", "Vic Viewer", "demo", (GLOBEX,)),
+    )
+}
+
+OFFLINE: Final = "offline_access"
+SCOPES: Final[Mapping[str, str]] = {
+    "read:sandbox-user": "See who you are: your name and e-mail address",
+    "read:sandbox-work": "Read projects and issues on your sites",
+    "write:sandbox-work": "Create and update issues",
+    "delete:sandbox-work": "Delete issues",
+    "manage:sandbox-project": "Manage project settings",
+    "manage:sandbox-configuration": "Manage the settings of your sites",
+    OFFLINE: "Keep this access while you are away",
+}
+
+
+def authenticate(email: str, password: str) -> Account | None:
+    """The account with this e-mail address (in any case) and this password."""
+    for account in ACCOUNTS.values():
+        if account.email == email.strip().lower() and hmac.compare_digest(account.password.encode(), password.encode()):
+            return account
+    return None
+
+
+def unknown(scopes: Iterable[str]) -> list[str]:
+    """Those that the tracker has never heard of, in order."""
+    return [scope for scope in scopes if scope not in SCOPES]

@@ -1,0 +1,110 @@
+"""The sandbox as an aiohttp application: its routes, and what every request passes."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from socket import create_server
+from typing import Final
+
+from aiohttp import web
+
+from gateway.sandbox import authorize, controls, rest, token
+from gateway.sandbox.faults import FAULTS, BadFault, Handler
+from gateway.sandbox.memory import Memory
+from gateway.sandbox.state import SANDBOX, Client, Sandbox
+
+HOST: Final = "127.0.0.1"
+_API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
+
+
+def create_app(sandbox: Sandbox) -> web.Application:
+    """The routes. Outermost first: the host check, faults, what is saved before any answer leaves, refusals."""
+    app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, authorize.refusals])
+    app[SANDBOX] = sandbox
+    app.add_routes(
+        [
+            web.get("/", controls.welcome),
+            web.get("/.well-known/oauth-authorization-server", controls.metadata),
+            web.get("/oauth/authorize", authorize.authorize),
+            web.post("/oauth/login", authorize.log_in),
+            web.post("/oauth/logout", authorize.log_out),
+            web.post("/oauth/consent", authorize.decide),
+            web.post("/oauth/token", token.token),
+            web.post("/oauth/revoke", token.revoke),
+            web.get("/oauth/token/accessible-resources", rest.accessible_resources),
+            web.get(_API + "/myself", rest.myself),
+            web.get(_API + "/search", rest.search),
+            web.post(_API + "/search", rest.search),
+            web.post(_API + "/issue", rest.create_issue),
+            web.get(_API + "/issue/{key}", rest.read_issue),
+            web.get("/avatars/{label}.svg", controls.avatar),
+            web.get("/sandbox/faults", controls.list_faults),
+            web.post("/sandbox/faults", controls.arm_fault),
+            web.delete("/sandbox/faults", controls.clear_faults),
+            web.get("/sandbox/stats", controls.stats),
+        ]
+    )
+    return app
+
+
+@asynccontextmanager
+async def running(
+    clients: Iterable[Client], *, port: int = 0, state: Path | None = None, token_ttl_s: int = 60
+) -> AsyncIterator[Sandbox]:
+    """A sandbox that listens on the loopback address, and on no other; port 0 picks a free one.
+
+    Raises OSError when the port is taken, MemoryUnreadable when `state` is not a state file.
+    """
+    memory = Memory(state, token_ttl_s=token_ttl_s)
+    listening = create_server((HOST, port))
+    sandbox = Sandbox(
+        issuer=f"http://{HOST}:{listening.getsockname()[1]}",
+        clients={client.client_id: client for client in clients},
+        memory=memory,
+    )
+    runner = web.AppRunner(create_app(sandbox), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        yield sandbox
+    finally:
+        await runner.cleanup()
+        listening.close()
+
+
+@web.middleware
+async def _own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Only for who means this machine: a name that was pointed here by a foreign page does not pass (DNS rebinding)."""
+    if request.url.host not in (HOST, "localhost", "::1"):
+        return web.json_response({"error": f"Call the sandbox as {HOST} or localhost."}, status=421)
+    return await handler(request)
+
+
+@web.middleware
+async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.path.startswith("/sandbox/"):
+        return await handler(request)
+    try:
+        armed = request.app[SANDBOX].faults.take(request)
+    except BadFault as fault:
+        return web.json_response({"error": str(fault)}, status=400)
+    if armed is None:
+        return await handler(request)
+    request.app[SANDBOX].counts[f"faults.{armed.name}"] += 1
+    return await FAULTS[armed.name].act(request, handler, armed.options)
+
+
+@web.middleware
+async def _remember(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A token that was handed out is known after a crash, too: saved first, answered then."""
+    response = await handler(request)
+    await request.app[SANDBOX].memory.save()
+    return response
+
+
+@web.middleware
+async def _tracker_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except rest.Refused as refused:
+        return refused.as_response()

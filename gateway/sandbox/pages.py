@@ -1,0 +1,114 @@
+"""The few HTML pages: one card on a plain ground, light or dark as the reader's system is, nothing from elsewhere."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from gateway.sandbox.accounts import ACCOUNTS, SCOPES, Account
+
+_STYLE: Final = Path(__file__).with_name("style.css").read_text()
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+
+
+def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str] = ()) -> web.Response:
+    """A whole page around `body` (HTML). `form_targets`: other origins that a form on it may end at, by redirect."""
+    targets = " ".join(["'self'", *form_targets])
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · Sandbox Tracker</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        '<body><main><p class="brand"><b aria-hidden="true">◆</b> Sandbox Tracker, a fake provider for trials</p>'
+        f"<h1>{escape(title)}</h1>{body}</main></body></html>"
+    )
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
+        f"frame-ancestors 'none'; form-action {targets}",
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return web.Response(text=text, content_type="text/html", status=status, headers=headers)
+
+
+def login(query: str, *, form_target: str, failed: bool = False) -> web.Response:
+    """Asks who it is; `query` is the authorization request to go on with."""
+    accounts = "".join(
+        f"<li><code>{escape(account.email)}</code> with the password <code>{escape(account.password)}</code></li>"
+        for account in ACCOUNTS.values()
+    )
+    body = f"""
+    {_alert("That e-mail address and password do not belong together.") if failed else ""}
+    <form method="post" action="/oauth/login">{_hidden("query", query)}
+      <label for="email">E-mail</label>
+      <input id="email" name="email" type="email" autocomplete="username" required value="demo@example.com">
+      <label for="password">Password</label>
+      <input id="password" name="password" type="password" autocomplete="current-password" required autofocus>
+      <div class="row"><button type="submit">Log in</button></div>
+    </form>
+    <p class="soft">Nobody real lives here. Log in as:</p><ul class="soft">{accounts}</ul>"""
+    return page("Log in", body, status=400 if failed else 200, form_targets=[form_target])
+
+
+def consent(
+    query: str,
+    *,
+    form_target: str,
+    csrf: str,
+    application: str,
+    account: Account,
+    sites: Sequence[str],
+    scopes: Sequence[str],
+) -> web.Response:
+    """Names the application, the person, the sites and each scope in words, and lets her say no."""
+    wishes = "".join(f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes)
+    body = f"""
+    <p><strong>{escape(application)}</strong> asks to act for <strong>{escape(account.display_name)}</strong>
+      ({escape(account.email)}) on {escape(" and ".join(sites))}:</p>
+    <ul>{wishes}</ul>
+    <form method="post" action="/oauth/consent">{_hidden("query", query)}{_hidden("csrf", csrf)}
+      <div class="row"><button type="submit" name="decision" value="allow">Allow</button>
+      <button type="submit" name="decision" value="deny" class="plain">Do not allow</button></div>
+    </form>
+    <form method="post" action="/oauth/logout">{_hidden("query", query)}
+      <p class="soft">Not you? <button type="submit" class="link">Use another account</button></p>
+    </form>"""
+    return page(f"Allow {application}?", body, form_targets=[form_target])
+
+
+def refusal(message: str) -> web.Response:
+    """Shown where sending the browser back would not be safe (RFC 6749 §4.1.2.1)."""
+    return page("This link does not work", _alert(message), status=400)
+
+
+def welcome(issuer: str) -> web.Response:
+    """What someone sees who opens the sandbox's address out of curiosity."""
+    body = f"""
+    <p>This is the issue tracker that the gateway's demo connects to: OAuth 2.0, two sites, made-up issues.</p>
+    <ul><li>Its addresses: <code>{escape(issuer)}/.well-known/oauth-authorization-server</code></li>
+    <li>Trouble on demand: <code>{escape(issuer)}/sandbox/faults</code></li></ul>"""
+    return page("It is running", body)
+
+
+def avatar(label: str) -> web.Response:
+    """A site's picture: its first letter on a coloured ground."""
+    hue = hashlib.sha256(label.encode()).digest()[0] * 360 // 256
+    text = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48" role="img">'
+        f'<title>{escape(label)}</title><rect width="48" height="48" rx="10" fill="hsl({hue} 45% 32%)"/>'
+        '<text x="24" y="33" font-family="system-ui,sans-serif" font-size="26" text-anchor="middle" fill="#fff">'
+        f"{escape(label[:1].upper())}</text></svg>"
+    )
+    headers = {"Content-Security-Policy": "default-src 'none'", "X-Content-Type-Options": "nosniff"}
+    return web.Response(text=text, content_type="image/svg+xml", headers=headers)
+
+
+def _alert(message: str) -> str:
+    return f'<p class="bad" role="alert">{escape(message)}</p>'
+
+
+def _hidden(name: str, value: str) -> str:
+    return f'<input type="hidden" name="{name}" value="{escape(value)}">'

@@ -1,0 +1,40 @@
+"""What the sandbox's handlers share, under one AppKey."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from gateway.sandbox.faults import Faults
+from gateway.sandbox.memory import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A registered application. Its secret is kept as a digest; redirect URIs are compared as whole strings."""
+
+    client_id: str
+    name: str
+    secret_digest: str
+    redirect_uris: tuple[str, ...]
+
+    @classmethod
+    def register(cls, client_id: str, secret: str, *redirect_uris: str, name: str = "Demo application") -> "Client":
+        return cls(client_id, name, hashlib.sha256(secret.encode()).hexdigest(), redirect_uris)
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """`issuer` is the server's own origin, such as ``http://127.0.0.1:3004``; `counts` feed ``GET /sandbox/stats``."""
+
+    issuer: str
+    clients: Mapping[str, Client]
+    memory: Memory
+    faults: Faults = field(default_factory=Faults)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+SANDBOX: Final = web.AppKey("sandbox", Sandbox)

@@ -1,0 +1,69 @@
+"""Starts the real OAuth server of `django_idp_server.py`, and walks its pages as its user would."""
+
+import sys
+from asyncio import create_subprocess_exec, sleep
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+
+from gateway.sandbox.visitor import Page, forms, visit
+from tests.fakes import django_idp_server as server
+
+
+@dataclass(frozen=True, slots=True)
+class DjangoIdp:
+    """A running server: where it is, who may log in, and which application it knows."""
+
+    url: str
+    client_id: str = server.CLIENT_ID
+    client_secret: str = server.CLIENT_SECRET
+    username: str = server.USERNAME
+    password: str = server.PASSWORD
+
+    async def token_requests(self, session: aiohttp.ClientSession) -> dict[str, int]:
+        """How often tokens were asked for so far, by grant type."""
+        async with session.get(f"{self.url}/counts") as response:
+            counts: dict[str, int] = await response.json()
+        return counts
+
+    async def until_dead(self, session: aiohttp.ClientSession, access_token: str) -> None:
+        """Ask with this token, past the gateway, until it is refused, which is with 403 here."""
+        headers = {"Authorization": f"Bearer {access_token}"}
+        while True:
+            async with session.get(f"{self.url}/api/whoami", headers=headers) as response:
+                if response.status == 403:
+                    return
+            await sleep(0.05)
+
+
+@asynccontextmanager
+async def serving(folder: Path, redirect_uri: str) -> AsyncIterator[DjangoIdp]:
+    """The server on a free port, its database in `folder`."""
+    process = await create_subprocess_exec(sys.executable, server.__file__, str(folder), redirect_uri, stdout=PIPE)
+    try:
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        assert line.startswith("idp ready on "), f"the OAuth server did not start, it said {line!r}"
+        yield DjangoIdp(line.removeprefix("idp ready on ").strip())
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def walk_consent(session: aiohttp.ClientSession, url: str, *, allow: bool = True) -> Page:
+    """From `url` through the login and the consent form; returns the page where it ends.
+
+    `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
+    """
+    answers = {"username": server.USERNAME, "password": server.PASSWORD}
+    page = await visit(session, url, answers | ({"allow": "Authorize"} if allow else {}))
+    if allow:
+        return page
+    (consent,) = forms(page)  # its "Cancel" button has no name, so that nothing but the fields is sent
+    async with session.post(consent.action, data=consent.fields) as response:
+        return Page(str(response.url), response.status, await response.text())

@@ -1,0 +1,167 @@
+"""An OAuth 2.0 server that nobody here wrote: django-oauth-toolkit under Django, on SQLite, in a process of its own.
+
+    python tests/fakes/django_idp_server.py FOLDER REDIRECT_URI
+
+PKCE is required, refresh tokens rotate and a replay revokes their family, access tokens live 2 s, `iss` is sent, and a
+dead token gets 403 where others send 401. It prints ``idp ready on http://127.0.0.1:PORT``. What is ours: a login page
+template, a view behind the token, and a counter of token requests.
+"""
+
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import django
+from django.conf import settings
+
+CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
+USERNAME, PASSWORD = "ada", "correct horse battery staple"
+TOKEN_TTL_S = 2
+LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token %}{{ form.as_p }}
+<input type="hidden" name="next" value="{{ next }}"><input type="submit" value="Log in"></form>"""
+
+
+def configure(folder: Path) -> None:
+    """Everything that would be settings.py."""
+    settings.configure(
+        SECRET_KEY="only-for-tests-" + "x" * 40,
+        ALLOWED_HOSTS=["127.0.0.1"],
+        ROOT_URLCONF=__name__,
+        DATABASES={
+            "default": {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": folder / "idp.db",
+                "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"},
+            }
+        },
+        INSTALLED_APPS=[
+            "django.contrib.auth",
+            "django.contrib.contenttypes",
+            "django.contrib.sessions",
+            "oauth2_provider",
+        ],
+        MIDDLEWARE=[
+            "django.contrib.sessions.middleware.SessionMiddleware",
+            "django.middleware.csrf.CsrfViewMiddleware",
+            "django.contrib.auth.middleware.AuthenticationMiddleware",
+        ],
+        TEMPLATES=[
+            {
+                "BACKEND": "django.template.backends.django.DjangoTemplates",
+                "OPTIONS": {
+                    "context_processors": ["django.template.context_processors.request"],
+                    "loaders": [
+                        ("django.template.loaders.locmem.Loader", {"registration/login.html": LOGIN}),
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                },
+            }
+        ],
+        OAUTH2_PROVIDER={
+            "SCOPES": {"read": "Read your things", "write": "Change your things"},
+            "ACCESS_TOKEN_EXPIRE_SECONDS": TOKEN_TTL_S,
+            "PKCE_REQUIRED": True,
+            "ROTATE_REFRESH_TOKEN": True,
+            "REFRESH_TOKEN_REUSE_PROTECTION": True,
+            "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
+            "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,
+            "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT": True,
+            "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS": True,
+        },
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+        LOGIN_URL="/accounts/login/",
+        STATIC_URL="/static/",
+        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+        USE_TZ=True,
+    )
+    django.setup()
+
+
+def fill(redirect_uri: str) -> None:
+    """The schema, one user, and one registered application."""
+    from django.contrib.auth.models import User
+    from django.core.management import call_command
+    from oauth2_provider.models import Application
+
+    call_command("migrate", verbosity=0)
+    if not User.objects.filter(username=USERNAME).exists():
+        User.objects.create_user(USERNAME, "ada@example.com", PASSWORD)
+    Application.objects.update_or_create(
+        client_id=CLIENT_ID,
+        defaults={
+            "name": "The gateway under test",
+            "client_secret": CLIENT_SECRET,
+            "client_type": Application.CLIENT_CONFIDENTIAL,
+            "authorization_grant_type": Application.GRANT_AUTHORIZATION_CODE,
+            "redirect_uris": redirect_uri,
+        },
+    )
+
+
+def routes() -> list[object]:
+    """Django's login, the toolkit's endpoints, and two views of ours."""
+    from django.contrib.auth.views import LoginView
+    from django.http import HttpRequest, HttpResponse, JsonResponse
+    from django.urls import path
+    from django.views.decorators.csrf import csrf_exempt
+    from oauth2_provider import views
+
+    counts: Counter[str] = Counter()
+    lock = threading.Lock()
+    answer_token = views.TokenView.as_view()
+
+    @csrf_exempt
+    def token(request: HttpRequest) -> HttpResponse:
+        with lock:
+            counts[request.POST.get("grant_type", "none")] += 1
+        return answer_token(request)
+
+    def counted(_request: HttpRequest) -> HttpResponse:
+        return JsonResponse(counts)
+
+    class WhoAmI(views.generic.ProtectedResourceView):  # type: ignore[misc]
+        """Whose token it is, and what was sent along."""
+
+        def get(self, request: HttpRequest) -> HttpResponse:
+            return JsonResponse({"user": request.resource_owner.username, "query": request.META["QUERY_STRING"]})
+
+        def post(self, request: HttpRequest) -> HttpResponse:
+            return JsonResponse({"user": request.resource_owner.username, "body": request.body.decode()}, status=201)
+
+    return [
+        path("accounts/login/", LoginView.as_view()),
+        path("o/authorize/", views.AuthorizationView.as_view()),
+        path("o/token/", token),
+        path("o/revoke_token/", views.RevokeTokenView.as_view()),
+        path("api/whoami", WhoAmI.as_view()),
+        path("counts", counted),
+    ]
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class names it so)
+        """Nothing: the tests read counters, not logs."""
+
+
+def main() -> None:
+    from django.core.wsgi import get_wsgi_application
+
+    with make_server("127.0.0.1", 0, get_wsgi_application(), Server, QuietHandler) as server:
+        print(f"idp ready on http://127.0.0.1:{server.server_port}", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    folder, redirect_uri = sys.argv[1:]
+    configure(Path(folder))
+    fill(redirect_uri)
+    urlpatterns = routes()
+    main()

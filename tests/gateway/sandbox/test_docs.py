@@ -1,0 +1,24 @@
+"""docs/sandbox.md names every fault, scope, account and route there is."""
+
+from pathlib import Path
+
+from gateway.sandbox import app
+from gateway.sandbox.accounts import ACCOUNTS, SCOPES
+from gateway.sandbox.faults import FAULTS
+from gateway.sandbox.memory import Memory
+from gateway.sandbox.state import Sandbox
+
+TEXT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text()
+
+
+def test_the_page_is_complete() -> None:
+    named = [*FAULTS, *SCOPES, *(account.email for account in ACCOUNTS.values())]
+    named += [option for fault in FAULTS.values() for option in fault.options]
+    assert [name for name in named if f"`{name}`" not in TEXT] == []
+
+
+def test_every_machine_readable_route_is_on_it() -> None:
+    built = app.create_app(Sandbox("http://127.0.0.1:1", {}, Memory(None, token_ttl_s=60)))
+    pages = {"/", "/oauth/login", "/oauth/logout", "/oauth/consent", "/avatars/{label}.svg"}
+    paths = {route.resource.canonical for route in built.router.routes() if route.resource is not None} - pages
+    assert [path for path in paths if path.rpartition("/")[2].partition("{")[0] not in TEXT] == []

@@ -1,0 +1,119 @@
+"""Trouble on demand comes when asked for, as often as asked for, and where asked for."""
+
+import time
+
+import aiohttp
+import pytest
+
+from gateway.sandbox.accounts import ACME
+from tests.gateway.sandbox.conftest import Application
+
+SEARCH = f"/ex/sandbox/{ACME}/rest/api/3/search"
+
+
+async def test_a_truncated_body_declares_all_and_hangs_up_in_the_middle(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    await _arm(application, {"name": "truncated-body"})
+    headers = {"Authorization": f"Bearer {token}"}
+    async with application.browser.get(application.base + SEARCH, headers=headers) as response:
+        assert response.status == 200
+        received, ended_well = await _until_it_ends(response)
+        assert not ended_well
+        assert 0 < received < int(response.headers["Content-Length"])
+    assert (await application.get(SEARCH, token))[0] == 200
+
+
+async def test_one_header_does_it_for_one_request(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await application.get(SEARCH, token, **{"Sandbox-Fault": "truncated-body; share=0.1"})
+    assert (await application.get(SEARCH, token))[0] == 200
+
+
+async def test_a_slow_token_is_issued_all_the_same(application: Application) -> None:
+    tokens = await application.connect()
+    await _arm(application, {"name": "slow-token", "seconds": 0.2})
+    began = time.monotonic()
+    status, _ = await application.refresh(tokens["refresh_token"])
+    assert status == 200
+    assert time.monotonic() - began >= 0.2
+
+
+async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    await _arm(application, {"name": "truncated-body", "times": 2, "path": SEARCH})
+    assert (await application.get("/oauth/token/accessible-resources", token))[0] == 200
+    assert (await _listed(application))[0]["times"] == 2
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await application.get(SEARCH, token)
+    assert (await _listed(application))[0]["times"] == 1
+    async with application.browser.delete(f"{application.base}/sandbox/faults") as response:
+        assert response.status == 204
+    assert await _listed(application) == []
+    assert (await application.get(SEARCH, token))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {},
+        {"name": "earthquake"},
+        {"name": "slow-token", "times": 0},
+        {"name": "slow-token", "times": True},
+        {"name": "slow-token", "seconds": "long"},
+        {"name": "slow-token", "seconds": -1},
+        {"name": "slow-token", "share": 1},
+        {"name": "slow-token", "path": "oauth"},
+        [],
+    ],
+)
+async def test_a_fault_that_makes_no_sense_is_refused(application: Application, wish: object) -> None:
+    async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]
+    assert await _listed(application) == []
+
+
+async def test_a_foreign_page_cannot_switch_faults_on(application: Application) -> None:
+    headers = {"Content-Type": "text/plain"}
+    url = f"{application.base}/sandbox/faults"
+    async with application.browser.post(url, data=b'{"name": "slow-token"}', headers=headers) as response:
+        assert response.status == 415
+
+
+async def test_a_host_name_that_is_not_this_machine_is_refused(application: Application) -> None:
+    async with application.browser.get(application.base + "/", headers={"Host": "rebound.evil.test"}) as response:
+        assert response.status == 421
+
+
+async def test_token_requests_and_replays_are_counted(application: Application) -> None:
+    tokens = await application.connect()
+    await application.refresh(tokens["refresh_token"])
+    await application.refresh(tokens["refresh_token"])
+    async with application.browser.get(f"{application.base}/sandbox/stats") as response:
+        counts = await response.json()
+    assert counts["token_requests.authorization_code"] == 1
+    assert counts["token_requests.refresh_token"] == 2
+    assert counts["replays"] == 1
+
+
+async def _until_it_ends(response: aiohttp.ClientResponse) -> tuple[int, bool]:
+    """How many bytes came, and whether the end was a proper one."""
+    received = 0
+    try:
+        async for piece in response.content.iter_any():
+            received += len(piece)
+    except aiohttp.ClientPayloadError:
+        return received, False
+    return received, True
+
+
+async def _arm(application: Application, wish: dict[str, object]) -> None:
+    async with application.browser.post(f"{application.base}/sandbox/faults", json=wish) as response:
+        assert response.status == 201
+
+
+async def _listed(application: Application) -> list[dict[str, object]]:
+    async with application.browser.get(f"{application.base}/sandbox/faults") as response:
+        listed: list[dict[str, object]] = (await response.json())["armed"]
+    return listed

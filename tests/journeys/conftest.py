@@ -1,0 +1,123 @@
+"""A gateway as an operator runs it: `gateway serve` in its own process, configured by files, called over HTTP only."""
+
+import base64
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from gateway.cli.demonstration.child import started
+from gateway.sandbox.visitor import browser
+from tests.fakes.django_idp import DjangoIdp, serving
+
+SECRET_KEY = "journey-secret-key-0123456789"
+
+
+@dataclass
+class GatewayServer:
+    """`folder` holds gateway.yaml, the catalog and the database; what it logged is in gateway.log and gateway.log.1."""
+
+    folder: Path
+    port: int
+    session: aiohttp.ClientSession
+    secret_key: str = SECRET_KEY
+    _running: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def callback(self) -> str:
+        return f"{self.url}/oauth/callback"
+
+    def configure(self, *, providers: Mapping[str, Any], integrations: Mapping[str, Any], allow: list[str]) -> None:
+        """Write gateway.yaml and one catalog file a provider. JSON is YAML."""
+        (self.folder / "catalog").mkdir()
+        for name, entry in providers.items():
+            (self.folder / "catalog" / f"{name}.yaml").write_text(yaml.safe_dump(entry))
+        document = {
+            "server": {"port": self.port},
+            "store": {
+                "url": "sqlite:///gateway.db",
+                "encryption_keys": [base64.b64encode(secrets.token_bytes(32)).decode()],
+            },
+            "catalog": ["catalog"],
+            "environments": {"dev": {"secret_keys": [self.secret_key], "integrations": dict(integrations)}},
+            "egress": {"allow": allow},
+        }
+        (self.folder / "gateway.yaml").write_text(json.dumps(document))
+
+    async def start(self) -> None:
+        """Returns once it serves."""
+        arguments = ("serve", "-c", str(self.folder / "gateway.yaml"))
+        log = self.folder / "gateway.log"
+        environ = {"GATEWAY_LOG_LEVEL": "debug"}  # so that a search of the log for secrets means something
+        child = await self._running.enter_async_context(
+            started("gateway", "gateway", *arguments, log=log, environ=environ)
+        )
+        assert await child.ready() == self.url
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    async def call(
+        self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Status and JSON of an answer, called with the secret key."""
+        sent = {"Authorization": f"Bearer {self.secret_key}", **(headers or {})}
+        async with self.session.request(method, self.url + path, json=body, headers=sent) as response:
+            return response.status, await response.json()
+
+    async def connect_url(self, integration: str) -> str:
+        """Where a fresh connect session sends the end user's browser."""
+        wish = {"end_user": {"id": "ada"}, "allowed_integrations": [integration]}
+        status, made = await self.call("POST", "/connect/sessions", body=wish)
+        assert status == 201, made
+        return f"{self.url}/oauth/connect/{integration}?connect_session_token={made['data']['token']}"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@pytest.fixture
+async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
+    """Not configured and not started yet: `configure`, then `start`."""
+    folder = tmp_path / "gateway"
+    folder.mkdir()
+    async with aiohttp.ClientSession() as session:
+        server = GatewayServer(folder, free_port(), session)
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+
+@pytest.fixture
+async def django_idp(tmp_path: Path, gateway_server: GatewayServer) -> AsyncIterator[DjangoIdp]:
+    """The real OAuth server, with the gateway's callback registered."""
+    folder = tmp_path / "idp"
+    folder.mkdir()
+    async with serving(folder, gateway_server.callback) as idp:
+        yield idp
+
+
+@pytest.fixture
+async def end_user() -> AsyncIterator[aiohttp.ClientSession]:
+    """The end user's browser."""
+    async with browser() as session:
+        yield session

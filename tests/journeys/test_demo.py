@@ -1,0 +1,125 @@
+"""The first minute: `gateway demo` as a newcomer types it, and the curl line as she pastes it."""
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import stat
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox-port", "0", "--json")
+
+
+@asynccontextmanager
+async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
+    """A demo in the foreground of nowhere, and the line that it prints once ready."""
+    process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), 60)
+        if not line:
+            pytest.fail((await process.stderr.read()).decode())
+        yield process, json.loads(line)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.communicate()
+
+
+async def paste(line: str) -> tuple[int, bytes]:
+    """What a shell makes of the curl line: exit code and body. `-sS` only keeps the progress meter off."""
+    process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
+    body, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, body
+
+
+async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with demo(state) as (_, first):
+        assert first["curl"].startswith("curl ")
+        code, body = await paste(first["curl"])
+        assert (code, len(json.loads(body)["issues"])) == (0, 2)
+        assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
+    async with demo(state) as (_, second):
+        assert second["secret_key"] == first["secret_key"]
+        assert second["connection_id"] == first["connection_id"]
+        code, body = await paste(second["curl"])
+        assert (code, len(json.loads(body)["issues"])) == (0, 2)
+
+
+async def test_health_ready_and_the_connect_link_answer(tmp_path: Path) -> None:
+    async with demo(tmp_path) as (_, ready), aiohttp.ClientSession() as session:
+        for address in (f"{ready['url']}/health", f"{ready['url']}/ready", ready["connect_link"]):
+            async with session.get(address) as response:
+                assert response.status == 200, address
+
+
+async def test_the_keys_and_the_database_are_their_owners_alone(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with demo(state):
+        for name in ("gateway.yaml", "gateway.db", "encryption_key", "secret_key", "sandbox.json", "gateway.log"):
+            assert stat.S_IMODE((state / name).stat().st_mode) == 0o600, name
+        assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_both_processes_in_time(tmp_path: Path, number: signal.Signals) -> None:
+    async with demo(tmp_path) as (process, ready):
+        process.send_signal(number)
+        assert await asyncio.wait_for(process.wait(), 10) == 0
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", urlsplit(ready["url"]).port)
+
+
+async def test_the_death_of_the_gateway_ends_the_demo_with_its_last_words(tmp_path: Path) -> None:
+    async with demo(tmp_path) as (process, _):
+        os.kill(_child(process.pid, "serve"), signal.SIGKILL)
+        assert await asyncio.wait_for(process.wait(), 10) == 1
+        assert process.stderr is not None
+        assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
+
+
+async def test_a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path: Path) -> None:
+    async with demo(tmp_path):
+        pass
+    (tmp_path / "encryption_key").write_text("A" * 43 + "=\n")
+    process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
+    out, told = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, out) == (1, b"")
+    assert "the gateway ended (exit code" in told.decode()
+    assert "key" in told.decode().splitlines()[-1]
+    assert "Traceback" not in told.decode()
+
+
+async def test_a_connection_whose_grant_is_gone_is_made_anew(tmp_path: Path) -> None:
+    async with demo(tmp_path):
+        pass
+    (tmp_path / "sandbox.json").unlink()
+    async with demo(tmp_path) as (_, ready):
+        code, body = await paste(ready["curl"])
+        assert (code, len(json.loads(body)["issues"])) == (0, 2)
+
+
+def _child(parent: int, word: str) -> int:
+    """The child of `parent` whose command line holds `word`."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            about = (process / "stat").read_text().rpartition(")")[2].split()
+            words = (process / "cmdline").read_text().split("\0")
+        except OSError:
+            continue
+        if int(about[1]) == parent and word in words:
+            return int(process.name)
+    raise AssertionError(f"no child of {parent} runs {word}")

@@ -1,0 +1,158 @@
+"""The main job at a real OAuth server that nobody here wrote: connect, call, expire, call, restart, call.
+
+Its access tokens live 2 s, its refresh tokens rotate and a replay revokes the family, and it answers 403, not 401, to a
+dead token, so that only a gateway that renews by the clock gets through.
+"""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from tests.fakes.django_idp import DjangoIdp, walk_consent
+from tests.journeys.conftest import GatewayServer
+
+WHOAMI = "/proxy/api/whoami"
+
+
+@pytest.fixture
+async def connected(gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession) -> str:
+    """A running gateway, and the id of a connection that its end user made; proxied calls name it."""
+    await _serve(gateway_server, django_idp)
+    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"))
+    assert page.status == 200, page.text
+    assert page.url.startswith(gateway_server.callback)
+    _, listed = await gateway_server.call("GET", "/connections?endUserId=ada")
+    (connection,) = listed["connections"]
+    connection_id: str = connection["connection_id"]
+    assert "accounts" in page.text
+    assert connection_id in page.text
+    return connection_id
+
+
+async def test_connect_call_expire_call_again_restart_call_again(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+) -> None:
+    headers = _named(connected)
+    assert await gateway_server.call("GET", f"{WHOAMI}?a=%2f+b", headers=headers) == (
+        200,
+        {"user": "ada", "query": "a=%2f+b"},
+    )
+    await _until_expired(gateway_server, django_idp, connected)
+    assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
+    renewed = (await django_idp.token_requests(gateway_server.session))["refresh_token"]
+    assert renewed >= 1
+
+    await gateway_server.restart()
+    assert (await gateway_server.call("GET", WHOAMI, headers=headers))[0] == 200
+    await _until_expired(gateway_server, django_idp, connected)
+    await gateway_server.restart()
+    status, answer = await gateway_server.call("POST", WHOAMI, body={"n": 1}, headers=headers)
+    assert (status, answer["user"], answer["body"]) == (201, "ada", '{"n": 1}')
+    counts = await django_idp.token_requests(gateway_server.session)
+    assert counts["authorization_code"] == 1
+    assert counts["refresh_token"] > renewed
+
+
+async def test_many_calls_at_expiry_share_one_token_request(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+) -> None:
+    await _until_expired(gateway_server, django_idp, connected)
+    before = await django_idp.token_requests(gateway_server.session)
+    calls = [gateway_server.call("GET", WHOAMI, headers=_named(connected)) for _ in range(20)]
+    assert [status for status, _ in await asyncio.gather(*calls)] == [200] * 20
+    after = await django_idp.token_requests(gateway_server.session)
+    assert after["refresh_token"] - before.get("refresh_token", 0) == 1
+
+
+async def test_a_grant_that_its_user_withdrew_is_told_as_reconnect_needed(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+) -> None:
+    path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
+    _, shown = await gateway_server.call("GET", path)
+    form = {
+        "token": shown["credentials"]["refresh_token"],
+        "client_id": django_idp.client_id,
+        "client_secret": django_idp.client_secret,
+    }
+    async with gateway_server.session.post(f"{django_idp.url}/o/revoke_token/", data=form) as response:
+        assert response.status == 200
+    await django_idp.until_dead(gateway_server.session, shown["credentials"]["access_token"])
+    status, refusal = await _until_not_served(gateway_server, connected)
+    assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
+
+
+async def test_who_refuses_consent_gets_a_page_that_says_so_and_no_connection(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
+) -> None:
+    await _serve(gateway_server, django_idp)
+    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
+    assert page.url.startswith(gateway_server.callback)
+    assert page.status == 400
+    _, listed = await gateway_server.call("GET", "/connections")
+    assert listed["connections"] == []
+    assert await django_idp.token_requests(gateway_server.session) == {}
+
+
+async def test_no_secret_of_the_journey_lies_in_the_clear(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+) -> None:
+    path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
+    _, shown = await gateway_server.call("GET", path)
+    await _until_expired(gateway_server, django_idp, connected)
+    await gateway_server.call("GET", WHOAMI, headers=_named(connected))
+    credentials = shown["credentials"]
+    markers = [credentials["access_token"], credentials["refresh_token"], django_idp.client_secret]
+    for file in gateway_server.folder.rglob("*"):
+        if file.name.startswith(("gateway.db", "gateway.log")):
+            held = file.read_bytes()
+            assert [marker for marker in markers if marker.encode() in held] == [], file.name
+            assert gateway_server.secret_key.encode() not in held, file.name
+
+
+async def _serve(gateway: GatewayServer, idp: DjangoIdp) -> None:
+    entry = {
+        "display_name": "Django accounts",
+        "categories": ["productivity"],
+        "docs": "https://django-oauth-toolkit.readthedocs.io",
+        "auth_mode": "OAUTH2",
+        "authorization_url": f"{idp.url}/o/authorize/",
+        "token_url": f"{idp.url}/o/token/",
+        "token_request_auth_method": "basic",
+        "proxy": {"base_url": idp.url},
+    }
+    integration = {
+        "provider": "django",
+        "client_id": idp.client_id,
+        "client_secret": idp.client_secret,
+        "scopes": ["read"],
+    }
+    gateway.configure(
+        providers={"django": entry},
+        integrations={"accounts": integration},
+        allow=[f"127.0.0.1/32:{urlsplit(idp.url).port}"],
+    )
+    await gateway.start()
+
+
+async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: str) -> None:
+    """Wait until the OAuth server itself refuses the access token that the gateway holds now."""
+    _, shown = await gateway.call("GET", f"/connections/{connection_id}?provider_config_key=accounts")
+    await idp.until_dead(gateway.session, shown["credentials"]["access_token"])
+
+
+async def _until_not_served(gateway: GatewayServer, connection_id: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The first answer that is the gateway's own: until it tries to renew, the dead token gets the provider's 403."""
+    while True:
+        async with gateway.session.get(
+            gateway.url + WHOAMI, headers={"Authorization": f"Bearer {gateway.secret_key}", **_named(connection_id)}
+        ) as response:
+            if "Gateway-Error" in response.headers:
+                return response.status, await response.json()
+            assert response.status == 403
+        await asyncio.sleep(0.05)
+
+
+def _named(connection_id: str) -> dict[str, str]:
+    return {"Provider-Config-Key": "accounts", "Connection-Id": connection_id}
