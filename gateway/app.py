@@ -10,8 +10,6 @@ from typing import Any, Final
 
 import structlog
 from aiohttp import web
-from middleware.error_shape import error_shape
-from middleware.request_id import request_id
 
 from gateway import clock, resources
 from gateway import config as configuration
@@ -37,6 +35,8 @@ from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
+from middleware.error_shape import error_shape
+from middleware.request_id import request_id
 
 BODY_LIMIT_BYTES: Final = 1 << 20
 PRUNE_EVERY_S: Final = 600.0
@@ -107,7 +107,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.sessions = Sessions(store)
     services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
     tasks = [
-        asyncio.create_task(services.live.follow()),
+        asyncio.create_task(services.live.follow(await store.changes.last_id())),
         asyncio.create_task(_prune(store)),
         asyncio.create_task(services.request_log.write_to(store.request_log)),
     ]
@@ -133,9 +133,7 @@ async def _prune(store: Store) -> None:
     while True:
         now = clock.now()
         try:
-            await store.sessions.prune(now)
-            await store.flows.prune(now)
-            await store.changes.prune(now)
+            await store.prune(now)
             await store.request_log.prune(now - KEEP_REQUEST_LOG)
         except GatewayError as fault:
             log.warning("prune_failed", detail=fault.message)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -18,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol):
-    async def add_many(self, exchanges: list[Exchange]) -> None: ...
+    async def add_many(self, exchanges: Sequence[Exchange]) -> None: ...
 
 
 class RequestLog:

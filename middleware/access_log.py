@@ -14,6 +14,7 @@ from middleware.facts import CONNECTION, ENVIRONMENT, REQUEST_ID, UPSTREAM
 
 # Asked by load balancers every second; they would drown what matters.
 SILENT: Final = frozenset({"/health", "/ready"})
+CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
 
 log = structlog.get_logger("access")
 
@@ -29,41 +30,44 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         response = await handler(request)
         return response
     finally:
-        note(request, response, (clock.monotonic() - started) * 1000)
+        _note(request, response, round((clock.monotonic() - started) * 1000, 3))
 
 
-def note(request: web.Request, response: web.StreamResponse | None, duration_ms: float) -> None:
-    """Log it, and queue it for the store. `response` None: the exchange was cut off, which is status 499."""
-    environment = request.get(ENVIRONMENT)
-    connection = request.get(CONNECTION)
-    upstream = request.get(UPSTREAM)
-    ref = connection.connection.ref if connection else None
+def _note(request: web.Request, response: web.StreamResponse | None, duration_ms: float) -> None:
     path = request.raw_path.partition("?")[0]
-    exchange = Exchange(
-        at=clock.now(),
-        request_id=request[REQUEST_ID],
-        environment=environment.name if environment else None,
-        integration_id=ref.integration_id if ref else None,
-        connection_id=ref.connection_id if ref else None,
-        method=request.method,
-        host=upstream.host if upstream else None,
-        path=path,
-        status=response.status if response is not None else 499,
-        duration_ms=round(duration_ms, 3),
-        bytes_in=request.content.total_bytes if request.can_read_body or request.content.total_bytes else 0,
-        bytes_out=response.body_length if response is not None and response.prepared else 0,
-        error_code=response.headers.get(MARK) if response is not None else None,
-    )
-    request.app[SERVICES].request_log.note(exchange)
+    status = response.status if response is not None else CUT_OFF
+    error_code = response.headers.get(MARK) if response is not None else None
+    environment = request.get(ENVIRONMENT)
+    opened = request.get(CONNECTION)
+    ref = opened.connection.ref if opened else None
+    if ref is not None:
+        upstream = request.get(UPSTREAM)
+        request.app[SERVICES].request_log.note(
+            Exchange(
+                at=clock.now(),
+                request_id=request[REQUEST_ID],
+                environment=ref.environment,
+                integration_id=ref.integration_id,
+                connection_id=ref.connection_id,
+                method=request.method,
+                host=upstream.host if upstream else "",
+                path=path,
+                status=status,
+                duration_ms=duration_ms,
+                bytes_in=request.content.total_bytes,
+                bytes_out=response.body_length if response is not None and response.prepared else 0,
+                error_code=error_code,
+            )
+        )
     log.info(
         "request",
-        request_id=exchange.request_id,
-        environment=exchange.environment,
-        integration=exchange.integration_id,
-        connection_id=exchange.connection_id,
-        method=exchange.method,
+        request_id=request[REQUEST_ID],
+        environment=environment.name if environment else None,
+        integration=ref.integration_id if ref else None,
+        connection_id=ref.connection_id if ref else None,
+        method=request.method,
         path=path,
-        status=exchange.status,
-        duration_ms=exchange.duration_ms,
-        error=exchange.error_code,
+        status=status,
+        duration_ms=duration_ms,
+        error=error_code,
     )

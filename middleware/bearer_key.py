@@ -10,7 +10,7 @@ from middleware.chain import Handler
 from middleware.facts import ENVIRONMENT
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
-CHALLENGE: Final = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="gateway"'}
+CHALLENGE: Final[dict[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="gateway"'}
 
 
 @web.middleware

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway.records.connection import Connection, EndUser
-from gateway.vault import Vault
+from gateway.store import Store
 
 LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -17,7 +17,7 @@ def listed(connection: Connection) -> dict[str, Any]:
 
 
 def whole(
-    vault: Vault,
+    store: Store,
     connection: Connection,
     *,
     credentials: bool = True,
@@ -31,8 +31,8 @@ def whole(
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:
-        config |= vault.open_json(connection.secret_config)
-    held: Any = vault.open_json(connection.credential) if credentials else {}
+        config |= store.open(connection.secret_config)
+    held: Any = dict(store.open(connection.credential)) if credentials else {}
     if not with_refresh_token:
         config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
     when = stamp_z if zulu else stamp

@@ -20,7 +20,7 @@ from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Una
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
-from gateway.store import ListFilter
+from gateway.store import ListFilter, cursor_after
 from middleware.facts import ENVIRONMENT
 
 FILTERS: Final = (
@@ -63,15 +63,16 @@ async def list_connections(request: web.Request) -> web.Response:
         organization_id=query.get("endUserOrganizationId"),
         integration_ids=tuple(key.strip() for key in query.get("integrationId", "").split(",") if key.strip()),
         tags={key.lower(): text for key, text in members(request.query, "tags").items()},
-        limit=limit or WITHOUT_LIMIT,
+        limit=(limit or WITHOUT_LIMIT) + 1,
         offset=(page or 0) * (limit or WITHOUT_LIMIT),
         cursor=query.get("cursor"),
     )
     services = request.app[SERVICES]
     found = await services.store.connections.list(request[ENVIRONMENT].name, wanted)
-    body: dict[str, Any] = {"connections": [listed(one) for one in found.connections]}
-    if found.next_cursor:
-        body["next_cursor"] = found.next_cursor
+    shown = found[: limit or WITHOUT_LIMIT]
+    body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
+    if len(found) > len(shown):
+        body["next_cursor"] = cursor_after(shown[-1])
     return web.json_response(body)
 
 
@@ -89,9 +90,9 @@ async def get_connection(request: web.Request) -> web.Response:
     except (ReconnectNeeded, Unavailable) as fault:
         row = await services.store.connections.get(ref)
         if row is not None:
-            fault.payload = {**(fault.payload or {}), "connection": whole(services.store.vault, row, credentials=False)}
+            fault.payload = {**(fault.payload or {}), "connection": whole(services.store, row, credentials=False)}
         raise
-    return web.json_response(whole(services.store.vault, connection, with_refresh_token=with_refresh_token))
+    return web.json_response(whole(services.store, connection, with_refresh_token=with_refresh_token))
 
 
 async def import_connection(request: web.Request) -> web.Response:
@@ -112,7 +113,7 @@ async def import_connection(request: web.Request) -> web.Response:
         end_user=user,
         webhook_url_override=body.webhook_url_override,
     )
-    shown = whole(services.store.vault, connection, with_refresh_token=True, zulu=True)
+    shown = whole(services.store, connection, with_refresh_token=True, zulu=True)
     return web.json_response(shown, status=201)
 
 

@@ -98,8 +98,7 @@ class Creator:
         row = await self._store.connections.get(ref)
         if row is None:
             return {}
-        secret = self._store.vault.open_json(row.secret_config) if row.secret_config else {}
-        return {**row.config, **secret}
+        return {**row.config, **self._store.open(row.secret_config)}
 
     async def _completed(
         self,

@@ -154,7 +154,7 @@ class Flows:
         if mine is None:
             raise _about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
         integration = self._integrations.get(flow.environment, flow.integration_id)
-        return flow, integration, self._creator.provider_of(integration), self._store.vault.open_json(mine.details)
+        return flow, integration, self._creator.provider_of(integration), self._store.open(mine.details)
 
     async def _redeem(
         self,

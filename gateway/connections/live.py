@@ -6,6 +6,7 @@ read, entries serve until `ttl_s` after the last time it could.
 """
 
 import asyncio
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -25,7 +26,7 @@ from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
 from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.store import Store
+from gateway.store import ChangesMissed, Store
 
 OPENED_S: Final = 60.0
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
@@ -103,7 +104,7 @@ class Live:
         now = clock.now()
         expired = connection.expires_at is not None and now >= connection.expires_at
         wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
-        held = self._store.vault.open_json(connection.credential)
+        held = self._store.open(connection.credential)
         if not wanted or (not expired and not modes()[held["type"]].refreshable(held)):
             return connection
         try:
@@ -138,10 +139,10 @@ class Live:
             )
         return provider
 
-    async def follow(self) -> None:
-        """Follow the store's change log for as long as the gateway runs."""
+    async def follow(self, last_id: int) -> None:
+        """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
         every_s = min(max(self._config.trust_s / 10, 0.05), 1.0)
-        last_id, version = (await self._store.changes.since(None))[0], None
+        version: Hashable = None
         while True:
             await asyncio.sleep(every_s)
             try:
@@ -152,6 +153,9 @@ class Live:
                         await self._refresh_entry(ref)
                     version = seen
                 self._synced_at = clock.monotonic()
+            except ChangesMissed as missed:
+                self._kept.clear()
+                last_id = missed.last_id
             except GatewayError as fault:
                 log.warning("store_unreadable", detail=fault.message)
             self._sweep()
@@ -197,9 +201,8 @@ class Live:
         return row
 
     def _keep(self, connection: Connection, provider: Provider, good_s: float, began: float) -> Opened:
-        vault = self._store.vault
-        held = vault.open_json(connection.credential)
-        secret_config = vault.open_json(connection.secret_config) if connection.secret_config else {}
+        held = self._store.open(connection.credential)
+        secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])
         opened = ready(connection, integration, provider, modes()[held["type"]], held, secret_config)
         now = clock.monotonic()

@@ -40,7 +40,6 @@ class Renewer:
         self._integrations = integrations
         self._catalog = catalog
         self._tokens = tokens
-        self._owner = uuid.uuid4().hex
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
@@ -73,22 +72,23 @@ class Renewer:
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
-        held = self._store.vault.open_json(seen.credential)
+        held = self._store.open(seen.credential)
         if not modes()[held["type"]].refreshable(held):
             raise backoff.no_way_to_renew(seen)
-        current = await self._take_turn(seen, force)
+        owner = uuid.uuid4().hex
+        current = await self._take_turn(seen, owner, force)
         if current.version != seen.version:
             return current
         integration = self._integrations.get(*seen.ref[:2])
         provider = self._catalog.get(current.provider)
         assert provider is not None, "a connection is opened only where its provider is in the catalog"
         try:
-            return await self._ask(current, integration, provider)
+            return await self._ask(current, owner, integration, provider)
         except BaseException:
-            await self._store.connections.release_lease(seen.ref, owner=self._owner)
+            await self._store.connections.release_lease(seen.ref, owner=owner)
             raise
 
-    async def _take_turn(self, seen: Connection, force: bool) -> Connection:
+    async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:
         """Hold the lease on return, unless the row already has a newer version than `seen`."""
         while True:
             row = await self._read(seen.ref)
@@ -99,45 +99,43 @@ class Renewer:
                 raise backoff.refusal(row, noted, clock.now())  # another node has just been told no
             if noted is not None and not force and not backoff.may_try(row, clock.now()):
                 raise backoff.refusal(row, noted, clock.now())
-            if await self._store.connections.lease_refresh(seen.ref, owner=self._owner, now=clock.now(), ttl=LEASE):
+            if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=clock.now(), ttl=LEASE):
                 break
             await asyncio.sleep(LOOK_AGAIN_S)
         row = await self._read(seen.ref)
         if row.version != seen.version:
-            await self._store.connections.release_lease(seen.ref, owner=self._owner)
+            await self._store.connections.release_lease(seen.ref, owner=owner)
         return row
 
-    async def _ask(self, row: Connection, integration: Integration, provider: Provider) -> Connection:
-        held = self._store.vault.open_json(row.credential)
-        secret_config = self._store.vault.open_json(row.secret_config) if row.secret_config else {}
+    async def _ask(self, row: Connection, owner: str, integration: Integration, provider: Provider) -> Connection:
+        held = self._store.open(row.credential)
+        secret_config = self._store.open(row.secret_config)
         started = clock.monotonic()
         try:
             fresh = await self._tokens.renew(integration, provider, {**row.config, **secret_config}, held)
         except (TokenRefused, TokenUnavailable) as fault:
-            return await self._failed(row, fault)
-        saved = await self._save(row, fresh)
+            return await self._failed(row, owner, fault)
+        saved = await self._save(row, owner, fresh)
         took_ms = round((clock.monotonic() - started) * 1000)
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
 
-    async def _failed(self, row: Connection, fault: TokenRefused | TokenUnavailable) -> Connection:
+    async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection:
         now = clock.now()
         noted = backoff.failure(fault, row.failure, now)
         log.warning("token_refresh_failed", **_who(row.ref), reason=noted.code, final=noted.final, detail=noted.message)
-        after = await self._store.connections.record_failure(
-            row.ref, owner=self._owner, version=row.version, failure=noted
-        )
+        after = await self._store.connections.record_failure(row.ref, owner=owner, version=row.version, failure=noted)
         if after is None:  # somebody else renewed or replaced it meanwhile: theirs counts, not our refusal
             return await self._read(row.ref)
         raise backoff.refusal(after, noted, now) from fault
 
-    async def _save(self, row: Connection, fresh: dict[str, Any]) -> Connection:
+    async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:
         """Commit the new pair; it exists nowhere else, so a store that stumbles is asked again and again."""
         for wait_s in (*SAVE_AGAIN_S, None):
             try:
                 saved = await self._store.connections.save_refreshed(
                     row.ref,
-                    owner=self._owner,
+                    owner=owner,
                     version=row.version,
                     credential=fresh,
                     expires_at=modes()[fresh["type"]].expires_at(fresh),

@@ -174,7 +174,7 @@ class ConnectionStore:
             "version": version,
             "credential": self._seal(new.credential, new.ref, row.uid, "credential", version),
             "updated_at": now,
-            "last_refreshed_at": None,
+            "last_refreshed_at": now,
         }
         if new.secret_config is not None:
             sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)

@@ -1,10 +1,14 @@
 """The store as the rest of the gateway sees it: one object, one part a table."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import select
 
+from gateway.errors import Unavailable
+from gateway.records.connection import Sealed
 from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
 from gateway.store.data_keys import DataKeys
@@ -12,7 +16,7 @@ from gateway.store.flows import FlowStore
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
 from gateway.store.transactions import Transactions
-from gateway.vault import Vault
+from gateway.vault import Vault, VaultError
 
 
 class Store:
@@ -27,6 +31,17 @@ class Store:
         self.flows = FlowStore(transactions, vault, keys)
         self.changes = ChangeLog(transactions)
         self.request_log = RequestLog(transactions)
+
+    def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
+        """What was sealed; nothing where there is nothing. Raises Unavailable where no key at hand opens it."""
+        if sealed is None:
+            return {}
+        try:
+            return self.vault.open_json(sealed)
+        except VaultError as fault:
+            raise Unavailable(
+                "store_unavailable", f"A stored secret cannot be opened. {fault}", retry_after_s=60
+            ) from fault
 
     async def ensure_environments(self, names: set[str]) -> None:
         """Make the environments that a reloaded configuration names for the first time."""
