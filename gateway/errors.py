@@ -122,6 +122,10 @@ class GatewayError(Exception):
         return shape
 
 
+class StartRefused(Exception):
+    """The gateway cannot start; the text is one line for the operator that names what to change."""
+
+
 class InvalidRequest(GatewayError):
     status = 400
 

@@ -9,7 +9,7 @@ from gateway.api import connect, connections, health, integrations, logos, provi
 from gateway.forward import forward
 from gateway.pages.callback import callback
 from gateway.pages.connect import connect_page
-from gateway.server import no_early_continue
+from middleware.expectation import no_early_continue
 from middleware.surfaces import API, OPEN, PROXY
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

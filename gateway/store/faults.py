@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from gateway.errors import Unavailable
+from gateway.errors import StartRefused, Unavailable
 
 RETRY_AFTER_S: Final = 5
 
@@ -26,7 +26,7 @@ CAUSES: Final = {
 }
 
 
-class StoreRefused(Exception):
+class StoreRefused(StartRefused):
     """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it."""
 
 
