@@ -69,7 +69,9 @@ def _unreachable(config: "Config") -> Iterator[Told]:
 
     for name, environment in config.environments.items():
         if not environment.secret_keys:
-            yield Fault(config.where("environments", name), f"environment '{name}' has no secret key, so nobody can call it")
+            yield Fault(
+                config.where("environments", name), f"environment '{name}' has no secret key, so nobody can call it"
+            )
     if not config.environments:
         yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
     for index, allowed in enumerate(config.egress.allow):
