@@ -17,8 +17,10 @@ def serve(file: Path) -> None:
     """
     from gateway.cli.refusal import faults_end_the_command
     from gateway.config import load
-    from gateway.server import serve as run
 
     with faults_end_the_command():
-        code = run(load(file))
+        config = load(file)
+        from gateway.server import serve as run  # after the configuration, which is told wrong sooner that way
+
+        code = run(config)
     sys.exit(code)

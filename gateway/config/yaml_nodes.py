@@ -35,7 +35,8 @@ def read(text: str) -> Node | None:
         raise Unreadable(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Unreadable(mark.line + 1 if mark else 1, _explained(error)) from None
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser stands a line further
+        raise Unreadable(min(mark.line + 1, last) if mark else 1, _explained(error)) from None
 
 
 def meaning(text: str) -> Value:
@@ -51,7 +52,7 @@ def meaning(text: str) -> Value:
 
 def _explained(error: yaml.MarkedYAMLError) -> str:
     """PyYAML's words, without the pieces of the file it may quote: one could be part of a secret."""
-    problem = re.sub(r" ?'[^']*'", "", error.problem or "not YAML")
+    problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
     context = f" ({error.context})" if error.context else ""
     hint = (
         "; indent with spaces, not tabs; quote a value that begins with @, `, %, & or *" if "token" in problem else ""

@@ -17,9 +17,9 @@ from gateway.cli.options import as_json
 def lint(folders: tuple[Path, ...], as_json: bool) -> None:
     """Check the catalog folders PATHS, by default the shipped one. Exit 1 on a fault; warnings alone pass."""
     from gateway import resources
-    from gateway.catalog.lint import lint as examine
+    from gateway.cli.catalogs import linted
 
-    found = examine(list(folders) or [resources.folder("catalog")])
+    found = linted(list(folders) or [resources.folder("catalog")])
     faults = [one for one in found if one.level == "fault"]
     if as_json:
         rows = [{"where": one.where, "level": one.level, "message": one.message} for one in found]

@@ -1,0 +1,108 @@
+"""``gateway catalog``: the providers as a person, a pipe and a program see them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+
+TRACKER = """\
+display_name: Tracker
+categories: [ticketing]
+docs: https://docs.example.com/oauth
+auth_mode: OAUTH2
+authorization_url: https://auth.example.com/authorize
+token_url: https://auth.example.com/token
+proxy:
+  base_url: https://api.example.com
+"""
+
+
+def catalog(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["catalog", *arguments])
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A configuration with a catalog folder of its own."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "tracker.yaml").write_text(TRACKER)
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        "server: {public_url: 'https://gw.example.com'}\ncatalog: [mine]\n"
+        "store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}\n"
+    )
+    return file
+
+
+def test_list_gives_each_provider_one_unbroken_line() -> None:
+    lines = catalog("list").stdout.splitlines()
+    assert lines[0].split() == ["NAME", "DISPLAY", "NAME", "AUTH", "MODE", "CATEGORIES"]
+    names = [line.split()[0] for line in lines[1:]]
+    assert names == sorted(names)
+    assert {"jira", "openai", "sandbox"} <= set(names)
+
+
+def test_list_knows_the_folders_of_a_configuration(mine: Path) -> None:
+    assert "tracker" not in catalog("list").stdout
+    assert "tracker" in catalog("list", "-c", str(mine)).stdout
+
+
+def test_list_as_json_has_the_shape_of_the_api() -> None:
+    entries = json.loads(catalog("list", "--json").stdout)["data"]
+    assert all(
+        {"name", "display_name", "logo_url", "categories", "auth_mode", "proxy", "docs"} <= set(one) for one in entries
+    )
+
+
+def test_show_prints_an_entry_with_the_file_it_comes_from(mine: Path) -> None:
+    text = catalog("show", "tracker", "-c", str(mine)).stdout
+    assert text.startswith("# ")
+    assert "tracker.yaml" in text.splitlines()[0]
+    assert yaml.safe_load(text)["logo_url"].startswith("https://gw.example.com/")
+
+
+def test_show_as_json_is_what_the_api_answers() -> None:
+    assert json.loads(catalog("show", "jira", "--json").stdout)["data"]["name"] == "jira"
+
+
+def test_show_of_an_unknown_provider_helps() -> None:
+    result = catalog("show", "jria")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the catalog has no provider 'jria'; did you mean 'jira'?\n"
+
+
+def test_lint_passes_the_shipped_catalog() -> None:
+    result = catalog("lint")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("no faults")
+
+
+def test_lint_tells_each_fault_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "tracker.yaml").write_text(TRACKER.replace("token_url", "token_uri"))
+    result = catalog("lint", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"{tmp_path}/tracker.yaml:6: " in result.stderr
+    report = json.loads(catalog("lint", "--json", str(tmp_path)).stdout)
+    assert report["ok"] is False
+    assert any(row["level"] == "fault" and row["where"].endswith("tracker.yaml:6") for row in report["data"])
+
+
+def test_lint_of_a_folder_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    assert catalog("lint", str(tmp_path / "nowhere")).exit_code == 2
+
+
+def test_schema_describes_an_entry() -> None:
+    schema = json.loads(catalog("schema").stdout)
+    assert {"display_name", "auth_mode", "proxy"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("command", ["list", "show"])
+def test_a_faulty_configuration_is_told_line_by_line(command: str, tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text("live: []\n")
+    result = catalog(command, *(["jira"] if command == "show" else []), "-c", str(tmp_path / "gateway.yaml"))
+    assert result.exit_code == 1
+    assert "gateway.yaml:1: live: must be a mapping" in result.stderr

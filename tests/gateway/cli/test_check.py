@@ -1,0 +1,117 @@
+"""``gateway check``: what forbids a start, what only warns, and the address to register."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+
+HEAD = """\
+store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}
+environments:
+  dev:
+    secret_keys: [a-secret-key-of-dev]
+    integrations:
+"""
+GOOD = HEAD + "      github: {client_id: an-id, client_secret: a-client-secret}\n      openai: {}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.yaml"
+
+
+def check(file: Path, text: str, *arguments: str) -> Result:
+    file.write_text(text)
+    return CliRunner().invoke(main, ["check", "-c", str(file), *arguments])
+
+
+def test_what_init_writes_passes(tmp_path: Path) -> None:
+    runner = CliRunner()
+    assert runner.invoke(main, ["init", "--dir", str(tmp_path)]).exit_code == 0
+    result = runner.invoke(main, ["check", "-c", str(tmp_path / "gateway.yaml")])
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_a_configuration_in_order_is_summed_up(file: Path) -> None:
+    result = check(file, GOOD)
+    assert result.exit_code == 0
+    assert "http://127.0.0.1:3003/oauth/callback" in result.stdout
+    assert f"sqlite:///{file.parent}/gateway.db" in result.stdout
+    assert "dev: 1 secret key; github, openai" in result.stdout
+
+
+def test_nothing_it_prints_is_secret(file: Path) -> None:
+    store = "store: {url: 'postgresql://u:database-password@h/d?x=y', "
+    result = check(file, GOOD.replace("store: {", store))
+    assert "postgresql://h/d" in result.stdout
+    for secret in ("database-password", "a-secret-key", "a-client-secret", "QUFB"):
+        assert secret not in result.output
+
+
+def test_nothing_is_made(file: Path) -> None:
+    check(file, GOOD)
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_an_unknown_provider_is_told_with_its_line(file: Path) -> None:
+    result = check(file, HEAD + "      tracker:\n        provider: jria\n")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"{file}:7: ")
+    assert "'jria'" in result.stderr
+    assert "did you mean 'jira'?" in result.stderr
+
+
+def test_a_fault_in_an_added_catalog_folder_is_told_with_that_file_and_line(file: Path) -> None:
+    (file.parent / "mine").mkdir()
+    (file.parent / "mine" / "tracker.yaml").write_text("display_name: Tracker\ncategoris: [x]\n")
+    result = check(file, GOOD + "catalog: [mine]\n")
+    assert result.exit_code == 1
+    assert f"{file.parent}/mine/tracker.yaml:2: " in result.stderr
+
+
+def test_an_empty_catalog_folder_is_fine(file: Path) -> None:
+    (file.parent / "mine").mkdir()
+    assert check(file, GOOD + "catalog: [mine]\n").exit_code == 0
+
+
+def test_a_warning_is_told_and_passes(file: Path) -> None:
+    result = check(file, HEAD + "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work']}\n")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"{file}:6: warning: ")
+    assert "offline_access" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
+        (HEAD.split("environments")[0], 1, "no environment is declared"),
+        (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
+    ],
+)
+def test_what_is_allowed_and_hardly_meant_is_a_warning(file: Path, text: str, line: int, message: str) -> None:
+    result = check(file, text)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"{file}:{line}: warning: ")
+    assert message in result.stderr
+
+
+def test_json_tells_faults_apart_by_file_and_line(file: Path) -> None:
+    result = check(file, "live: {ttl_s: never}\n", "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["ok"] is False
+    assert {"where": f"{file}:1", "file": str(file), "line": 1, "message": "live.ttl_s: must be a number"} in report[
+        "faults"
+    ]
+
+
+def test_json_sums_up_a_configuration_in_order(file: Path) -> None:
+    report = json.loads(check(file, GOOD, "--json").stdout)
+    assert (report["ok"], report["faults"], report["warnings"]) == (True, [], [])
+    assert report["callback_url"] == "http://127.0.0.1:3003/oauth/callback"
+    assert report["environments"] == {"dev": ["github", "openai"]}

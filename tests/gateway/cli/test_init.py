@@ -1,0 +1,146 @@
+"""``gateway init``: a configuration that works at once, keys that nobody else reads, and nothing overwritten."""
+
+import base64
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+from gateway.cli.private_files import Existing, write_private
+from gateway.config import load
+
+NAMES = {"gateway.yaml", "encryption_key", "secret_key"}
+
+
+def init(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["init", *arguments])
+
+
+def test_what_it_writes_loads_as_it_is(tmp_path: Path) -> None:
+    assert init("--dir", str(tmp_path)).exit_code == 0
+    made = load(tmp_path / "gateway.yaml", environ={})
+    assert made.server.public_url == "http://127.0.0.1:3003"
+    assert made.environments["dev"].secret_keys[0].reveal() == (tmp_path / "secret_key").read_text().strip()
+    assert len(base64.b64decode((tmp_path / "encryption_key").read_text().strip(), validate=True)) == 32
+
+
+def test_every_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert init("--dir", str(tmp_path / "new" / "folder")).exit_code == 0
+    finally:
+        os.umask(before)
+    written = list((tmp_path / "new" / "folder").iterdir())
+    assert {path.name for path in written} == NAMES
+    assert {stat.S_IMODE(path.stat().st_mode) for path in written} == {0o600}
+    assert stat.S_IMODE((tmp_path / "new" / "folder").stat().st_mode) == 0o700
+
+
+def test_files_are_private_from_their_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes: list[int] = []
+    fsync = os.fsync
+
+    def looked_at(descriptor: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", looked_at)
+    monkeypatch.setattr(os, "chmod", lambda *_: pytest.fail("a mode set later is a mode set too late"))
+    assert init("--dir", str(tmp_path)).exit_code == 0
+    assert modes == [0o600] * 3
+
+
+def test_the_callback_address_stands_alone_on_its_line(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path), "--public-url", "https://gw.example.com/x/")
+    assert "\nhttps://gw.example.com/x/oauth/callback\n" in result.stdout
+    assert load(tmp_path / "gateway.yaml", environ={}).callback_url == "https://gw.example.com/x/oauth/callback"
+
+
+def test_no_output_shows_a_key(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path))
+    for name in ("encryption_key", "secret_key"):
+        assert (tmp_path / name).read_text().strip() not in result.output
+
+
+def test_json_names_every_path_and_address(tmp_path: Path) -> None:
+    assert json.loads(init("--dir", str(tmp_path), "--json").stdout) == {
+        "config": str(tmp_path / "gateway.yaml"),
+        "encryption_key": str(tmp_path / "encryption_key"),
+        "secret_key": str(tmp_path / "secret_key"),
+        "public_url": "http://127.0.0.1:3003",
+        "callback_url": "http://127.0.0.1:3003/oauth/callback",
+    }
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("http://localhost:4000", "localhost", 4000),
+        ("http://[::1]:5000", "::1", 5000),
+        ("https://gw.example.com", "127.0.0.1", 3003),
+    ],
+)
+def test_a_loopback_url_is_also_where_it_listens(tmp_path: Path, url: str, host: str, port: int) -> None:
+    assert init("--dir", str(tmp_path), "--public-url", url).exit_code == 0
+    server = load(tmp_path / "gateway.yaml", environ={}).server
+    assert (server.public_url, server.host, server.port) == (url, host, port)
+
+
+@pytest.mark.parametrize("url", ["http://gw.example.com", "gw.example.com", "https://x/?y", "https://u:p@x"])
+def test_an_unfit_public_url_is_wrong_usage_and_writes_nothing(tmp_path: Path, url: str) -> None:
+    result = init("--dir", str(tmp_path / "new"), "--public-url", url)
+    assert result.exit_code == 2
+    assert "Invalid value for --public-url" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_file_that_is_there_stays_and_no_other_is_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    result = init("--dir", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"{tmp_path / name} exist" in result.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: "mine"}
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "encryption_key").symlink_to(tmp_path / "elsewhere")
+    assert init("--dir", str(tmp_path)).exit_code == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_force_writes_the_configuration_anew_and_never_a_key(tmp_path: Path) -> None:
+    init("--dir", str(tmp_path))
+    keys = {name: (tmp_path / name).read_text() for name in ("encryption_key", "secret_key")}
+    (tmp_path / "gateway.yaml").write_text("edited")
+    result = init("--dir", str(tmp_path), "--force", "--public-url", "https://gw.example.com")
+    assert result.exit_code == 0
+    assert {name: (tmp_path / name).read_text() for name in keys} == keys
+    assert load(tmp_path / "gateway.yaml", environ={}).server.public_url == "https://gw.example.com"
+    assert {path.name for path in tmp_path.iterdir()} == NAMES
+    assert f"{tmp_path / 'secret_key'}  (kept)" in result.stdout
+
+
+def test_what_was_written_is_taken_back_when_the_rest_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        write_private({tmp_path / "first": "1", tmp_path / "missing" / "second": "2"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_appears_in_between_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "second").write_text("theirs")
+    monkeypatch.setattr(os.path, "lexists", lambda _: False)
+    with pytest.raises(Existing, match="second"):
+        write_private({tmp_path / "first": "1", tmp_path / "second": "2"})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"second": "theirs"}
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = init("--dir", str(tmp_path / "file" / "below"))
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {tmp_path / 'file' / 'below'} cannot be written: Not a directory\n"

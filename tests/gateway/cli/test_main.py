@@ -1,0 +1,75 @@
+"""The command itself: its list, its quickness, its manners."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli import COMMANDS, main
+from gateway.cli.catalog import COMMANDS as CATALOG_COMMANDS
+
+HEAVY = ("aiohttp", "pydantic", "sqlalchemy", "rich", "yaml", "cryptography", "asyncio")
+
+
+def test_help_lists_every_command_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from gateway.cli import main\n"
+        "try: main(['--help'])\n"
+        f"except SystemExit: print('heavy:', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in COMMANDS:
+        assert f"  {name} " in run.stdout
+    assert run.stdout.endswith("heavy: []\n")
+
+
+@pytest.mark.parametrize("entry", [*COMMANDS.values(), *CATALOG_COMMANDS.values()], ids=lambda entry: entry.at)
+def test_every_listed_command_is_there_and_has_json_but_the_one_that_serves(entry: tuple[str, str]) -> None:
+    module, _, attribute = entry[0].partition(":")
+    command = getattr(import_module(module), attribute)
+    assert isinstance(command, click.Command)
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert "--json" in options or command.name in ("serve", "catalog")
+
+
+def test_a_misspelt_command_is_put_right() -> None:
+    result = CliRunner().invoke(main, ["chek"])
+    assert result.exit_code == 2
+    assert "No such command 'chek'; did you mean 'check'?" in result.stderr
+
+
+def test_an_unknown_command_is_wrong_usage() -> None:
+    result = CliRunner().invoke(main, ["fly"])
+    assert result.exit_code == 2
+    assert "No such command 'fly'" in result.stderr
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    run = subprocess.run([sys.executable, "-m", "gateway", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("gateway, version ")
+
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_a_configuration_at_fault_is_told_line_by_line_without_a_traceback(
+    command: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("faulty") / "gateway.yaml"
+    file.write_text("server: {prot: 1}\nlive: {ttl_s: never}\n")
+    result = CliRunner().invoke(main, [command, "-c", str(file)])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.split("\n")[0] == f"{file}:1: server.prot: is not a known key; did you mean 'port'?"
+    assert len(result.stderr.splitlines()) == 3
+
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_without_a_configuration_a_command_says_how_to_get_one(
+    command: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("gateway.yaml: there is no such file; `gateway init` writes one")

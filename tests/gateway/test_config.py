@@ -1,0 +1,205 @@
+"""A configuration that is right: its defaults, the forms its values take, and the paths in it."""
+
+import base64
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config import AllowedNetwork, Config, load, parse
+from gateway.secret import Secret
+
+RAW = bytes(range(200, 232))
+KEY = base64.b64encode(RAW).decode()
+URL_SAFE = base64.urlsafe_b64encode(RAW).decode()
+
+
+def config(**sections: Any) -> Config:
+    return parse({"store": {"encryption_keys": [KEY]}, **sections}, base=Path("/srv/gateway"), environ={})
+
+
+def test_one_key_is_enough_for_a_configuration() -> None:
+    made = config()
+    assert (made.server.host, made.server.port, made.server.workers) == ("127.0.0.1", 3003, 1)
+    assert made.server.public_url == "http://127.0.0.1:3003"
+    assert made.callback_url == "http://127.0.0.1:3003/oauth/callback"
+    assert made.store.url == "sqlite:////srv/gateway/gateway.db"
+    assert made.live.ttl_s == 300
+    assert (made.catalog, dict(made.environments), made.egress.allow, made.egress.proxy) == ((), {}, (), None)
+    assert made.path is None
+
+
+def test_a_file_is_read_with_its_own_folder_as_the_start_of_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf" / "mine").mkdir(parents=True)
+    (tmp_path / "conf" / "key").write_text(KEY + "\n")
+    text = "store: {encryption_keys: ['${file:key}'], url: 'sqlite:///data/x.db'}\ncatalog: [mine, ../conf/mine]\n"
+    (tmp_path / "conf" / "gateway.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    made = load(Path("conf/gateway.yaml"), environ={})
+    assert made.store.url == f"sqlite:///{tmp_path}/conf/data/x.db"
+    assert made.catalog == (tmp_path / "conf" / "mine",) * 2
+    assert made.path == tmp_path / "conf" / "gateway.yaml"
+    assert made.where("catalog", "0") == "conf/gateway.yaml:2"
+
+
+@pytest.mark.parametrize("null", [None, {}, {"secret_keys": None, "integrations": None}])
+def test_a_key_with_nothing_behind_it_has_its_default(null: Any) -> None:
+    made = config(environments={"dev": null}, server=None, catalog=None, egress={"allow": None})
+    assert made.environments["dev"].secret_keys == ()
+    assert made.environments["dev"].integrations == {}
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [KEY, KEY.rstrip("="), URL_SAFE, URL_SAFE.rstrip("="), f" {KEY}\n"],
+)
+def test_an_encryption_key_may_be_spelled_in_any_base64(spelled: str) -> None:
+    assert config(store={"encryption_keys": [spelled]}).store.encryption_keys == (Secret(KEY),)
+
+
+def test_secrets_are_hidden_wherever_a_configuration_is_shown() -> None:
+    made = config(
+        store={"encryption_keys": [KEY], "url": "postgresql://u:database-password@h/d"},
+        environments={
+            "dev": {
+                "secret_keys": ["a-secret-key-of-dev"],
+                "webhook_signing_key": "a-webhook-signing-key",
+                "integrations": {"jira": {"client_id": "id", "client_secret": "client-secret"}},
+            }
+        },
+        egress={"proxy": "http://u:proxy-password@proxy:8080"},
+    )
+    for secret in (KEY, "database-password", "a-secret-key", "a-webhook", "client-secret", "proxy-password"):
+        assert secret not in repr(made)
+    held = made.environments["dev"].integrations["jira"].client_secret
+    assert held == Secret("client-secret")
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("https://gw.example.com", "https://gw.example.com"),
+        ("https://gw.example.com/", "https://gw.example.com"),
+        ("HTTPS://GW.Example.com:8443/gateway/", "https://gw.example.com:8443/gateway"),
+        ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+        ("http://127.0.0.1:65535/", "http://127.0.0.1:65535"),
+        ("http://localhost:3003", "http://localhost:3003"),
+        ("http://app.localhost", "http://app.localhost"),
+        ("http://[::1]:3003", "http://[::1]:3003"),
+    ],
+)
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::"])
+def test_a_public_url_is_https_or_loopback(given: str, kept: str, host: str) -> None:
+    assert config(server={"host": host, "public_url": given}).server.public_url == kept
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("localhost", "http://localhost:8"), ("::1", "http://[::1]:8"), ("127.1.2.3", "http://127.1.2.3:8")],
+)
+def test_a_loopback_host_is_its_own_public_url(host: str, url: str) -> None:
+    assert config(server={"host": host, "port": 8}).server.public_url == url
+
+
+def test_a_server_told_port_0_is_known_by_the_port_it_got() -> None:
+    assert config(server={"port": 0}).at_port(4711).server.public_url == "http://127.0.0.1:4711"
+    named = config(server={"port": 0, "public_url": "https://gw.example.com"}).at_port(4711)
+    assert (named.server.port, named.server.public_url) == (4711, "https://gw.example.com")
+
+
+@pytest.mark.parametrize(
+    ("text", "network", "port"),
+    [
+        ("10.0.0.0/8", "10.0.0.0/8", None),
+        ("127.0.0.1/32:9900", "127.0.0.1/32", 9900),
+        ("127.0.0.1", "127.0.0.1/32", None),
+        ("127.0.0.1:9900", "127.0.0.1/32", 9900),
+        ("::1", "::1/128", None),
+        ("::1/128", "::1/128", None),
+        ("::1/128:9900", "::1/128", 9900),
+        ("[::1/128]:9900", "::1/128", 9900),
+        ("[::1]:9900", "::1/128", 9900),
+        ("fd00::/8", "fd00::/8", None),
+        ("::ffff:10.0.0.1", "::ffff:10.0.0.1/128", None),
+    ],
+)
+def test_a_network_may_be_allowed_with_or_without_a_port(text: str, network: str, port: int | None) -> None:
+    assert config(egress={"allow": [text]}).egress.allow == (AllowedNetwork(ip_network(network), port),)
+
+
+@pytest.mark.parametrize("text", ["::1:9900:", "[::1", "::1]", "[10.0.0.0/8", "10.0.0.0/8/8", "1::2::3", ""])
+def test_a_network_that_could_mean_two_things_means_none(text: str) -> None:
+    with pytest.raises(Exception, match=r"egress\.allow\[0\]"):
+        config(egress={"allow": [text]})
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("https://API.example.com", "https://api.example.com:443"),
+        ("https://api.example.com/", "https://api.example.com:443"),
+        ("https://api.example.com:8443", "https://api.example.com:8443"),
+        ("http://127.0.0.1:9900", "http://127.0.0.1:9900"),
+        ("http://[::1]", "http://[::1]:80"),
+    ],
+)
+def test_an_allowed_origin_spells_out_its_port(text: str, origin: str) -> None:
+    made = config(environments={"dev": {"integrations": {"a": {"allowed_origins": [text]}}}})
+    assert made.environments["dev"].integrations["a"].allowed_origins == (origin,)
+
+
+def test_an_integration_is_of_the_provider_it_is_named_after_unless_it_says_otherwise() -> None:
+    made = config(environments={"dev": {"integrations": {"openai": {}, "mine": {"provider": "jira"}}}})
+    assert {key: it.provider for key, it in made.environments["dev"].integrations.items()} == {
+        "openai": "openai",
+        "mine": "jira",
+    }
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, None), ([], ()), (["a", "b"], ("a", "b"))])
+def test_no_scopes_and_unnamed_scopes_are_two_things(given: Any, kept: Any) -> None:
+    made = config(environments={"dev": {"integrations": {"jira": {"scopes": given}}}})
+    assert made.environments["dev"].integrations["jira"].scopes == kept
+
+
+def test_references_may_stand_for_numbers_truths_and_nothing(tmp_path: Path) -> None:
+    text = """\
+server: {port: "${PORT:-3003}", drain_s: "${DRAIN}", admin_port: "${ADMIN:-}"}
+store: {encryption_keys: ["${NEW}", "${OLD:-}"]}
+environments: {dev: {integrations: {jira: {forward_set_cookie: "${COOKIES}", client_id: "${ID:-}"}}}}
+"""
+    (tmp_path / "gateway.yaml").write_text(text)
+    made = load(tmp_path / "gateway.yaml", environ={"DRAIN": "1.5", "NEW": KEY, "COOKIES": "true"})
+    assert (made.server.port, made.server.drain_s, made.server.admin_port) == (3003, 1.5, None)
+    assert made.store.encryption_keys == (Secret(KEY),)
+    jira = made.environments["dev"].integrations["jira"]
+    assert (jira.forward_set_cookie, jira.client_id) == (True, None)
+
+
+def test_json_syntax_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "gateway.json").write_bytes(b'\xef\xbb\xbf{"store": {"encryption_keys": ["' + KEY.encode() + b'"]}}')
+    assert load(tmp_path / "gateway.json", environ={}).server.port == 3003
+
+
+def test_top_level_keys_of_the_operators_own_hold_anchors(tmp_path: Path) -> None:
+    text = "x-jira: &jira {provider: jira, client_id: '${ID}'}\nenvironments:\n"
+    text += "  dev: {integrations: {jira: *jira}}\n  prod: {integrations: {jira: {<<: *jira, display_name: Tracker}}}\n"
+    (tmp_path / "gateway.yaml").write_text(text + f"store: {{encryption_keys: [{KEY}]}}\n")
+    made = load(tmp_path / "gateway.yaml", environ={"ID": "abc"})
+    assert made.environments["prod"].integrations["jira"].display_name == "Tracker"
+    assert made.environments["dev"].integrations["jira"].client_id == "abc"
+
+
+def test_a_configuration_made_in_python_may_hold_paths_tuples_and_secrets(tmp_path: Path) -> None:
+    made = parse({"store": {"encryption_keys": (Secret(KEY),)}, "catalog": (tmp_path,)}, base=Path.cwd(), environ={})
+    assert made.catalog == (tmp_path,)
+    assert made.store.encryption_keys == (Secret(KEY),)
+
+
+def test_a_mapping_given_is_not_changed() -> None:
+    given = {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
+    parse(given, base=Path("/"), environ={"KEY": KEY})
+    assert given == {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
