@@ -28,7 +28,7 @@ class SessionExchange:
             raise
 
     def _framing(self) -> int | None:
-        """The declared length, after RFC 9112 §6.3 and §9.3: what is ambiguous there is an attack or a broken server."""
+        """The declared length (RFC 9112 §6.3); what can be read in two ways is an attack or a broken server."""
         if self.status < 200:
             raise EgressError("protocol", f"{self._origin} switched protocols without being asked to.")
         codings = self._answer.headers.getall(hdrs.TRANSFER_ENCODING, [])

@@ -36,7 +36,7 @@ _NO_AUTO_HEADERS: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, h
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `connect_s` counts from the look-up to the end of the TLS handshake; the other two are kept by `forward`."""
+    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the other two."""
 
     connect_s: float = 10.0
     first_byte_s: float = 60.0
@@ -160,18 +160,14 @@ class Egress:
         return pool
 
     def _make_pool(self, name: Pool) -> aiohttp.ClientSession:
-        guarded = {}
-        if name != "proxied":  # there only the proxy itself is dialled, which the operator named
-            guarded = {
-                "resolver": GuardedResolver(self._names, self.guard, name),
-                "socket_factory": partial(self.guard.socket, name),
-            }
+        # In the pool "proxied" only the proxy itself is dialled, which the operator named.
         connector = aiohttp.TCPConnector(
             ssl=self._tls,
             limit=0,
             limit_per_host=self._connections_per_host,
             keepalive_timeout=_KEEP_ALIVE_S,
-            **guarded,
+            resolver=None if name == "proxied" else GuardedResolver(self._names, self.guard, name),
+            socket_factory=None if name == "proxied" else partial(self.guard.socket, name),
         )
         return aiohttp.ClientSession(
             connector=connector,

@@ -1,4 +1,4 @@
-"""Host names to addresses that may be dialled: off the event loop, within a time limit, judged before anyone sees them."""
+"""Host names to addresses that may be dialled: off the event loop, in limited time, judged before anyone sees them."""
 
 import asyncio
 import socket
@@ -52,7 +52,10 @@ class GuardedResolver(AbstractResolver):
         self._scheme = scheme
 
     async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        self,
+        host: str,
+        port: int = 0,
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002
     ) -> list[ResolveResult]:
         addresses = await self._names.addresses(host, port)
         self._guard.admit(self._scheme, host, port, addresses)

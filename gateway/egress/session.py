@@ -1,4 +1,4 @@
-"""aiohttp's client with what it does unasked undone: headers of its own, replays, reuse of a connection with stray bytes."""
+"""What aiohttp's client does unasked, undone: headers of its own, replays, reuse of connections with stray bytes."""
 
 import asyncio
 import ssl
@@ -20,7 +20,7 @@ _used: WeakSet[ResponseHandler] = WeakSet()
 
 
 class _StrayBytes(aiohttp.ServerDisconnectedError):
-    """A kept connection already holds bytes nobody asked for: whose answer they are cannot be known. Nothing was sent."""
+    """A kept connection holds bytes nobody asked for; whose answer they are cannot be known. Nothing was sent."""
 
 
 class PlainRequest(aiohttp.ClientRequest):

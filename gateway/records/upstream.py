@@ -11,6 +11,7 @@ class UpstreamRequest:
 
     `target` is the request line's path and query as it will be written, percent-encoding untouched.
     `headers` holds end-to-end fields only; framing and Host are written by whoever sends it.
+    `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
     """
 
     method: str
@@ -19,6 +20,7 @@ class UpstreamRequest:
     port: int
     target: str
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+    base_path: str = ""
 
     @property
     def origin(self) -> str:

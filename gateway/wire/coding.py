@@ -69,7 +69,7 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; its first bytes tell which."""
+    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; two bytes tell which."""
 
     def __init__(self) -> None:
         super().__init__()

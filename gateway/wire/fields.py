@@ -1,4 +1,4 @@
-"""Field names by kind: the tables that `headers` decides with. Names are lower case, with `-` where a sender wrote `_`."""
+"""Field names by kind: the tables that `headers` decides with, in lower case, with `-` where a sender wrote `_`."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Which header fields pass, in either direction (RFC 9110 §7.6.1; api-contract 3.2 and 3.7). Pure functions over the tables of `fields`.
+"""Which header fields pass, in either direction (RFC 9110 §7.6.1): pure functions over the tables of `fields`.
 
-A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; everything else travels
-on as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
+A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; all else travels on
+as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
 """
 
 import re
@@ -27,6 +27,11 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
+_OF_CODED_BYTES: Final = frozenset(
+    {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
+)
+
+
 class MalformedAnswer(Exception):
     """The provider's head holds what no HTTP header may hold; its message says which field."""
 
@@ -44,14 +49,14 @@ def request_fields(received: Fields) -> Fields:
         if spelled in hop_by_hop or spelled in FRAMING:
             continue
         if name.lower().startswith(MINTING_PREFIX):
-            name = name[len(MINTING_PREFIX) :]
-            spelled = plain(name)
-            if not _TOKEN.fullmatch(name) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
+            asked = name[len(MINTING_PREFIX) :]
+            spelled = plain(asked)
+            if not _TOKEN.fullmatch(asked) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
                 continue
             if spelled not in minted:
                 minted.add(spelled)
                 kept = [field for field in kept if plain(field[0]) != spelled]
-            kept.append((name, value))
+            kept.append((asked, value))
         elif spelled != "authorization" and spelled not in minted and not for_us(spelled):
             kept.append((name, value))
     _refuse_unsendable(kept)
@@ -89,15 +94,22 @@ def response_fields(
             continue
         if spelled in ("set-cookie", "set-cookie2") and not set_cookie:
             continue
-        if rewrite is not None and spelled in REFERENCES:
-            value = rewrite(spelled, value)
-        kept.append((name, value))
+        kept.append((name, rewrite(spelled, value) if rewrite and spelled in REFERENCES else value))
+    return kept
+
+
+def decoded_fields(fields: Fields) -> Fields:
+    """The same answer's fields once its codings are undone: no digest of bytes that are gone, no strong validator."""
+    kept: Fields = []
+    for name, value in fields:
+        spelled = name.lower()
+        if spelled in _OF_CODED_BYTES:
+            continue
+        weak = spelled == "etag" and not value.startswith("W/")
+        kept.append((name, f"W/{value}" if weak else value))
+    kept.append(("Vary", "Accept-Encoding"))
     return kept
 
 
 def _speaks_for_a_site(spelled: str) -> bool:
-    return (
-        spelled in SITE_WIDE
-        or spelled.startswith(("access-control-", "gateway-"))
-        or spelled.startswith(FRONT_SERVER_PREFIXES)
-    )
+    return spelled in SITE_WIDE or spelled.startswith(("access-control-", "gateway-", *FRONT_SERVER_PREFIXES))

@@ -1,6 +1,7 @@
 """From the request line of a proxied call to the one the provider gets: joined as text, byte for byte.
 
-No URL library touches the path or the query: each normalises something, and what it normalises a provider may have signed.
+No URL library touches the path or the query: each normalises something, and what it normalises may be what
+a provider has signed.
 """
 
 import re
@@ -19,7 +20,7 @@ _DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What follows the mount prefix and ``/proxy``: `path` is empty or begins with ``/``; `query` with ``?``, if any."""
+    """What follows the mount prefix and ``/proxy``: `path` is empty or begins with ``/``, `query` likewise with ``?``."""
 
     path: str
     query: str
@@ -70,14 +71,14 @@ def has_dot_segment(path: str) -> bool:
 
 
 def join(base_path: str, rest: Rest) -> str:
-    """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base itself."""
+    """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base."""
     return (base_path + rest.path or "/") + rest.query
 
 
 def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable[tuple[str, str]]) -> str:
     """`target` with pairs in its query, all percent-encoded already: `slots` replace what the caller sent under that
     name, in whatever encoding; `defaults` stand in where the caller sent none. The other pairs stay byte for byte."""
-    path, mark, query = target.partition("?")
+    path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
     sent = [_name(pair) for pair in pairs]
     added: list[str] = []
