@@ -83,6 +83,18 @@ async def test_a_signal_ends_both_processes_in_time(tmp_path: Path, number: sign
         await asyncio.open_connection("127.0.0.1", urlsplit(ready["url"]).port)
 
 
+async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
+    while not (tmp_path / "sandbox.json").exists() and not (tmp_path / "gateway.log").exists():
+        assert process.returncode is None
+        await asyncio.sleep(0.01)
+    children = _children(process.pid)
+    process.terminate()
+    assert await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 0
+    assert [child for child, _ in children if _lives(child)] == []
+
+
 async def test_the_death_of_the_gateway_ends_the_demo_with_its_last_words(tmp_path: Path) -> None:
     async with demo(tmp_path) as (process, _):
         os.kill(_child(process.pid, "serve"), signal.SIGKILL)
@@ -96,7 +108,12 @@ async def test_a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path
         pass
     (tmp_path / "encryption_key").write_text("A" * 43 + "=\n")
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
-    out, told = await asyncio.wait_for(process.communicate(), 30)
+    try:
+        out, told = await asyncio.wait_for(process.communicate(), 30)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     assert (process.returncode, out) == (1, b"")
     assert "the gateway ended (exit code" in told.decode()
     assert "key" in told.decode().splitlines()[-1]
@@ -114,12 +131,23 @@ async def test_a_connection_whose_grant_is_gone_is_made_anew(tmp_path: Path) -> 
 
 def _child(parent: int, word: str) -> int:
     """The child of `parent` whose command line holds `word`."""
+    (child,) = [child for child, words in _children(parent) if word in words]
+    return child
+
+
+def _children(parent: int) -> list[tuple[int, list[str]]]:
+    """Process id and command line of each."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             about = (process / "stat").read_text().rpartition(")")[2].split()
             words = (process / "cmdline").read_text().split("\0")
         except OSError:
             continue
-        if int(about[1]) == parent and word in words:
-            return int(process.name)
-    raise AssertionError(f"no child of {parent} runs {word}")
+        if int(about[1]) == parent:
+            found.append((int(process.name), words))
+    return found
+
+
+def _lives(process: int) -> bool:
+    return Path(f"/proc/{process}").exists()

@@ -84,7 +84,7 @@ class DemoFolder:
         """Closing it, as a crash does too, lets go of the folder."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = (self.path / "demo.lock").open("w")
+            lock = os.fdopen(os.open(self.path / "demo.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
         except OSError as fault:
             raise DemoFailed(f"{self.path} cannot be used: {fault}; choose another folder with --state") from fault
         try:
