@@ -24,7 +24,12 @@ class Chain:
         bound = handler
         for link in reversed(self._links):
             bound = _bind(link, bound)
-        return wraps(handler)(bound)
+
+        @wraps(handler)
+        async def enter(request: web.Request) -> web.StreamResponse:  # a coroutine function, as aiohttp's router demands
+            return await bound(request)
+
+        return enter
 
 
 def _bind(link: Middleware, inner: Handler) -> Handler:

@@ -71,7 +71,7 @@ class ClientProtocol(RequestHandler):
         request: web.BaseRequest,
         status: int = 500,
         exc: BaseException | None = None,
-        message: str | None = None,
+        message: str | None = None,  # noqa: ARG002 (the parser's own words, which may quote the request)
     ) -> web.StreamResponse:
         """A refusal in our shape, after which the connection ends; none of the request's bytes are in it."""
         if request.writer.output_size > 0:

@@ -1,6 +1,7 @@
 """A runner in aiohttp's manner, with exact bytes, strict framing, limits and a drain that lets streams finish."""
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import http_parser, web
@@ -33,7 +34,7 @@ class GatewayServer(Server):
     def __init__(self, app: web.Application, *, head_s: float, **options: Any) -> None:
         super().__init__(
             app._handle,  # type: ignore[arg-type]
-            request_factory=lambda *parts: app._make_request(*parts, _cls=DrainingRequest),
+            request_factory=partial(app._make_request, _cls=DrainingRequest),
             handler_cancellation=True,
         )
         self.draining = False
