@@ -10,7 +10,7 @@ from gateway.catalog.names import spellings
 from gateway.catalog.provider import Provider, Setting
 from gateway.catalog.template import TemplateError, placeholders
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
-from gateway.catalog.vocabulary import AUTH_MODES, CLIENT, REDIRECTING
+from gateway.catalog.vocabulary import AUTH_MODES, REDIRECTING
 
 Place = tuple[str | int, ...]
 Finding = tuple[Place, str]
@@ -205,7 +205,7 @@ def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
 
 def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
     """Placeholders that neither a setting nor the credential will ever fill."""
-    bare = AUTH_MODES.get(provider.auth_mode, CLIENT) | frozenset(provider.credentials)
+    bare = AUTH_MODES.get(provider.auth_mode, frozenset()) | frozenset(provider.credentials)
     for name in sorted(placeholders(template)):
         namespace, dot, rest = name.partition(".")
         if dot and namespace == "metadata":
@@ -213,7 +213,7 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
         if dot and namespace == "connectionConfig":
             if rest not in known_settings(provider):
                 yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
-        elif not any(known in bare for known in spellings(name)):
+        elif provider.auth_mode in AUTH_MODES and not any(known in bare for known in spellings(name)):
             filled = ", ".join(f"${{{known}}}" for known in sorted(bare)) or "none"
             yield place, f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
 
