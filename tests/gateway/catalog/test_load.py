@@ -98,3 +98,26 @@ def test_where_names_the_file_even_if_it_has_gone(tmp_path: Path) -> None:
     assert catalog.where("mail", "proxy", "retry").endswith("mail.yaml:5")
     (tmp_path / "mail.yaml").unlink()
     assert catalog.where("mail", "docs").endswith("mail.yaml:1")
+
+
+def test_a_path_to_a_file_is_that_one_entry(tmp_path: Path) -> None:
+    folder(tmp_path, mail=MAIL, broken="{")
+    assert list(load_catalog([tmp_path / "mail.yaml"]).providers) == ["mail"]
+
+
+def test_what_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "folder.yaml").mkdir()
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CatalogFaults) as told:
+        load_catalog([tmp_path])
+    assert [fault.message for fault in told.value.faults] == [
+        "cannot be read: Is a directory",
+        "cannot be read: No such file or directory",
+    ]
+
+
+def test_files_below_the_current_folder_are_shown_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my-catalog").mkdir()
+    monkeypatch.chdir(tmp_path)
+    catalog = load_catalog([folder(tmp_path / "my-catalog", mail=MAIL)])
+    assert catalog.where("mail", "docs") == "my-catalog/mail.yaml:3"
