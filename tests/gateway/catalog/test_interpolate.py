@@ -219,6 +219,7 @@ def test_a_setting_of_format_uri_may_be_the_whole_base() -> None:
         "https://a.com?x=1",
         "https://a.com/../b",
         "https://${x}.com",
+        "https://[::1%25eth0]",
         "a.com",
     ]:
         with pytest.raises(BadValue):

@@ -83,13 +83,15 @@ def test_the_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     assert str(told.value).count("\n") == 2
 
 
-def test_a_thousand_entries_load_in_about_a_second(tmp_path: Path) -> None:
+def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:
     jira = (SHIPPED / "jira.yaml").read_text(encoding="utf-8")
     for number in range(200):
         (tmp_path / f"p{number}.yaml").write_text(jira)
     began = time.process_time()
     assert len(load_catalog([tmp_path]).providers) == 200
-    assert time.process_time() - began < 2.0  # a fifth of the catalog, on a slow and busy machine
+    assert (
+        time.process_time() - began < 2.0
+    )  # about 0.15 s; a thousand are to load in one, and this machine may be busy
 
 
 def test_where_names_the_file_even_if_it_has_gone(tmp_path: Path) -> None:

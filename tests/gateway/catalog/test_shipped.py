@@ -89,7 +89,7 @@ def test_every_file_names_the_schema_for_editors() -> None:
         assert path.read_text(encoding="utf-8").startswith(SCHEMA_LINE), path.name
 
 
-def test_the_schema_beside_the_entries_is_the_models_own(request: pytest.FixtureRequest) -> None:
+def test_the_schema_beside_the_entries_is_the_models_own() -> None:
     written = json.loads((SHIPPED / "_schema.json").read_text(encoding="utf-8"))
     remedy = "run: gateway catalog schema > catalog/_schema.json"
     assert written == json.loads(json.dumps(json_schema())), remedy
