@@ -7,8 +7,6 @@ from gateway.egress.errors import EgressError
 from gateway.egress.session import PlainRequest, explained
 from gateway.wire.fields import from_wire
 
-_PIECE_BYTES = 256 * 1024
-
 
 class SessionExchange:
     """See `Exchange`. Raises EgressError ``protocol`` at once if the answer's framing leaves room for two readings."""
