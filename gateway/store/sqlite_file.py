@@ -30,7 +30,7 @@ def sqlite_path(url: str) -> Path:
     if not colon or not rest.startswith("//"):
         raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
     if scheme != "sqlite":
-        raise StoreRefused(f"store.url names {scheme}, and this version keeps its data in SQLite only: write {EXAMPLE}.")
+        raise StoreRefused(f"store.url names {scheme}; this version keeps its data in SQLite only: write {EXAMPLE}.")
     name = rest.removeprefix("///")
     if name in (rest, "", ":memory:") or "?" in name:
         raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")

@@ -46,13 +46,19 @@ async def test_an_unknown_connection_is_none(store: Store) -> None:
 
 async def test_putting_again_replaces_the_credential_and_keeps_what_is_not_given(store: Store) -> None:
     first, _ = await store.connections.put(
-        new(config={"a": 1}, secret_config={"pin": "1"}, metadata={"m": 1}, tags={"t": "1"}, end_user=EndUser("e")), now=NOW
+        new(config={"a": 1}, secret_config={"pin": "1"}, metadata={"m": 1}, tags={"t": "1"}, end_user=EndUser("e")),
+        now=NOW,
     )
     second, created = await store.connections.put(new(credential={"type": "API_KEY", "apiKey": "k2"}), now=LATER)
     assert not created
     assert (second.id, second.uid, second.version) == (first.id, first.uid, 2)
     assert (second.created_at, second.updated_at) == (NOW, LATER)
-    assert (second.config, second.metadata, second.tags, second.end_user) == ({"a": 1}, {"m": 1}, {"t": "1"}, EndUser("e"))
+    assert (second.config, second.metadata, second.tags, second.end_user) == (
+        {"a": 1},
+        {"m": 1},
+        {"t": "1"},
+        EndUser("e"),
+    )
     assert store.vault.open_json(second.credential)["apiKey"] == "k2"
     assert second.secret_config is not None
     assert store.vault.open_json(second.secret_config) == {"pin": "1"}
@@ -61,7 +67,9 @@ async def test_putting_again_replaces_the_credential_and_keeps_what_is_not_given
 async def test_an_earlier_credential_put_back_by_hand_does_not_open(store: Store) -> None:
     first, _ = await store.connections.put(new(), now=NOW)
     second, _ = await store.connections.put(new(), now=NOW)
-    rolled_back = second.credential.__class__(first.credential.ciphertext, "dev", "connections", second.uid, "credential", 2)
+    rolled_back = second.credential.__class__(
+        first.credential.ciphertext, "dev", "connections", second.uid, "credential", 2
+    )
     with pytest.raises(VaultError):
         store.vault.open_json(rolled_back)
 

@@ -76,7 +76,9 @@ async def test_a_cursor_goes_on_where_the_page_ended_though_rows_come_and_go(fiv
     assert await named(five, cursor=cursor_after(last)) == []
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "é", "W10", "WyIyMDI2LTAxLTAyIiwgMV0", "bnVsbA", "WyJ4IiwgMV0", "[" * 9000])
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "é", "W10", "WyIyMDI2LTAxLTAyIiwgMV0", "bnVsbA", "WyJ4IiwgMV0", "[" * 9000]
+)
 async def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
         await store.connections.list("dev", ListFilter(cursor=cursor))

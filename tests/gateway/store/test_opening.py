@@ -19,9 +19,13 @@ OTHER = os.urandom(32)
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Every file beside the database, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
+    """Every file there, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
     files = (file for file in path.parent.iterdir() if not file.name.endswith("-shm"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = frozenset({"dev"})) -> str:
@@ -129,19 +133,20 @@ async def test_another_programs_database_is_refused_unchanged(path: Path) -> Non
 
 
 async def test_a_file_that_is_no_database_is_refused_unchanged(path: Path) -> None:
-    path.write_text("dear diary")
+    write(path, b"dear diary")
+    before = contents(path)
     assert "not a SQLite database" in await refused(path)
-    assert path.read_text() == "dear diary"
+    assert contents(path) == before
 
 
 async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Path) -> None:
     await (await opener()).close()
-    path.write_bytes(path.read_bytes()[:5000])
+    os.truncate(path, 5000)
     assert str(path) in await refused(path)
 
 
 async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> None:
-    path.touch()
+    write(path, b"")
     await (await opener()).ping()
 
 
@@ -161,7 +166,7 @@ async def test_a_folder_that_may_not_be_written_is_refused(path: Path) -> None:
 
 
 async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
-    path.touch()
+    write(path, b"")
     with sqlite3.connect(path, isolation_level=None) as blocker:
         blocker.execute("BEGIN EXCLUSIVE")
         assert "locked by another process" in await refused(path)

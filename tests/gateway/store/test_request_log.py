@@ -40,7 +40,10 @@ async def test_a_batch_is_stored_as_it_was(store: Store) -> None:
     await store.request_log.add_many([])
     async with store._transactions.read() as db:
         stored = (await db.execute(select(request_log).order_by(request_log.c.id))).mappings().all()
-    assert [Exchange(**{name: row[name] for name in row if name != "id"}) for row in stored] == [exchange(0), exchange(1)]
+    assert [Exchange(**{name: row[name] for name in row if name != "id"}) for row in stored] == [
+        exchange(0),
+        exchange(1),
+    ]
 
 
 async def test_what_is_older_is_pruned_however_much_it_is(store: Store) -> None:

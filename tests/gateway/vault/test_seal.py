@@ -10,7 +10,13 @@ import pytest
 from gateway.records.connection import Sealed
 from gateway.vault import UnknownKey, Vault, VaultError
 
-ADDRESS: dict[str, Any] = {"environment": "dev", "table": "connections", "row": "r1", "column": "credential", "version": 3}
+ADDRESS: dict[str, Any] = {
+    "environment": "dev",
+    "table": "connections",
+    "row": "r1",
+    "column": "credential",
+    "version": 3,
+}
 VALUE = {"type": "OAUTH2", "access_token": "tok-\u00e9\ud800-1", "raw": {"n": [1, None, 2.5]}}
 
 
