@@ -5,6 +5,7 @@ import hashlib
 import os
 import sqlite3
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -210,6 +211,34 @@ async def test_several_that_open_a_new_file_at_once_all_succeed(opener: Opener) 
             found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
             assert found is not None
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
+
+
+STARTER = """
+import asyncio, sys
+from gateway.store import open_store
+from gateway.vault import Keyring
+import gateway.store.migrations.upgrade
+
+async def main():
+    store = await open_store(sys.argv[1], Keyring([bytes.fromhex(sys.argv[2])]), environments={"dev", "prod"})
+    await store.ping()
+    await store.close()
+
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-c", STARTER, f"sqlite:///{path}", KEY.hex())
+    starters = [await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(3)]
+    for starter in starters:
+        assert starter.stdout is not None
+        assert await starter.stdout.readline() == b"ready\n"
+    ended = await asyncio.gather(*(starter.communicate(b"go\n") for starter in starters))
+    assert [errors.decode() for _, errors in ended] == ["", "", ""]
 
 
 async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Opener, path: Path) -> None:
