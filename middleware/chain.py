@@ -26,7 +26,9 @@ class Chain:
             bound = _bind(link, bound)
 
         @wraps(handler)
-        async def enter(request: web.Request) -> web.StreamResponse:  # a coroutine function, as aiohttp's router demands
+        async def enter(
+            request: web.Request,
+        ) -> web.StreamResponse:  # a coroutine function, as aiohttp's router demands
             return await bound(request)
 
         return enter
