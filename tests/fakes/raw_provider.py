@@ -67,8 +67,8 @@ async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> A
                 await writer.drain()
                 if close:
                     return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the other side left, or the test is over
         finally:
             provider.left.set()
             writer.close()
