@@ -1,5 +1,11 @@
 """What goes through /proxy unchanged, and what does not go through at all: raw bytes on both sides."""
 
+import asyncio
+
+import pytest
+
+from gateway.connections.opened import Placement
+from gateway.egress.client import Timeouts
 from tests.fakes.proxy_end import gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
