@@ -61,7 +61,9 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
-            "method_not_allowed", f"{request.method} is not possible here, only {allowed}.", headers={hdrs.ALLOW: allowed}
+            "method_not_allowed",
+            f"{request.method} is not possible here, only {allowed}.",
+            headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
         return NotFound("not_found", "There is nothing at this address. docs/http-api.md lists what there is.")

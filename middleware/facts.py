@@ -1,14 +1,16 @@
 """What the chain has learned about a request: typed keys, each set by the one middleware named beside it."""
 
 from aiohttp import web
-from gateway.wire.coding import Decoder
 
 from gateway.connections.opened import Opened
 from gateway.records.environment import Environment
 from gateway.records.upstream import UpstreamRequest
+from gateway.wire.asked import Asked
+from gateway.wire.coding import Decoder
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key
+ASKED = web.RequestKey("asked", Asked)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are

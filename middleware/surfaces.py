@@ -7,6 +7,7 @@ from middleware.connection import connection
 from middleware.credentials import credentials
 from middleware.decompress import decompress
 from middleware.error_shape import error_shape
+from middleware.expectation import invite_body
 from middleware.json_only import json_only
 from middleware.preflight import preflight
 from middleware.request_id import request_id
@@ -20,4 +21,4 @@ OPEN = Chain(request_id, access_log, error_shape, strict)
 API = Chain(*OPEN, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
-PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress)
+PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress, invite_body)

@@ -1,4 +1,4 @@
-"""``GET /images/template-logos/{name}.svg``: the logo of each provider that brings none. Open to all, since pages embed it."""
+"""``GET /images/template-logos/{name}.svg``: a logo for each provider. Open to all, since pages embed it."""
 
 from typing import Final
 

@@ -21,8 +21,8 @@ _POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 async def list_providers(request: web.Request) -> web.Response:
     """Providers in the order of their names.
 
-    ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1, with
-    ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
+    ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1,
+    with ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
     """
     return answer(request, listing(request).page(read_query(request.query)))
 

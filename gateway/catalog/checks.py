@@ -7,12 +7,12 @@ from typing import Final
 
 from gateway.catalog.address import parse_address
 from gateway.catalog.names import spellings
+from gateway.catalog.places import Place, addresses, known_settings, texts
 from gateway.catalog.provider import Provider, Setting
 from gateway.catalog.template import TemplateError, placeholders
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
-from gateway.catalog.vocabulary import AUTH_MODES, CLIENT, REDIRECTING
+from gateway.catalog.vocabulary import AUTH_MODES, REDIRECTING
 
-Place = tuple[str | int, ...]
 Finding = tuple[Place, str]
 
 PROVIDER_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,255}")
@@ -139,19 +139,6 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
             yield from _unfilled(provider, place, path)
 
 
-def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Every address template of an entry and where it stands."""
-    for key in ("authorization_url", "token_url", "refresh_url", "revocation_url"):
-        if (template := getattr(provider, key)) is not None:
-            yield (key,), template
-    proxy = provider.proxy
-    yield ("proxy", "base_url"), proxy.base_url
-    for index, origin in enumerate(proxy.allowed_origins):
-        yield ("proxy", "allowed_origins", index), origin
-    if proxy.verification is not None and proxy.verification.base_url_override is not None:
-        yield ("proxy", "verification", "base_url_override"), proxy.verification.base_url_override
-
-
 def _texts(provider: Provider) -> Iterator[Finding]:
     for place, template in texts(provider):
         try:
@@ -171,25 +158,6 @@ def _texts(provider: Provider) -> Iterator[Finding]:
         yield from _field_names(("proxy", "verification", "headers"), proxy.verification.headers)
 
 
-def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Every other template of an entry and where it stands."""
-    proxy = provider.proxy
-    maps: list[tuple[Place, Mapping[str, str]]] = [
-        (("authorization_params",), provider.authorization_params),
-        (("token_params",), provider.token_params),
-        (("refresh_params",), provider.refresh_params),
-        (("token_headers",), provider.token_headers),
-        (("proxy", "headers"), proxy.headers),
-        (("proxy", "query"), proxy.query),
-    ]
-    if proxy.verification is not None:
-        maps.append((("proxy", "verification", "headers"), proxy.verification.headers))
-    for place, entries in maps:
-        yield from (((*place, name), template) for name, template in entries.items())
-    if proxy.path_form is not None:
-        yield ("proxy", "path_form"), proxy.path_form
-
-
 def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
     seen: set[str] = set()
     for name in fields:
@@ -205,7 +173,7 @@ def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
 
 def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
     """Placeholders that neither a setting nor the credential will ever fill."""
-    bare = AUTH_MODES.get(provider.auth_mode, CLIENT) | frozenset(provider.credentials)
+    bare = AUTH_MODES.get(provider.auth_mode, frozenset()) | frozenset(provider.credentials)
     for name in sorted(placeholders(template)):
         namespace, dot, rest = name.partition(".")
         if dot and namespace == "metadata":
@@ -213,12 +181,6 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
         if dot and namespace == "connectionConfig":
             if rest not in known_settings(provider):
                 yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
-        elif not any(known in bare for known in spellings(name)):
+        elif provider.auth_mode in AUTH_MODES and not any(known in bare for known in spellings(name)):
             filled = ", ".join(f"${{{known}}}" for known in sorted(bare)) or "none"
             yield place, f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
-
-
-def known_settings(provider: Provider) -> frozenset[str]:
-    """Names of settings that a connection can come to have: declared, or captured when it is made."""
-    captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
-    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured))

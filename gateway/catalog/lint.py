@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from gateway.catalog.address import Address, parse_address
-from gateway.catalog.checks import Finding, addresses, texts
+from gateway.catalog.checks import Finding
 from gateway.catalog.document import read
 from gateway.catalog.faults import Fault
 from gateway.catalog.load import read_folders
 from gateway.catalog.names import carries_credential
+from gateway.catalog.places import addresses, texts
 from gateway.catalog.provider import Paginate, Provider, Setting
 from gateway.catalog.template import Name
 from gateway.catalog.vocabulary import CATEGORIES

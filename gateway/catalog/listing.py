@@ -22,7 +22,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which providers: `search` in name, display name and categories, all in any case; then at most `limit` after a name."""
+    """Which providers: words of `search` in name, display name and categories; at most `limit`, `after` a name."""
 
     search: str = ""
     category: str | None = None

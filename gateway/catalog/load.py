@@ -71,7 +71,12 @@ def read_folders(
 
 
 def _files(folder: Path) -> tuple[list[Path], list[Fault]]:
-    """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML."""
+    """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML.
+
+    A path to a file is that one entry, so that an author can check what is being written.
+    """
+    if folder.is_file():
+        return [folder], []
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] not in "._")
     except OSError as wrong:

@@ -1,4 +1,4 @@
-"""A neutral logo: the provider's initials on a colour that belongs to its name. No trademark is drawn, nothing is fetched."""
+"""A neutral logo: the provider's initials on a colour of its own. No trademark is drawn, nothing is fetched."""
 
 import colorsys
 import hashlib

@@ -12,4 +12,4 @@ def has_dot_segment(path: str) -> bool:
 
     What follows ``;`` in a segment does not count, since some servers drop it (RFC 3986 §3.3).
     """
-    return any(unquote(segment.partition(";")[0]) in {".", ".."} for segment in _SEPARATOR.split(path))
+    return any(unquote(segment).partition(";")[0] in {".", ".."} for segment in _SEPARATOR.split(path))

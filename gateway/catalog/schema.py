@@ -1,4 +1,4 @@
-"""The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which every shipped file names in its first line."""
+"""The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which shipped files name in their first line."""
 
 from typing import Any
 

@@ -76,6 +76,13 @@ def _is_ipv4(text: str) -> bool:
     return True
 
 
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.IPv6Address(text).scope_id is None
+    except ValueError:
+        return False
+
+
 def setting_values(config: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, str]:
     """A connection's settings under the names that templates use, for `render_text`.
 
@@ -131,4 +138,4 @@ def is_web_address(text: str) -> bool:
         return False
     if split.scheme.lower() not in {"http", "https"} or "@" in split.netloc or not split.hostname:
         return False
-    return split.netloc.startswith("[") or is_hostname(split.hostname)
+    return _is_ipv6(split.hostname) if split.netloc.startswith("[") else is_hostname(split.hostname)

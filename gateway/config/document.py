@@ -21,11 +21,19 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault before it has an address: `line` is None where that of `place` says it."""
+    """A fault before it has an address: `line` is None where that of `place` says it.
+
+    `unnamed`: the last key of `place` is not repeated, since it may hold what was meant as a value.
+    """
 
     place: Place
     message: str
     line: int | None = None
+    unnamed: bool = False
+
+    @property
+    def keys(self) -> str:
+        return dotted(self.place[:-1] if self.unnamed else self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +61,10 @@ class Document:
 
     def fault(self, finding: Finding) -> Fault:
         if self.name is None:
-            return Fault(self.where(finding.place), finding.message)
+            return Fault(finding.keys or "configuration", finding.message)
         line = finding.line or self.line(finding.place)
-        keys = dotted(finding.place)
-        return Fault(f"{self.name}:{line}", f"{keys}: {finding.message}" if keys else finding.message)
+        told = f"{finding.keys}: {finding.message}" if finding.keys else finding.message
+        return Fault(f"{self.name}:{line}", told)
 
     def faults(self, findings: AnySequence[Finding]) -> list[Fault]:
         """In the order of the file."""

@@ -1,8 +1,9 @@
 """Values ▸ shape: every fault that pydantic finds, in our words, and a shape of all that is right."""
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -10,6 +11,7 @@ from pydantic_core import ErrorDetails
 from gateway.config.document import Finding, Place
 from gateway.config.shape import SECTIONS, GatewayShape, Section
 
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 SENTENCES: Mapping[str, str] = {
     "string_too_short": "is empty; leave the key out or write null",
     "string_too_long": "is longer than {max_length} characters",
@@ -51,6 +53,8 @@ def _finding(error: ErrorDetails) -> tuple[Place, Finding]:
     """The place to leave out, and what to say about it."""
     place = tuple(str(step) for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
+        if not _WORD.fullmatch(place[-1]):
+            return place, Finding(place, "has a key that is no single word; is the ':' after it missing?", unnamed=True)
         return place, Finding(place, _unknown_key(place))
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))

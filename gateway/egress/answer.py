@@ -7,8 +7,6 @@ from gateway.egress.errors import EgressError
 from gateway.egress.session import PlainRequest, explained
 from gateway.wire.fields import from_wire
 
-_PIECE_BYTES = 256 * 1024
-
 
 class SessionExchange:
     """See `Exchange`. Raises EgressError ``protocol`` at once if the answer's framing leaves room for two readings."""
@@ -21,6 +19,11 @@ class SessionExchange:
         self.reason = answer.reason or ""
         self.headers = from_wire(answer.raw_headers)
         self._chunked = False
+        self._lost = request.protocol.closed if request.protocol is not None else None
+        if self._lost is not None:
+            self._lost.add_done_callback(self._connection_lost)
+        else:
+            self._connection_lost()
         try:
             self.length = self._framing()
         except EgressError:
@@ -51,9 +54,22 @@ class SessionExchange:
         except Exception as fault:
             self.close()
             raise explained(fault, self._origin) from fault
-        if not piece and self.length is None and not self._chunked:
-            self._demand_clean_close()
+        if not piece:
+            self._forget_connection()
+            if self.length is None and not self._chunked:
+                self._demand_clean_close()
         return piece
+
+    def _connection_lost(self, _lost: object = None) -> None:
+        """After a broken chunk aiohttp closes the connection, but tells nobody who waits for the body."""
+        content = self._answer.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection was lost"))
+
+    def _forget_connection(self) -> None:
+        if self._lost is not None:
+            self._lost.remove_done_callback(self._connection_lost)
+            self._lost = None
 
     def _demand_clean_close(self) -> None:
         """A body that ends with its connection is whole only if that was closed, not reset (RFC 9112 §8)."""
@@ -62,6 +78,7 @@ class SessionExchange:
             raise EgressError("protocol", f"{self._origin} broke off in the middle of its answer.")
 
     def close(self) -> None:
+        self._forget_connection()
         if not self._answer.closed:
             self._request.abort()
             self._answer.close()

@@ -46,7 +46,11 @@ class PlainRequest(aiohttp.ClientRequest):
         assert protocol is not None
         self.protocol, self.transport = protocol, protocol.transport
         self.reused = protocol in _used
-        _used.add(protocol)
+        if not self.reused:
+            _used.add(protocol)
+            if protocol.closed is not None:
+                # An answer may ask for this future; a connection that breaks idle would then be reported as a fault.
+                protocol.closed.add_done_callback(asyncio.Future.exception)
         if self.reused and protocol.should_close:
             raise _StrayBytes
         return await super().send(conn)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.catalog.provider import Provider
+from gateway.oauth.entry import OAuthEntry
 
 
 def authorization_url(
-    provider: Provider,
+    provider: OAuthEntry,
     address: str,
     *,
     client_id: str,
@@ -32,7 +32,7 @@ def authorization_url(
     return f"{address}{'&' if '?' in address else '?'}{urlencode(query, quote_via=quote)}{hash_}{fragment}"
 
 
-def issuer_accepted(provider: Provider, address: str, iss: str | None) -> bool:
+def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool:
     """Whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
 
     An entry with `issuer` demands exactly that; without one, an `iss` that was sent must have the origin of `address`.

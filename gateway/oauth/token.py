@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from gateway.catalog.provider import Provider
 from gateway.oauth.client_auth import Client, authenticate
+from gateway.oauth.entry import OAuthEntry
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
@@ -62,7 +62,7 @@ class TokenRequest:
 
 
 def code_request(
-    provider: Provider,
+    provider: OAuthEntry,
     url: str,
     client: Client,
     *,
@@ -79,13 +79,13 @@ def code_request(
 
 
 def refresh_request(
-    provider: Provider, url: str, client: Client, *, refresh_token: str, params: Mapping[str, str]
+    provider: OAuthEntry, url: str, client: Client, *, refresh_token: str, params: Mapping[str, str]
 ) -> TokenRequest:
     """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
     return _request(provider, url, client, {**params, "grant_type": "refresh_token", "refresh_token": refresh_token})
 
 
-def _request(provider: Provider, url: str, client: Client, params: dict[str, str]) -> TokenRequest:
+def _request(provider: OAuthEntry, url: str, client: Client, params: dict[str, str]) -> TokenRequest:
     headers = {"Accept": "application/json", **provider.token_headers}
     authenticate(client, provider.token_request_auth_method, headers, params)
     if provider.body_format == "json":
@@ -95,7 +95,7 @@ def _request(provider: Provider, url: str, client: Client, params: dict[str, str
     return TokenRequest(url, headers, urlencode(params).encode("ascii"))
 
 
-def read_answer(provider: Provider, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """The token answer, its `access_token` checked and lifted to the top level. Raises TokenRefused, TokenUnavailable.
 
     Some providers report errors with status 200 (GitHub, Slack), so the body is asked before the status. A server
@@ -119,7 +119,7 @@ def read_answer(provider: Provider, status: int, headers: Mapping[str, str], bod
     return _checked(provider, answer)
 
 
-def _checked(provider: Provider, answer: dict[str, Any]) -> dict[str, Any]:
+def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
     token = answer.get("access_token")
     path = provider.alternate_access_token_response_path
     if not token and path:
@@ -144,7 +144,7 @@ def _checked(provider: Provider, answer: dict[str, Any]) -> dict[str, Any]:
 _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})
 
 
-def expires_at(provider: Provider, answer: Mapping[str, Any], received: datetime) -> datetime | None:
+def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: datetime) -> datetime | None:
     """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
 
     A lifetime that is no positive number counts as absent; it is capped at ten years and never raised.

@@ -5,7 +5,6 @@ import contextlib
 import signal
 import socket
 import sys
-from dataclasses import replace
 
 import structlog
 from aiohttp import web
@@ -30,7 +29,7 @@ def serve(config: Config) -> int:
     harden()
     try:
         sock = listen(config.server.host, config.server.port)
-        config = with_port(config, sock.getsockname()[1])
+        config = config.at_port(sock.getsockname()[1])
         app = create_app(config)
         with asyncio.Runner(loop_factory=loop_factory()) as running:
             return running.run(_serve(app, config, sock))
@@ -89,16 +88,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartRefused(f"{host}:{port} {words}. Set another server.port or server.host in gateway.yaml.") from fault
     sock.setblocking(False)
     return sock
-
-
-def with_port(config: Config, port: int) -> Config:
-    """`config` with the port that the system chose where port 0 was asked for, also in a public URL that follows it."""
-    if config.server.port == port:
-        return config
-    public_url = config.server.public_url
-    if public_url.endswith(f":{config.server.port}"):
-        public_url = public_url[: -len(str(config.server.port))] + str(port)
-    return replace(config, server=replace(config.server, port=port, public_url=public_url))
 
 
 def _spelled(host: str) -> str:

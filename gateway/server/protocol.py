@@ -21,7 +21,7 @@ from yarl import URL
 
 from gateway.errors import GatewayError
 from gateway.server.chunks import ChunkWatch
-from gateway.server.complaint import complaint, malformed, too_large
+from gateway.server.complaint import complaint, too_large
 from gateway.wire.cut import cut
 from gateway.wire.head import check_head
 from middleware.error_shape import answer, unhandled

@@ -18,6 +18,7 @@ from gateway.vault import Keyring, UnknownKey, VaultError
 
 HEADER: Final = b"SQLite format 3\0"
 EXAMPLE: Final = "sqlite:///gateway.db"
+LOOKS: Final = 10
 LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
 
 
@@ -30,9 +31,7 @@ def sqlite_path(url: str) -> Path:
     if not colon or not rest.startswith("//"):
         raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
     if scheme != "sqlite":
-        raise StoreRefused(
-            f"store.url names {scheme}, and this version keeps its data in SQLite only: write {EXAMPLE}."
-        )
+        raise StoreRefused(f"store.url names {scheme}; this version keeps its data in SQLite only: write {EXAMPLE}.")
     name = rest.removeprefix("///")
     if name in (rest, "", ":memory:") or "?" in name:
         raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")
@@ -44,6 +43,18 @@ def look(path: Path, keyring: Keyring) -> None:
 
     Reads only, so that a refused start leaves every byte as it was. Raises StoreRefused. Blocks.
     """
+    for last_look in (False,) * LOOKS + (True,):
+        before = _stamp(path)
+        try:
+            _look_once(path, keyring)
+            return
+        except StoreRefused:
+            if last_look or before == _stamp(path):
+                raise
+        time.sleep(0.05)  # another process was at work on the file, so what was seen may have been half of it
+
+
+def _look_once(path: Path, keyring: Keyring) -> None:
     try:
         _look_at_file(path)
         if path.exists() and path.stat().st_size:
@@ -52,6 +63,23 @@ def look(path: Path, keyring: Keyring) -> None:
                 _look_at_keys(path, db, keyring)
     except (DBAPIError, sqlite3.Error, OSError) as error:
         raise StoreRefused(f"{path} cannot be read: {cause_of(error) or error}.") from error
+
+
+def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
+    """What shows that another process wrote the file, or began to, between two moments."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None, False
+    return (state.st_size, state.st_mtime_ns), _wal(path)
+
+
+def _wal(path: Path) -> bool:
+    """Whether there is a WAL with anything in it: one left by a crash, or that of a process at work."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
 
 
 def prepare(path: Path, *, busy_s: float) -> None:
@@ -108,8 +136,7 @@ def _reading(path: Path) -> Iterator[Connection]:
     Without a WAL there is nothing to recover and nobody at work, and `immutable` keeps SQLite from creating one; with
     a WAL, its committed part counts, so it is read in place.
     """
-    wal = path.with_name(path.name + "-wal")
-    mode = "mode=ro" if wal.exists() and wal.stat().st_size else "mode=ro&immutable=1"
+    mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
     engine = create_engine(
         "sqlite://",
         creator=lambda: sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S),

@@ -41,9 +41,6 @@ class Keyring:
     def __repr__(self) -> str:
         return f"Keyring({', '.join(self._keys)})"
 
-    def __contains__(self, master_key_id: str) -> bool:
-        return master_key_id in self._keys
-
     def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
         """A fresh data key for `environment`, wrapped under the first master key, and the key itself."""
         key_id, data_key, nonce = os.urandom(8).hex(), os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)

@@ -32,7 +32,9 @@ NEVER: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
 ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
 
 UNFIT: Final = re.compile(r"[^\x21-\x22\x24-\x5b\x5d-\x7e]")  # all but visible ASCII, and of that no `#` and no `\`
-HOST: Final = re.compile(r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")  # RFC 3986 §3.2.2, less sub-delims
+HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"
+)  # RFC 3986 §3.2.2, less sub-delims
 
 
 def check_head(method: str, target: str, version: HttpVersion, headers: "CIMultiDictProxy[str]") -> str:
@@ -40,7 +42,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
 
     Raises InvalidRequest, MethodNotAllowed, ExpectationFailed, NotImplementedHere or VersionNotSupported.
     """
-    if version not in (HttpVersion11, HttpVersion10):  # noqa: PLR6201 (a set would hash the tuple)
+    if version not in (HttpVersion11, HttpVersion10):
         raise VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
     for name in ONCE:
         if name in headers and len(headers.getall(name)) > 1:

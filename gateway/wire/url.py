@@ -20,7 +20,7 @@ _DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What follows the mount prefix and ``/proxy``: `path` is empty or begins with ``/``, `query` likewise with ``?``."""
+    """What follows the mount prefix and ``/proxy``; `path` is empty or begins with ``/``, `query` so with ``?``."""
 
     path: str
     query: str

@@ -263,6 +263,16 @@ egress: {{allow: [{hidden}], proxy: "socks://{hidden}"}}
     assert not [line for line in told if hidden in line]
 
 
+def test_a_value_that_lost_its_colon_is_not_shown_as_a_key(tmp_path: Path) -> None:
+    [told] = faults(
+        tmp_path, STORE + "environments: {dev: {integrations: {a: {client_id: x,\n client_secret Sup3rS3cret}}}}"
+    )
+    assert (
+        told
+        == "gateway.yaml:3: environments.dev.integrations.a: has a key that is no single word; is the ':' after it missing?"
+    )
+
+
 @pytest.mark.parametrize("value", ["*Sup3rS3cret", "!Sup3rS3cret", "'Sup3rS3cret", "@Sup3rS3cret", "a: Sup3rS3cret: b"])
 def test_no_syntax_error_shows_a_secret(tmp_path: Path, value: str) -> None:
     assert "Sup3rS3cret" not in "\n".join(faults(tmp_path, f"server:\n  host: {value}\n"))

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from yarl import URL
 
 from gateway.cli.demonstration.child import started
 from gateway.sandbox.visitor import browser
@@ -76,9 +77,10 @@ class GatewayServer:
     async def call(
         self, method: str, path: str, *, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any]:
-        """Status and JSON of an answer, called with the secret key."""
+        """Status and JSON of an answer, called with the secret key; `path` goes out byte for byte."""
         sent = {"Authorization": f"Bearer {self.secret_key}", **(headers or {})}
-        async with self.session.request(method, self.url + path, json=body, headers=sent) as response:
+        address = URL(self.url + path, encoded=True)
+        async with self.session.request(method, address, json=body, headers=sent) as response:
             return response.status, await response.json()
 
     async def connect_url(self, integration: str) -> str:

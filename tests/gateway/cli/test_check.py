@@ -89,7 +89,7 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
     ("text", "line", "message"),
     [
         (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
-        (HEAD.split("environments")[0], 1, "no environment is declared"),
+        (HEAD.partition("environments")[0], 1, "no environment is declared"),
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
     ],
 )

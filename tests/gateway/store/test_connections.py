@@ -34,7 +34,7 @@ async def test_what_is_put_comes_back_whole(store: Store) -> None:
     assert store.vault.open_json(stored.secret_config) == asked.secret_config
     assert (stored.version, stored.expires_at, stored.config) == (1, LATER, asked.config)
     assert (stored.metadata, stored.tags, stored.end_user) == (asked.metadata, {"plan": "Pro"}, asked.end_user)
-    assert (stored.created_at, stored.updated_at, stored.last_refreshed_at) == (NOW, NOW, None)
+    assert (stored.created_at, stored.updated_at, stored.last_refreshed_at) == (NOW, NOW, NOW)
     assert stored.webhook_url_override == "https://hook.example"
 
 

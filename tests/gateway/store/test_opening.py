@@ -5,6 +5,7 @@ import hashlib
 import os
 import sqlite3
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -19,9 +20,13 @@ OTHER = os.urandom(32)
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Every file beside the database, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
+    """Every file there, but for the -shm, which is SQLite's shared memory and holds nothing that lasts."""
     files = (file for file in path.parent.iterdir() if not file.name.endswith("-shm"))
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
 
 
 async def refused(path: Path, key: bytes = KEY, environments: frozenset[str] = frozenset({"dev"})) -> str:
@@ -129,19 +134,20 @@ async def test_another_programs_database_is_refused_unchanged(path: Path) -> Non
 
 
 async def test_a_file_that_is_no_database_is_refused_unchanged(path: Path) -> None:
-    path.write_text("dear diary")
+    write(path, b"dear diary")
+    before = contents(path)
     assert "not a SQLite database" in await refused(path)
-    assert path.read_text() == "dear diary"
+    assert contents(path) == before
 
 
 async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Path) -> None:
     await (await opener()).close()
-    path.write_bytes(path.read_bytes()[:5000])
+    os.truncate(path, 5000)
     assert str(path) in await refused(path)
 
 
 async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> None:
-    path.touch()
+    write(path, b"")
     await (await opener()).ping()
 
 
@@ -161,7 +167,7 @@ async def test_a_folder_that_may_not_be_written_is_refused(path: Path) -> None:
 
 
 async def test_a_database_locked_for_long_is_refused(path: Path) -> None:
-    path.touch()
+    write(path, b"")
     with sqlite3.connect(path, isolation_level=None) as blocker:
         blocker.execute("BEGIN EXCLUSIVE")
         assert "locked by another process" in await refused(path)
@@ -205,6 +211,34 @@ async def test_several_that_open_a_new_file_at_once_all_succeed(opener: Opener) 
             found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
             assert found is not None
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
+
+
+STARTER = """
+import asyncio, sys
+from gateway.store import open_store
+from gateway.vault import Keyring
+import gateway.store.migrations.upgrade
+
+async def main():
+    store = await open_store(sys.argv[1], Keyring([bytes.fromhex(sys.argv[2])]), environments={"dev", "prod"})
+    await store.ping()
+    await store.close()
+
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_start_together_on_a_new_file_all_succeed(path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-c", STARTER, f"sqlite:///{path}", KEY.hex())
+    starters = [await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(3)]
+    for starter in starters:
+        assert starter.stdout is not None
+        assert await starter.stdout.readline() == b"ready\n"
+    ended = await asyncio.gather(*(starter.communicate(b"go\n") for starter in starters))
+    assert [errors.decode() for _, errors in ended] == ["", "", ""]
 
 
 async def test_a_start_with_nothing_to_do_is_quick_and_writes_nothing(opener: Opener, path: Path) -> None:

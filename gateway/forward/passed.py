@@ -1,0 +1,83 @@
+"""The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.
+
+`StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
+"""
+
+import re
+import socket
+import struct
+from typing import Final
+
+from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.helpers import rfc822_formatted_time
+
+from gateway.wire.fields import Fields
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_RESET: Final = struct.pack("ii", 1, 0)
+
+
+class PassedAnswer(web.StreamResponse):
+    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end."""
+
+    cut = False
+
+    def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
+        super().__init__(status=status, reason=_CONTROL.sub("", reason))
+        self.headers.extend(fields)
+        self._length = length
+
+    async def _prepare_headers(self) -> None:
+        """Frame it (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end."""
+        request, writer = self._req, self._payload_writer
+        assert request is not None
+        assert writer is not None
+        keep_alive = request.keep_alive if self._keep_alive is None else self._keep_alive
+        if self._must_be_empty_body:
+            # A 204 has no length, while HEAD and 304 tell that of the answer they stand for (RFC 9110 §8.6).
+            if self._length is not None and self.status != 204:
+                self.headers[hdrs.CONTENT_LENGTH] = str(self._length)
+        elif self._length is not None:
+            self.headers[hdrs.CONTENT_LENGTH] = str(self._length)
+            writer.length = self._length
+        elif request.version >= HttpVersion11:
+            self.headers[hdrs.TRANSFER_ENCODING] = "chunked"
+            writer.enable_chunking()
+        else:
+            keep_alive = False
+        self._keep_alive = keep_alive
+        if not keep_alive:
+            self.headers[hdrs.CONNECTION] = "close"
+        elif request.version < HttpVersion11:
+            self.headers[hdrs.CONNECTION] = "keep-alive"
+        self.headers.setdefault(hdrs.DATE, rfc822_formatted_time())  # RFC 9110 §6.6.1
+
+    async def _write_headers(self) -> None:
+        request, writer = self._req, self._payload_writer
+        assert request is not None
+        assert writer is not None
+        major, minor = request.version
+        lines = [f"HTTP/{major}.{minor} {self.status} {self.reason}"]
+        lines += [f"{name}: {value}" for name, value in self.headers.items()]
+        if any(_CONTROL.search(line.replace("\t", " ")) for line in lines):
+            raise ValueError("a control character in the head of an answer")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the caller has left")
+        transport.write(head)
+        writer.output_size += len(head)
+
+    def abort(self) -> None:
+        """Cut the client's connection: it must not see a clean end.
+
+        An HTTP/1.0 client takes even a closed connection for one, hence the reset.
+        """
+        self.cut = True
+        transport = self._req.transport if self._req is not None else None
+        if transport is None:
+            return
+        peer: socket.socket | None = transport.get_extra_info("socket")
+        if peer is not None and hdrs.CONTENT_LENGTH not in self.headers and hdrs.TRANSFER_ENCODING not in self.headers:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transport.abort()

@@ -1,0 +1,23 @@
+"""What OAuth 2.0 must know of a provider: the few fields of a catalog entry, named here so that neither floor needs the other."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class OAuthEntry(Protocol):
+    """`gateway.catalog.provider.Provider` fits; the fields are documented there."""
+
+    @property
+    def issuer(self) -> str | None: ...
+    @property
+    def scope_separator(self) -> str | None: ...
+    @property
+    def token_headers(self) -> Mapping[str, str]: ...
+    @property
+    def token_request_auth_method(self) -> str | None: ...
+    @property
+    def body_format(self) -> str | None: ...
+    @property
+    def alternate_access_token_response_path(self) -> str | None: ...
+    @property
+    def token_ttl(self) -> int | None: ...

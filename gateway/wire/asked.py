@@ -1,0 +1,88 @@
+"""What a caller asks of the gateway itself in headers of a proxied call (api-contract 3.1), all faults told at once."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from multidict import CIMultiDictProxy
+
+from gateway.errors import InvalidRequest, Issue
+from gateway.wire.origin import Address, parse_address
+from gateway.wire.url import has_dot_segment
+
+_INTEGRATION_ID: Final = re.compile(r"[a-zA-Z0-9~:.@ _-]+")
+_CONNECTION_ID: Final = re.compile(r"""[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+""")
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
+_STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+_MAX_CHARS: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`decompress` None: not said. `base_url` None: none sent, or an empty one, which published SDKs always send."""
+
+    integration_id: str
+    connection_id: str
+    retries: int = 0
+    retry_on: tuple[int, ...] = ()
+    decompress: bool | None = None
+    base_url: Address | None = None
+
+
+def read(headers: CIMultiDictProxy[str]) -> Asked:
+    """Raises InvalidRequest ``invalid_headers`` with one issue a header, its path the header's lower-case name."""
+    issues: list[Issue] = []
+
+    def field(name: str, check: Callable[[str], str | None], *, required: bool = False) -> str:
+        values = headers.getall(name, [])
+        fault: Issue | None = None
+        if len(values) > 1:
+            fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
+        elif not values or not values[0]:
+            if required:
+                fault = Issue("invalid_type", f"Send the header {name}.", (name.lower(),))
+        elif len(values[0]) > _MAX_CHARS and required:
+            fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
+        elif (wrong := check(values[0])) is not None:
+            fault = Issue("invalid_format", f"{name} {wrong}.", (name.lower(),))
+        if fault is not None:
+            issues.append(fault)
+            return ""
+        return values[0] if values else ""
+
+    integration_id = field("Provider-Config-Key", _like(_INTEGRATION_ID, "is no integration ID"), required=True)
+    connection_id = field("Connection-Id", _like(_CONNECTION_ID, "is no connection ID"), required=True)
+    retries = field("Retries", _like(_COUNT, "must be a whole number"))
+    retry_on = field("Retry-On", _like(_STATUSES, "must be statuses joined by commas, as in 429,503"))
+    decompress = field("Decompress", _true_or_false)
+    field("Forward-Headers-On-Redirect", _true_or_false)
+    base_url = field("Base-Url-Override", _base_url)
+    if issues:
+        raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
+    return Asked(
+        integration_id,
+        connection_id,
+        int(retries or 0),
+        tuple(int(status) for status in retry_on.split(",")) if retry_on else (),
+        decompress.lower() == "true" if decompress else None,
+        parse_address(base_url) if base_url else None,
+    )
+
+
+def _like(pattern: re.Pattern[str], wrong: str) -> Callable[[str], str | None]:
+    return lambda value: None if pattern.fullmatch(value) else wrong
+
+
+def _true_or_false(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") else "must be true or false"
+
+
+def _base_url(value: str) -> str | None:
+    try:
+        address = parse_address(value)
+    except ValueError as fault:
+        return f"is not a base URL: {fault}"
+    if address.query or has_dot_segment(address.path):
+        return "must not hold a query or dot segments"
+    return None

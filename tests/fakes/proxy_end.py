@@ -1,0 +1,192 @@
+"""The end of the PROXY chain on a real aiohttp server, with what comes before it played: a known key, a known connection."""
+
+import asyncio
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway.catalog.provider import Provider, Proxy
+from gateway.connections.opened import BaseUrl, Opened, Placement
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.guard import Guard
+from gateway.errors import GatewayError, NotFound
+from gateway.forward import forward, is_preflight, preflight
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.records.environment import Environment
+from gateway.records.integration import Integration
+from gateway.services import SERVICES
+from middleware.connection import connection
+from middleware.credentials import credentials
+from middleware.decompress import decompress
+from middleware.facts import ENVIRONMENT, REQUEST_ID
+from middleware.upstream import upstream
+
+PUBLIC_URL = "https://gw.example.com"
+US = {"Authorization": "Bearer gw_sk_secret", "Provider-Config-Key": "tracker", "Connection-Id": "u1"}
+BEARER = Placement(slots=(("Authorization", "Bearer at-1"),))
+
+
+class Opening(NamedTuple):
+    network: ipaddress.IPv4Network | ipaddress.IPv6Network
+    port: int | None = None
+
+
+LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
+
+
+def opened_at(
+    port: int, path: str = "", placement: Placement = BEARER, *, host: str = "127.0.0.1", **more: Any
+) -> Opened:
+    """A connection whose provider listens on this port of the loopback."""
+    ref = ConnectionRef("dev", "tracker", "u1")
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    base = BaseUrl("http", host, port, path)
+    return Opened(
+        connection=Connection(
+            ref=ref,
+            id=1,
+            uid="uid",
+            provider="tracker",
+            version=1,
+            credential=Sealed(b"", "dev", "connections", "uid", "credential", 1),
+            expires_at=None,
+            created_at=now,
+            updated_at=now,
+        ),
+        integration=Integration(
+            environment="dev",
+            integration_id="tracker",
+            provider="tracker",
+            forward_set_cookie=more.pop("forward_set_cookie", False),
+        ),
+        provider=Provider(
+            name="tracker",
+            display_name="Tracker",
+            categories=["ticketing"],
+            auth_mode="OAUTH2",
+            docs="https://docs.example.com",
+            proxy=Proxy(base_url="http://127.0.0.1", decompress=more.pop("decompress", None)),
+        ),
+        base=base,
+        allowed_origins=frozenset({f"http://127.0.0.1:{port}", *more.pop("allowed_origins", ())}),
+        placement=placement,
+    )
+
+
+@dataclass
+class Live:
+    """`known` is in memory; `stored` must be awaited. `asked` lists what was."""
+
+    known: Mapping[ConnectionRef, Opened]
+    stored: Mapping[ConnectionRef, Opened] = field(default_factory=dict)
+    asked: list[ConnectionRef] = field(default_factory=list)
+
+    def peek(self, ref: ConnectionRef) -> Opened | None:
+        return self.known.get(ref)
+
+    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+        ref = ConnectionRef(environment, integration_id, connection_id)
+        self.asked.append(ref)
+        if ref not in self.stored:
+            raise NotFound("unknown_connection", f"There is no connection {connection_id!r}.")
+        return self.stored[ref]
+
+
+@web.middleware
+async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Stands for request_id, error_shape and bearer_key."""
+    if is_preflight(request):
+        return await preflight(request)
+    request[REQUEST_ID] = "req-1"
+    request[ENVIRONMENT] = Environment("dev")
+    try:
+        return await handler(request)
+    except GatewayError as refusal:
+        answer = web.json_response({"error": refusal.as_json()}, status=refusal.status)
+        answer.headers["Gateway-Error"] = refusal.code
+        answer.headers.update(refusal.headers)
+        if refusal.close:
+            answer.force_close()
+        return answer
+
+
+def application(live: Live, egress: Egress, end: Handler = forward) -> web.Application:
+    app = web.Application(middlewares=[told_apart, connection, upstream, credentials, decompress])
+    services: Any = SimpleNamespace(
+        live=live, egress=egress, config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL))
+    )
+    app[SERVICES] = services
+    app.router.add_route("*", "/proxy{rest:.*}", end)
+    return app
+
+
+@dataclass
+class Gateway:
+    port: int
+    live: Live
+    egress: Egress
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def raw(self, message: bytes, *, until_eof: bool = True) -> bytes:
+        """Send these bytes on a connection of their own, and read until the gateway closes it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(message)
+            await writer.drain()
+            return await reader.read(-1 if until_eof else 65536)
+        finally:
+            writer.close()
+
+    async def call(
+        self,
+        target: str = "/proxy/x",
+        *lines: str,
+        method: str = "GET",
+        body: bytes = b"",
+        us: bool = True,
+    ) -> bytes:
+        """One raw request with our three headers, `lines` below them, and ``Connection: close``."""
+        ours = [f"{name}: {value}" for name, value in US.items()] if us else []
+        head = [f"{method} {target} HTTP/1.1", "Host: gw.example.com", *ours, *lines]
+        if not any(line.lower().startswith("connection:") for line in lines):
+            head.append("Connection: close")
+        return await self.raw("\r\n".join([*head, "", ""]).encode("utf-8", "surrogateescape") + body)
+
+
+@asynccontextmanager
+async def gateway_to(
+    opened: Opened,
+    *,
+    timeouts: Timeouts | None = None,
+    guard: Guard | None = None,
+    runner_options: Mapping[str, Any] | None = None,
+    under: str = "",
+) -> AsyncIterator[Gateway]:
+    """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
+    egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
+    live = Live({opened.connection.ref: opened})
+    app = application(live, egress)
+    if under:
+        host = web.Application()
+        host.add_subapp(under, app)
+        app = host
+    options = {"auto_decompress": False, "handler_cancellation": True, "max_field_size": 32768, "access_log": None}
+    runner = web.AppRunner(app, **{**options, **(runner_options or {})})
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield Gateway(runner.addresses[0][1], live, egress)
+    finally:
+        await runner.cleanup()
+        await egress.close()

@@ -1,0 +1,86 @@
+"""A provider made of a bare socket: it records what it gets, byte for byte, and answers whatever a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@dataclass
+class RawProvider:
+    """`heads` are the request heads as received, `bodies` what followed them; `connections` counts dials."""
+
+    port: int = 0
+    connections: int = 0
+    heads: list[bytes] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def origin(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def lines(self, index: int = -1) -> list[str]:
+        """The header lines of one request, in order, as sent."""
+        return self.heads[index].decode("latin-1").split("\r\n")[1:-2]
+
+    def request_line(self, index: int = -1) -> str:
+        return self.heads[index].decode("latin-1").split("\r\n")[0]
+
+
+async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Head and body, the body still in its framing. Raises IncompleteReadError at the end of the stream."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    lower = head.lower()
+    if b"transfer-encoding: chunked" in lower:
+        return head, await reader.readuntil(b"0\r\n\r\n")
+    if b"content-length: " in lower:
+        length = int(lower.split(b"content-length: ")[1].split(b"\r\n")[0])
+        return head, await reader.readexactly(length)
+    return head, b""
+
+
+@asynccontextmanager
+async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
+    """Answers every request with these bytes, or hands each connection to a script. `close` ends it after one answer."""
+    provider = RawProvider()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        provider.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            if callable(answer):
+                await answer(reader, writer)
+                return
+            while True:
+                head, body = await read_message(reader)
+                provider.heads.append(head)
+                provider.bodies.append(body)
+                writer.write(answer)
+                await writer.drain()
+                if close:
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the other side left, or the test is over
+        finally:
+            provider.left.set()
+            writer.close()
+            tasks.discard(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    provider.port = server.sockets[0].getsockname()[1]
+    try:
+        yield provider
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.wait_closed()

@@ -1,0 +1,37 @@
+"""The scripted token endpoint works with the aiohttp that is installed."""
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from aioresponses import aioresponses
+
+from tests.fakes.idp import token_endpoint  # noqa: F401  (a fixture)
+
+URL = "https://auth.example.com/token"
+
+
+async def test_it_answers_as_scripted_and_remembers_what_was_asked(token_endpoint: aioresponses) -> None:  # noqa: F811
+    token_endpoint.post(URL, payload={"access_token": "at"}, headers={"Cache-Control": "no-store"})
+    token_endpoint.post(URL, status=400, body="<html>")
+    async with aiohttp.ClientSession() as session:
+        async with session.post(URL, data={"grant_type": "refresh_token"}) as answer:
+            assert (answer.status, await answer.json()) == (200, {"access_token": "at"})
+            assert answer.headers["Cache-Control"] == "no-store"
+        async with session.post(URL) as answer:
+            assert (answer.status, await answer.read()) == (400, b"<html>")
+    (calls,) = token_endpoint.requests.values()
+    assert calls[0].kwargs["data"] == {"grant_type": "refresh_token"}
+
+
+async def test_servers_on_this_machine_are_really_asked(token_endpoint: aioresponses) -> None:  # noqa: F811
+    async def hello(_request: web.Request) -> web.Response:
+        return web.Response(text="real")
+
+    app = web.Application()
+    app.router.add_get("/", hello)
+    async with (
+        TestServer(app) as server,
+        aiohttp.ClientSession() as session,
+        session.get(server.make_url("/")) as answer,
+    ):
+        assert await answer.text() == "real"

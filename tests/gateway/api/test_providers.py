@@ -1,0 +1,224 @@
+"""The catalog over HTTP: list, one, and the neutral logos (requirement 4.1, 4.2)."""
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from gateway.api.logos import logo
+from gateway.api.providers import get_provider, list_providers
+from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
+from gateway.catalog.load import Catalog, load_catalog
+from gateway.catalog.logo import LEAST_CONTRAST, colour, contrast_with_white, initials, svg
+from gateway.errors import GatewayError
+from gateway.services import SERVICES
+from tests.gateway.catalog.folders import MAIL, SHIPPED, folder
+
+PUBLIC = "https://gw.example.com"
+Client = TestClient[web.Request, web.Application]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog([SHIPPED])
+
+
+@web.middleware
+async def errors_as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except GatewayError as wrong:
+        return web.json_response({"error": wrong.as_json()}, status=wrong.status)
+
+
+@pytest.fixture
+async def client(catalog: Catalog) -> AsyncIterator[Client]:
+    app = web.Application(middlewares=[errors_as_json])
+    server = SimpleNamespace(public_url=PUBLIC)
+    services: Any = SimpleNamespace(catalog=catalog, config=SimpleNamespace(server=server))
+    app[SERVICES] = services
+    app.router.add_get("/providers", list_providers)
+    app.router.add_get("/providers/{provider}", get_provider)
+    app.router.add_get("/images/template-logos/{name}.svg", logo)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def names(client: Client, query: str) -> list[str]:
+    response = await client.get(f"/providers{query}")
+    assert response.status == 200, await response.text()
+    return [provider["name"] for provider in (await response.json())["data"]]
+
+
+async def test_the_list_without_a_limit_has_them_all_and_no_cursor(client: Client, catalog: Catalog) -> None:
+    response = await client.get("/providers")
+    body = await response.json()
+    assert response.content_type == "application/json"
+    assert list(body) == ["data"]
+    assert body["data"] == [catalog.shown(name, PUBLIC) for name in catalog.providers]
+
+
+async def test_one_provider_stands_in_the_same_envelope(client: Client, catalog: Catalog) -> None:
+    response = await client.get("/providers/jira")
+    assert response.status == 200
+    assert await response.json() == {"data": catalog.shown("jira", PUBLIC)}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("?search=gmail", ["google-mail"]),
+        ("?search=GOOGLE-M", ["google-mail"]),
+        ("?search=project-tracking", ["github", "jira", "sandbox"]),
+        ("?search=open+developer", ["openai"]),
+        ("?search=.*", []),
+        ("?search=", ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]),
+        ("?category=CRM", ["hubspot"]),
+        ("?category=cr", []),
+        ("?auth_mode=BASIC", ["twilio"]),
+        ("?auth_mode=api_key&search=o", ["openai"]),
+        ("?limit=2", ["github", "google-mail"]),
+        ("?limit=1000000", ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]),
+    ],
+)
+async def test_the_list_can_be_narrowed(client: Client, query: str, found: list[str]) -> None:
+    assert await names(client, query) == found
+
+
+async def test_pages_follow_each_other_to_the_end(client: Client, catalog: Catalog) -> None:
+    seen: list[str] = []
+    cursor = ""
+    for _ in range(len(catalog.providers)):
+        body = await (await client.get("/providers", params={"limit": "3", "cursor": cursor})).json()
+        seen += [provider["name"] for provider in body["data"]]
+        if "next_cursor" not in body:
+            break
+        cursor = body["next_cursor"]
+    assert seen == list(catalog.providers)
+
+
+async def test_a_last_page_that_is_full_has_no_cursor(client: Client) -> None:
+    body = await (await client.get("/providers?limit=8")).json()
+    assert list(body) == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("query", "path"),
+    [
+        ("?serch=x", "serch"),
+        ("?limit=0", "limit"),
+        ("?limit=-1", "limit"),
+        ("?limit=", "limit"),
+        ("?limit=ten", "limit"),
+        ("?limit=%D9%A3", "limit"),
+        ("?limit=1&limit=2", "limit"),
+        ("?cursor=nonsense", "cursor"),
+        ("?cursor=%C3%BC", "cursor"),
+        ("?search=" + "x" * 600, "search"),
+    ],
+)
+async def test_a_bad_parameter_is_named(client: Client, query: str, path: str) -> None:
+    response = await client.get(f"/providers{query}")
+    error = (await response.json())["error"]
+    assert (response.status, error["code"]) == (400, "invalid_query_params")
+    assert [issue["path"] for issue in error["errors"]] == [[path]]
+
+
+async def test_all_bad_parameters_are_named_at_once(client: Client) -> None:
+    error = (await (await client.get("/providers?a=1&limit=0&b=2")).json())["error"]
+    assert [issue["path"] for issue in error["errors"]] == [["a"], ["limit"], ["b"]]
+
+
+async def test_an_unknown_provider_is_404_and_a_malformed_one_400(client: Client) -> None:
+    response = await client.get("/providers/nobody")
+    assert (response.status, (await response.json())["error"]["code"]) == (404, "not_found")
+    response = await client.get("/providers/no%20body")
+    assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_uri_params")
+    response = await client.get("/providers/jira?verbose=1")
+    assert (response.status, (await response.json())["error"]["code"]) == (400, "invalid_query_params")
+
+
+@pytest.mark.parametrize("path", ["/providers", "/providers/jira", "/providers?limit=2"])
+async def test_what_the_caller_has_is_not_sent_again(client: Client, path: str) -> None:
+    first = await client.get(path)
+    tag = first.headers["ETag"]
+    for held in [tag, f"W/{tag}", f'"other", {tag}', "*"]:
+        again = await client.get(path, headers={"If-None-Match": held})
+        assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag)
+    for other in ['"other"', "nonsense", ""]:
+        assert (await client.get(path, headers={"If-None-Match": other})).status == 200
+
+
+async def test_head_says_what_get_would(client: Client) -> None:
+    response = await client.head("/providers/jira")
+    assert response.status == 200
+    assert response.headers["ETag"]
+
+
+def test_different_pages_have_different_tags(catalog: Catalog) -> None:
+    listing = Listing(catalog, PUBLIC)
+    assert listing.page(Query(limit=1)).etag != listing.page(Query(limit=2)).etag
+
+
+def test_a_listing_is_made_once_for_a_catalog(catalog: Catalog, tmp_path: Path) -> None:
+    assert listing_of(catalog, PUBLIC) is listing_of(catalog, PUBLIC)
+    other = load_catalog([folder(tmp_path, mail=MAIL)])
+    assert json.loads(listing_of(other, PUBLIC).page(Query()).content)["data"][0]["name"] == "mail"
+
+
+def test_a_cursor_outlives_the_provider_it_stands_on(catalog: Catalog) -> None:
+    page = Listing(catalog, PUBLIC).page(Query(after=name_in(cursor_after("hubspoz")), limit=1))
+    assert json.loads(page.content)["data"][0]["name"] == "jira"
+
+
+async def test_a_logo_is_an_image_that_can_do_nothing(client: Client) -> None:
+    response = await client.get("/images/template-logos/google-mail.svg")
+    assert response.status == 200
+    assert response.content_type == "image/svg+xml"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert "max-age" in response.headers["Cache-Control"]
+    drawing = ET.fromstring(await response.text())
+    assert [text for text in drawing.itertext() if text.strip()] == ["Gmail", "G"]
+
+
+async def test_an_unknown_logo_is_404(client: Client) -> None:
+    assert (await client.get("/images/template-logos/nobody.svg")).status == 404
+    assert (await client.get("/images/template-logos/..%2fjira.svg")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("shown", "letters"),
+    [
+        ("Jira", "J"),
+        ("GitHub", "GH"),
+        ("Google Drive", "GD"),
+        ("monday.com", "M"),
+        ("IBM", "I"),
+        ("& <b>", "B"),
+        ("…", "?"),
+    ],
+)
+def test_initials_are_what_people_would_expect(shown: str, letters: str) -> None:
+    assert initials(shown) == letters
+
+
+def test_a_display_name_cannot_add_markup() -> None:
+    drawing = ET.fromstring(svg("x", '<script>alert("1")</script> & co'))
+    assert {element.tag.rpartition("}")[2] for element in drawing.iter()} == {"svg", "title", "rect", "text"}
+
+
+def test_colours_are_stable_and_dark_enough_for_white_letters() -> None:
+    assert colour("jira") == colour("jira")
+    for number in range(300):
+        code = colour(f"provider-{number}")
+        red, green, blue = (int(code[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        assert contrast_with_white((red, green, blue)) >= LEAST_CONTRAST - 0.05

@@ -1,0 +1,60 @@
+"""Lint says what loads but could be better, where it stands."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gateway.catalog.lint import lint
+from tests.gateway.catalog.folders import MAIL, TRACKER, folder
+
+SOURCED = dedent(MAIL) + "  verification: {endpoints: [/me]}\nsources: [provider-docs]\n"
+OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (dedent(MAIL), "1: says no sources, so nobody can tell how far to trust it"),
+        (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is no category of the vocabulary in docs/catalog.md"),
+        (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),
+        (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; name the page's https address"),
+        (SOURCED.replace("${apiKey}", "x"), "5: puts the key nowhere; give proxy.headers or proxy.query an entry"),
+        (
+            dedent(MAIL) + "sources: [x]\n",
+            "5: has no verification, so a wrong credential is found only when it is used",
+        ),
+        (
+            SOURCED.replace("api.example.com", "api.${connectionConfig.tld}")
+            + "connection_config: {tld: {hidden: true}}\n",
+            "6: ${connectionConfig.tld} decides the host's end; give the setting a pattern or an enum",
+        ),
+        (
+            SOURCED + "connection_config: {s: {pattern: '(a+)+b', hidden: true}}\n",
+            "11: repeats a repetition, which can take for ever; say it without nesting",
+        ),
+        (SOURCED + "connection_config: {s: {}}\n", "11: has no description, so the end user must guess"),
+        (
+            OAUTH + "  paginate: {type: cursor, cursor_name_in_request: c}\n",
+            "15: paging by cursor cannot work without cursor_path_in_response",
+        ),
+        (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
+    ],
+)
+def test_a_warning_names_its_line(tmp_path: Path, text: str, told: str) -> None:
+    found = lint([folder(tmp_path, entry=text)])
+    assert {warning.level for warning in found} == {"warning"}
+    assert any(str(warning).startswith(f"{tmp_path}/entry.yaml:{told}") for warning in found), list(map(str, found))
+
+
+def test_a_fault_has_its_own_level_and_warnings_of_other_files_are_still_given(tmp_path: Path) -> None:
+    found = lint([folder(tmp_path, a=SOURCED.replace("docs:", "dosc:"), b=SOURCED.replace("[email]", "[e-mail]"))])
+    assert [(each.level, each.where.rpartition("/")[2]) for each in found] == [
+        ("fault", "a.yaml:1"),
+        ("fault", "a.yaml:3"),
+        ("warning", "b.yaml:2"),
+    ]
+
+
+def test_an_address_on_this_machine_may_be_plain_http(tmp_path: Path) -> None:
+    assert lint([folder(tmp_path, entry=SOURCED.replace("https://api.example.com", "http://127.0.0.1:9900"))]) == []

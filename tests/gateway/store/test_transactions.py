@@ -1,0 +1,172 @@
+"""Writes survive their caller; a database in trouble is a 503 that passes."""
+
+import asyncio
+import random
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.store import ListFilter, Store
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+
+async def test_a_write_goes_on_when_its_caller_leaves(store: Store) -> None:
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(db: AsyncConnection) -> None:
+        await db.exec_driver_sql("INSERT INTO environments VALUES ('slow', '2026-01-01 00:00:00.000000')")
+        reached.set()
+        await go_on.wait()
+
+    caller = asyncio.create_task(store._transactions.write(slow))
+    await reached.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+    await store.connections.put(new(), now=NOW)
+    async with store._transactions.read() as db:
+        assert (await db.exec_driver_sql("SELECT 1 FROM environments WHERE name = 'slow'")).first()
+
+
+async def test_callers_cancelled_at_random_leave_no_transaction_behind(store: Store) -> None:
+    chance = random.Random(2)
+
+    async def use(n: int) -> None:
+        ref = REF._replace(connection_id=f"c{n % 7}")
+        await store.connections.put(new(ref), now=NOW)
+        await store.connections.lease_refresh(ref, owner="a", now=NOW, ttl=timedelta(seconds=9))
+        await store.connections.list("dev", ListFilter())
+        await store.connections.get(ref)
+
+    for _ in range(20):
+        tasks = [asyncio.create_task(use(n)) for n in range(15)]
+        for task in chance.sample(tasks, 12):
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        assert {type(one) for one in ended} <= {asyncio.CancelledError, type(None)}
+    stored, _ = await store.connections.put(new(), now=NOW)
+    assert stored == await store.connections.get(REF)
+    async with store._transactions.read() as db:
+        assert (await db.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
+
+
+async def test_closing_waits_for_what_was_begun(opener: Opener, path: Path) -> None:
+    store = await opener()
+    task = asyncio.create_task(store.connections.put(new(), now=NOW))
+    await asyncio.sleep(0)
+    await store.close()
+    await task
+    again = await opener()
+    assert await again.connections.get(REF)
+
+
+async def test_a_failed_write_leaves_nothing_of_itself(store: Store) -> None:
+    async def half(db: AsyncConnection) -> None:
+        await db.exec_driver_sql("INSERT INTO environments VALUES ('half', '2026-01-01 00:00:00.000000')")
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        await store._transactions.write(half)
+    async with store._transactions.read() as db:
+        assert not (await db.exec_driver_sql("SELECT 1 FROM environments WHERE name = 'half'")).first()
+    await store.connections.put(new(), now=NOW)
+
+
+async def test_a_locked_database_is_unavailable_and_then_heals(opener: Opener, path: Path) -> None:
+    store = await opener(busy_s=0.1)
+    await store.connections.put(new(), now=NOW)
+    with sqlite3.connect(path, isolation_level=None) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked by another process") as refusal:
+            await store.connections.put(new(), now=NOW)
+        assert await store.connections.get(REF), "reading goes on beside a writer"
+        blocker.execute("ROLLBACK")
+    blocker.close()
+    assert (refusal.value.status, refusal.value.code, refusal.value.retry_after_s) == (503, "store_unavailable", 5)
+    await store.connections.put(new(), now=NOW)
+
+
+async def test_a_full_disk_is_unavailable_and_loses_nothing(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+
+    async def limit(pages: int) -> None:
+        async def change(db: AsyncConnection) -> None:
+            await db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+        await store._transactions.write(change)
+
+    await limit(1)
+    with pytest.raises(Unavailable, match="disk is full"):
+        await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
+    found = await store.connections.get(REF)
+    assert found is not None
+    assert (found.version, found.metadata) == (1, None)
+    await limit(1_000_000)
+    await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
+
+
+async def test_a_read_only_database_is_unavailable(store: Store) -> None:
+    async def forbid(db: AsyncConnection) -> None:
+        await db.exec_driver_sql("PRAGMA query_only = ON")
+
+    await store._transactions.write(forbid)
+    with pytest.raises(Unavailable, match="read-only"):
+        await store.connections.put(new(), now=NOW)
+
+
+async def test_readers_cannot_write(store: Store) -> None:
+    with pytest.raises(Unavailable, match="read-only"):
+        async with store._transactions.read() as db:
+            await db.exec_driver_sql("DELETE FROM data_keys")
+
+
+async def test_a_write_waits_for_its_turn_only_so_long(opener: Opener) -> None:
+    store = await opener(busy_s=0.1)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_db: AsyncConnection) -> None:
+        reached.set()
+        await go_on.wait()
+
+    first = asyncio.create_task(store._transactions.write(slow))
+    await reached.wait()
+    with pytest.raises(Unavailable, match="too many writes"):
+        await store.connections.put(new(), now=NOW)
+    go_on.set()
+    await first
+
+
+async def test_a_fault_of_ours_is_not_blamed_on_the_database(store: Store) -> None:
+    with pytest.raises(Exception, match="FOREIGN KEY") as fault:
+        await store.connections.put(new(REF._replace(environment="unheard-of"), credential={"s": "s3cret"}), now=NOW)
+    assert not isinstance(fault.value, Unavailable)
+    assert "s3cret" not in str(fault.value)
+    await store.connections.put(new(), now=NOW)
+
+
+async def test_the_event_loop_turns_while_the_database_works(opener: Opener, path: Path) -> None:
+    store = await opener(busy_s=0.3)
+    turns = 0
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.005)
+
+    with sqlite3.connect(path, isolation_level=None) as blocker:
+        blocker.execute("BEGIN IMMEDIATE")
+        turning = asyncio.create_task(turn())
+        with pytest.raises(Unavailable):
+            await store.connections.put(new(), now=NOW)
+        turning.cancel()
+        blocker.execute("ROLLBACK")
+    blocker.close()
+    assert turns > 10

@@ -1,0 +1,338 @@
+"""What comes back: the provider's head and body as they are, in our framing, and never a torn answer that looks whole."""
+
+import asyncio
+import gzip
+import socket
+import struct
+
+import pytest
+
+from gateway.egress.client import Timeouts
+from tests.fakes.proxy_end import PUBLIC_URL, gateway_to, opened_at
+from tests.fakes.raw_provider import Script, raw_provider
+
+OURS = "Host: gw\r\nAuthorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1"
+
+
+def head_of(answer: bytes) -> list[str]:
+    return answer.partition(b"\r\n\r\n")[0].decode("utf-8", "surrogateescape").split("\r\n")
+
+
+async def passed(answer: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: object) -> bytes:
+    """What a caller gets when the provider answers with these bytes."""
+    async with raw_provider(answer, close=close) as provider:
+        async with gateway_to(opened_at(provider.port, **connection)) as gateway:  # type: ignore[arg-type]
+            return await gateway.call("/proxy/x", *lines, method=method)
+
+
+async def test_status_reason_fields_and_body_pass_as_they_are() -> None:
+    answer = await passed(
+        b"HTTP/1.1 299 Quite Fine\r\nserver: theirs\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nx-A: 1\r\nX-a: 2\r\n"
+        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nContent-Length: 3\r\n\r\nabc'
+    )
+    assert answer == (
+        b"HTTP/1.1 299 Quite Fine\r\nserver: theirs\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nx-A: 1\r\nX-a: 2\r\n"
+        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nGateway-Request-Id: req-1\r\nContent-Length: 3\r\nConnection: close\r\n\r\n'
+        b"abc"
+    )
+
+
+async def test_nothing_is_added_but_framing_a_date_and_our_request_id() -> None:
+    names = [line.partition(":")[0] for line in head_of(await passed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))]
+    assert names[1:] == ["Gateway-Request-Id", "Content-Length", "Connection", "Date"]
+
+
+async def test_what_speaks_for_a_whole_site_or_for_one_hop_is_dropped() -> None:
+    answer = await passed(
+        b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nStrict-Transport-Security: x\r\n"
+        b"Access-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\nAlt-Svc: h3\r\nNEL: {}\r\nReport-To: {}\r\n"
+        b"Service-Worker-Allowed: /\r\nSet-Cookie: a=b\r\nGateway-Error: forged\r\nGateway_Error: forged\r\n"
+        b"X-Accel-Redirect: /etc\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
+    )
+    assert [line for line in head_of(answer)[1:] if not line.startswith(("Date", "Gateway-Request-Id"))] == [
+        "WWW-Authenticate: Bearer",
+        "Content-Length: 0",
+        "Connection: close",
+    ]
+
+
+async def test_cookies_pass_where_the_integration_wants_them() -> None:
+    cookies = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d\r\nContent-Length: 0\r\n\r\n"
+    assert [line for line in head_of(await passed(cookies, forward_set_cookie=True)) if "Cookie" in line] == [
+        "Set-Cookie: a=b; HttpOnly",
+        "Set-Cookie: c=d",
+    ]
+
+
+async def test_links_into_the_providers_base_lead_through_us() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        origin = f"http://127.0.0.1:{writer.get_extra_info('sockname')[1]}"
+        writer.write(
+            f"HTTP/1.1 302 Found\r\nLocation: {origin}/v1/next?a=1#f\r\nContent-Location: /v1/here\r\n"
+            f'Link: <{origin}/v1/p?page=2>; rel="next"; title="<{origin}/v1/>", <{origin}/v2/p>; rel=a, <?p=1>; rel=b\r\n'
+            "Content-Length: 0\r\n\r\n".encode()
+        )
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port, "/v1")) as gateway:
+        lines = head_of(await gateway.call())
+    assert f"Location: {PUBLIC_URL}/proxy/next?a=1#f" in lines
+    assert f"Content-Location: {PUBLIC_URL}/proxy/here" in lines
+    assert (
+        f'Link: <{PUBLIC_URL}/proxy/p?page=2>; rel="next"; title="<{provider.origin}/v1/>", '
+        f"<{provider.origin}/v2/p>; rel=a, <?p=1>; rel=b"
+    ) in lines
+
+
+@pytest.mark.parametrize(
+    ("answer", "method", "length"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", "HEAD", "12"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "HEAD", None),
+        (b'HTTP/1.1 304 Not Modified\r\nContent-Length: 12\r\nETag: "a"\r\n\r\n', "GET", "12"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "GET", None),
+    ],
+)
+async def test_answers_without_a_body_keep_their_framing(answer: bytes, method: str, length: str | None) -> None:
+    got = await passed(answer, method=method)
+    assert got.endswith(b"\r\n\r\n")
+    lengths = [line.partition(": ")[2] for line in head_of(got) if line.startswith("Content-Length")]
+    assert lengths == ([] if length is None else [length])
+    assert b"Transfer-Encoding" not in got
+
+
+async def test_a_chunked_answer_is_chunked_anew_and_one_to_http_1_0_ends_with_the_connection() -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nX-Trailer: t\r\n\r\n"
+    assert (await passed(chunked)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    async with raw_provider(chunked) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        old = await gateway.raw(f"GET /proxy/x HTTP/1.0\r\n{OURS}\r\n\r\n".encode())
+    assert old.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert old.endswith(b"\r\n\r\nabc")
+    assert b"Transfer-Encoding" not in old
+
+
+async def test_interim_answers_are_swallowed() -> None:
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    assert (await passed(early + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"this is not HTTP\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: a\x00b\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n",
+    ],
+)
+async def test_an_answer_that_is_no_clean_http_is_a_502(answer: bytes) -> None:
+    got = await passed(answer, close=True)
+    assert got.startswith(b"HTTP/1.1 502")
+    assert b"Gateway-Error: upstream_" in got
+
+
+def breaks_off(sent: bytes, then: bytes, seen: asyncio.Event) -> Script:
+    """Sends a beginning, waits until the caller has it, then goes on badly: ``RESET`` is a reset, the rest bytes."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(sent)
+        await seen.wait()
+        if then == b"RESET":
+            lingering = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
+            writer.transport.abort()
+        else:
+            writer.write(then)
+
+    return script
+
+
+@pytest.mark.parametrize("then", [b"", b"zz\r\n", b"RESET"])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        b"HTTP/1.0 200 OK\r\n\r\nabc",
+    ],
+)
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_an_answer_that_breaks_off_never_ends_cleanly(sent: bytes, then: bytes, version: str) -> None:
+    if b"/1.0 200" in sent and then != b"RESET":
+        pytest.skip("a close is the clean end of this framing")
+    seen = asyncio.Event()
+    async with raw_provider(breaks_off(sent, then, seen)) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"GET /proxy/x HTTP/{version}\r\n{OURS}\r\n\r\n".encode())
+        got = await reader.readuntil(b"abc")
+        seen.set()
+        torn = False
+        try:
+            got += await reader.read()
+        except ConnectionResetError:
+            torn = True
+        writer.close()
+    assert got.startswith(f"HTTP/{version} 200 OK".encode())
+    declared = b"Content-Length: 10" in got or b"chunked" in got
+    assert torn or declared
+    assert not got.endswith(b"\r\n0\r\n\r\n")
+
+
+async def test_a_body_that_ends_with_a_clean_close_is_whole() -> None:
+    assert (await passed(b"HTTP/1.0 200 OK\r\n\r\nabc", close=True)).endswith(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+
+
+async def test_stray_bytes_after_an_answer_end_the_connection_they_came_on() -> None:
+    stray = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+    async with raw_provider(stray) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        first, second = await gateway.call(), await gateway.call()
+    assert first.endswith(b"\r\n\r\nok")
+    assert second.endswith(b"\r\n\r\nok")
+    assert provider.connections == 2
+
+
+async def test_stray_bytes_that_arrive_between_two_calls_are_nobodys_answer() -> None:
+    seen = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            await seen.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        first = await gateway.call(method="POST")
+        seen.set()
+        await asyncio.sleep(0.05)
+        second = await gateway.call(method="POST")
+    assert first.endswith(b"ok")
+    assert second.endswith(b"ok")
+    assert provider.connections == 2
+
+
+async def test_events_pass_one_by_one_and_tell_the_server_in_front_not_to_hold_them() -> None:
+    more = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(b"9\r\ndata: 1\n\n\r\n")
+        await more.wait()
+        writer.write(b"9\r\ndata: 2\n\n\r\n0\r\n\r\n")
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"GET /proxy/x HTTP/1.1\r\nConnection: close\r\n{OURS}\r\n\r\n".encode())
+        first = await asyncio.wait_for(reader.readuntil(b"data: 1\n\n\r\n"), 5)
+        more.set()
+        rest = await reader.read()
+        writer.close()
+    assert b"X-Accel-Buffering: no" in first
+    assert rest == b"9\r\ndata: 2\n\n\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("cancellation", [True, False])
+async def test_a_caller_that_leaves_frees_the_provider(cancellation: bool) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+        await reader.read()
+
+    async with raw_provider(script) as provider:
+        options = {"handler_cancellation": cancellation}
+        async with gateway_to(opened_at(provider.port), runner_options=options) as gateway:
+            reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+            writer.write(f"GET /proxy/x HTTP/1.1\r\n{OURS}\r\n\r\n".encode())
+            await reader.readuntil(b"abc")
+            writer.close()
+            await asyncio.wait_for(provider.left.wait(), 3)
+
+
+async def test_a_stream_that_stands_still_is_cut() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+        await reader.read()
+
+    async with raw_provider(script) as provider:
+        async with gateway_to(opened_at(provider.port), timeouts=Timeouts(idle_s=0.2)) as gateway:
+            assert (await gateway.call()).endswith(b"\r\n\r\nabc")
+
+
+async def test_a_dead_kept_connection_is_noticed_and_only_safe_requests_are_sent_again() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        asked.append(await reader.readuntil(b"\r\n\r\n"))  # and hang up on it
+
+    asked: list[bytes] = []
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        assert (await gateway.call()).endswith(b"ok")
+        assert (await gateway.call()).endswith(b"ok")
+        assert len(asked) == 1
+        answer = await gateway.call(method="POST")
+        assert answer.startswith(b"HTTP/1.1 502")
+        assert len(asked) == 2
+
+
+@pytest.mark.parametrize("asked", [("Decompress: true",), ()])
+async def test_a_coded_answer_is_decoded_when_asked_and_passes_untouched_otherwise(asked: tuple[str, ...]) -> None:
+    coded = gzip.compress(b"plain text")
+    answer = await passed(
+        b'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nETag: "v"\r\nAccept-Ranges: bytes\r\n'
+        + f"Content-Length: {len(coded)}\r\n\r\n".encode()
+        + coded,
+        *asked,
+    )
+    if asked:
+        assert answer.endswith(b"\r\n\r\na\r\nplain text\r\n0\r\n\r\n")
+        assert b"Content-Encoding" not in answer
+        assert b"Content-Length" not in answer
+        assert b'ETag: W/"v"' in answer
+        assert b"Vary: Accept-Encoding" in answer
+    else:
+        assert answer.endswith(b"\r\n\r\n" + coded)
+        assert b"Content-Encoding: gzip" in answer
+
+
+async def test_the_header_wins_over_the_entrys_decompress() -> None:
+    coded = gzip.compress(b"x")
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n".encode()
+    assert b"Content-Encoding" not in await passed(head + coded, decompress=True)
+    assert b"Content-Encoding" in await passed(head + coded, "Decompress: false", decompress=True)
+
+
+@pytest.mark.parametrize(
+    ("start", "method"),
+    [("200 OK\r\nContent-Encoding: compress", "GET"), ("206 Partial Content\r\nContent-Encoding: gzip", "GET")],
+)
+async def test_what_cannot_be_decoded_passes_untouched(start: str, method: str) -> None:
+    answer = await passed(
+        f"HTTP/1.1 {start}\r\nContent-Length: 3\r\n\r\nabc".encode(), "Decompress: true", method=method
+    )
+    assert answer.endswith(b"\r\n\r\nabc")
+    assert b"Content-Encoding" in answer
+
+
+async def test_a_body_that_is_not_coded_as_it_says_is_a_502() -> None:
+    answer = await passed(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", "Decompress: true"
+    )
+    assert answer.startswith(b"HTTP/1.1 502")
+    assert b"upstream_protocol" in answer
+
+
+async def test_a_bomb_is_cut_while_it_unfolds() -> None:
+    bomb = gzip.compress(b"\0" * (64 << 20))
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(bomb)}\r\n\r\n".encode()
+    answer = await passed(head + bomb, "Decompress: true")
+    size, end = len(answer), answer[-8:]
+    assert size < 8 << 20
+    assert not end.endswith(b"\r\n0\r\n\r\n")
