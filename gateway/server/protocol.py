@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 class ClientProtocol(RequestHandler):
     """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is."""
 
-    __slots__ = ("_at_boundary", "_body", "_chunks", "_deaf", "_gone", "_head_bytes", "_server", "head_since")
+    __slots__ = ("_at_boundary", "_body", "_chunks", "_deaf", "_gone", "_head_bytes", "_held", "_server", "head_since")
 
     checks_heads = True  # so that `middleware.strict` need not
 
@@ -52,6 +52,7 @@ class ClientProtocol(RequestHandler):
         self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
         self._at_boundary = False
         self._head_bytes = 0
+        self._held = b""  # heads that came while too many requests waited already
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
         self.head_since = 0.0
@@ -79,13 +80,21 @@ class ClientProtocol(RequestHandler):
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
         while not self._deaf:
             if self._upgraded or self._payload_parser is not None:
                 super().data_received(data[at:])
                 return
+            between = self._body.is_eof()
+            if between and len(self._messages) >= self._max_msg_queue_size:
+                self._held = data[
+                    at:
+                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
+                return
             end = size
-            if cuts < CUTS and (self._chunks is not None or self._body.is_eof()):
+            if cuts < CUTS and (between or self._chunks is not None):
                 found = data.find(HEAD_END, at)
                 end = size if found < 0 else found + 4
             cuts += 1
