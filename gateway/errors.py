@@ -7,8 +7,9 @@
     ├── NotFound              404     ├── TooManyRequests      429
     ├── MethodNotAllowed      405     ├── HeadersTooLarge      431
     ├── Conflict              409     ├── NotImplementedHere   501
+    ├── ExpectationFailed     417     ├── UpstreamTimeout      504
     ├── UpstreamFailed        502     ├── Unavailable          503
-    ├── UpstreamTimeout       504     └── VersionNotSupported  505
+    └── VersionNotSupported   505
 
 ``code`` is API and does not change; ``message`` says what to do next and may. `middleware.error_shape` alone renders them.
 """
@@ -156,6 +157,10 @@ class BodyTooLarge(GatewayError):
 
 class UnsupportedMediaType(GatewayError):
     status = 415
+
+
+class ExpectationFailed(GatewayError):
+    status = 417
 
 
 class ReconnectNeeded(GatewayError):

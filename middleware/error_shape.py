@@ -1,16 +1,19 @@
 """The only place where an exception becomes a response (api-contract 0.2)."""
 
-from typing import Any, Final
+from typing import Final
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.http_writer import StreamWriter
+from multidict import istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.wire.cut import cut
 from middleware.chain import Handler
 from middleware.facts import REQUEST_ID
-from middleware.request_id import HEADER
+from middleware.request_id import named
 
-MARK: Final = "Gateway-Error"
+MARK: Final = istr("Gateway-Error")
 
 log = structlog.get_logger(__name__)
 
@@ -26,43 +29,49 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         if fault.status < 400:
             raise
         shaped = of_http(request, fault)
-    except ConnectionError:
-        raise  # the client has gone: there is nobody to answer
-    except Exception:
+    except web.RequestPayloadError:
+        shaped = InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
+    except Exception as fault:
+        if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
+            raise  # the client has gone: there is nobody to answer
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
     return answer(request, shaped)
 
 
-def answer(request: web.Request, fault: GatewayError) -> web.StreamResponse:
-    """`fault` as a response, or a cut connection where the head of another answer has already left."""
-    if request.writer.output_size > 0 and request.transport is not None:
-        request.transport.abort()
+def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
+    """`fault` as a response, or a cut connection where another answer has begun to leave. Needs REQUEST_ID."""
+    writer = request.writer
+    if writer.output_size > 0:
+        cut(request.transport)
+    elif isinstance(writer, StreamWriter):
+        writer.chunked, writer.length = False, None  # the framing of an answer whose head has not left
     response = web.json_response({"error": fault.as_json()}, status=fault.status, headers=fault.headers)
     response.headers[MARK] = fault.code
-    response.headers["Cache-Control"] = "no-store"
-    response.headers[HEADER] = request[REQUEST_ID]
+    response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:
-        response.headers["Retry-After"] = str(fault.retry_after_s)
-    if fault.close or "Expect" in request.headers:
+        response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
+    if fault.close or hdrs.EXPECT in request.headers:
         response.force_close()  # a refused Expect leaves the client free to send its body or not: nobody can tell
-    return response
+    return named(response, request)
 
 
 def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
     """aiohttp's own refusals, of its router and its body reader, in our words."""
-    headers: dict[str, Any] = {}
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
-        headers["Allow"] = allowed
         return MethodNotAllowed(
-            "method_not_allowed", f"{request.method} is not possible here, only {allowed}.", headers=headers
+            "method_not_allowed",
+            f"{request.method} is not possible here, only {allowed}.",
+            headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
         return NotFound("not_found", "There is nothing at this address. docs/http-api.md lists what there is.")
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
-    return InvalidRequest("bad_framing", fault.reason, close=True)
+    if fault.status >= 500:
+        return unhandled(request[REQUEST_ID])
+    return InvalidRequest("bad_framing", f"This request cannot be taken: {fault.reason}.", close=True)
 
 
 class Unhandled(GatewayError):

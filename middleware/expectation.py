@@ -12,8 +12,15 @@ async def no_early_continue(_request: web.Request) -> None:
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The last link of a chain: whoever comes here is let in, so the body may come too."""
-    expect = request.headers.get(hdrs.EXPECT)
-    if expect is not None and expect.strip().lower() == "100-continue" and request.version == HttpVersion11:
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)
+    if hdrs.EXPECT in request.headers:
+        await send_continue(request)
     return await handler(request)
+
+
+async def send_continue(request: web.Request) -> None:
+    """Invite the body, if the client waits to be invited and has not begun to send it. Once a request."""
+    expect = request.headers.get(hdrs.EXPECT, "")
+    if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
+        return
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)

@@ -5,21 +5,36 @@ import secrets
 from typing import Final
 
 from aiohttp import web
+from multidict import istr
 
 from middleware.chain import Handler
 from middleware.facts import REQUEST_ID
 
 FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
-HEADER: Final = "Gateway-Request-Id"
+GIVEN: Final = istr("X-Request-Id")
+HEADER: Final = istr("Gateway-Request-Id")
 
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn REQUEST_ID, and put it on the answer; one that is streamed has been given it by whoever prepared it."""
+    """Learn REQUEST_ID, and put it on the answer; one that is streamed gets it from whoever prepares it: `named`."""
     if REQUEST_ID not in request:  # an application that is ours altogether has been here already
-        given = request.headers.get("X-Request-Id", "")
-        request[REQUEST_ID] = given if FIT.fullmatch(given) else secrets.token_hex(12)
-    response = await handler(request)
-    if not response.prepared:
-        response.headers[HEADER] = request[REQUEST_ID]
+        given = request.headers.get(GIVEN)
+        request[REQUEST_ID] = given if given is not None and FIT.fullmatch(given) else new_id()
+    try:
+        response = await handler(request)
+    except web.HTTPException as fault:  # a redirect: the only one that `error_shape` lets through
+        named(fault, request)
+        raise
+    return response if response.prepared else named(response, request)
+
+
+def new_id() -> str:
+    """96 random bits in hex: enough to be alone in any log."""
+    return secrets.token_hex(12)
+
+
+def named(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+    """`response`, carrying the exchange's name; to be called before it is prepared."""
+    response.headers[HEADER] = request[REQUEST_ID]
     return response

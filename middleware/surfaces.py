@@ -18,7 +18,7 @@ from middleware.upstream import upstream
 OPEN = Chain(request_id, access_log, error_shape, strict)
 
 # The customer's back end.
-API = Chain(*OPEN, bearer_key, json_only, invite_body)
+API = Chain(*OPEN, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
 PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress, invite_body)

@@ -1,130 +1,278 @@
-"""One client connection: aiohttp's protocol with our errors, a clock on the header block, and a drain of its own.
+"""One client connection: aiohttp's protocol, with strict heads, our own refusals, limits, and an orderly end.
 
-Parser errors never reach a middleware, and aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
+Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
+
+    bytes ▸ data_received   cuts them after each head, so that a message's faults fall on that message alone
+          ▸ _feed           aiohttp's parser; what it makes of a chunked body is watched
+          ▸ _admit          `check_head`, limits; from here aiohttp handles the request
+          ▸ finish_response the answer; the last one of a connection is followed by a half-close
 """
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from aiohttp import HttpVersion11, web
-from aiohttp.http_exceptions import LineTooLong
-from aiohttp.web_protocol import RequestHandler
+from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
+from yarl import URL
 
-from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest
+from gateway.errors import GatewayError
+from gateway.server.chunks import ChunkWatch
+from gateway.server.complaint import complaint, too_large
+from gateway.wire.cut import cut
+from gateway.wire.head import check_head
+from middleware.error_shape import answer, unhandled
+from middleware.facts import REQUEST_ID
+from middleware.request_id import new_id
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this one
+HEAD_END: Final = b"\r\n\r\n"
+CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
+LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
 
 log = structlog.get_logger(__name__)
 
 
 class ClientProtocol(RequestHandler):
-    """`head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive."""
+    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is."""
 
-    __slots__ = ("_head_s", "_head_timer", "_server")
+    __slots__ = ("_at_boundary", "_body", "_chunks", "_deaf", "_gone", "_head_bytes", "_held", "_server", "head_since")
 
-    def __init__(self, manager: "GatewayServer", *, head_s: float, **options: Any) -> None:
-        super().__init__(manager, **options)
-        self._server = manager
-        self._head_s = head_s
-        self._head_timer: asyncio.TimerHandle | None = None
+    checks_heads = True  # so that `middleware.strict` need not
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._expect_head()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._head_arrived()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        count = self._request_count
-        if self._head_timer is None and not self._request_in_progress and not self._messages:
-            self._expect_head()
-        super().data_received(data)
-        if self._request_count != count:
-            self._head_arrived()
+    def __init__(self, server: "GatewayServer", **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server = server
+        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
+        self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
+        self._at_boundary = False
+        self._head_bytes = 0
+        self._held = b""  # heads that came while too many requests waited already
+        self._deaf = False  # nothing more is read as HTTP on this connection
+        self._gone: asyncio.Future[None] | None = None
+        self.head_since = 0.0
 
     @property
     def idle(self) -> bool:
-        """No request is being handled or waits to be."""
-        return not self._request_in_progress and not self._messages
+        """Between two requests, or before the first."""
+        return self._waiter is not None and not self._messages
 
-    async def _handle_request(
-        self,
-        request: web.BaseRequest,
-        start_time: float | None,
-        request_handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.head_since = self._loop.time()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+        super().connection_lost(exc)
+
+    def announce_end(self) -> None:
+        """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
+        current = self._current_request
+        if current is not None:
+            current._message = current._message._replace(should_close=True)
+
+    # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+        at, cuts, size = 0, 0, len(data)
+        while not self._deaf:
+            if self._upgraded or self._payload_parser is not None:
+                super().data_received(data[at:])
+                return
+            between = self._body.is_eof()
+            if between and len(self._messages) >= self._max_msg_queue_size:
+                self._held = data[
+                    at:
+                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
+                return
+            end = size
+            if cuts < CUTS and (between or self._chunks is not None):
+                found = data.find(HEAD_END, at)
+                end = size if found < 0 else found + 4
+            cuts += 1
+            self._feed(data if end - at == size else data[at:end])
+            at = end
+            if at >= size:
+                return
+
+    def _feed(self, piece: bytes) -> None:
+        body, chunks, count = self._body, self._chunks, self._request_count
+        in_head = body.is_eof()
+        super().data_received(piece)
+        new = self._request_count - count
+        if in_head:
+            self._head_bytes += len(piece)
+            if new:
+                self._admit(new, piece)
+            elif piece:
+                self._head_goes_on()
+            return
+        if chunks is not None:
+            if piece:
+                self._at_boundary = piece.endswith(HEAD_END)
+            if body.is_eof():
+                self._chunked_body_ended(new)
+                return
+        if new and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
+            self._messages.pop()
+            self._break_body("malformed")
+        elif chunks is not None and chunks.excessive(piece, paused=self._reading_paused):
+            self._break_body("chunk framing larger than its body")
+        elif new:
+            self._admit(new, piece)
+
+    def _admit(self, new: int, piece: bytes) -> None:
+        """Look at the `new` messages before they are handled; the first one that is refused is the last."""
+        for at in range(len(self._messages) - new, len(self._messages)):
+            message, payload = self._messages[at]
+            try:
+                if isinstance(message, _ErrInfo):
+                    raise complaint(message.exc, piece)
+                if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
+                    self._weigh(message)
+                target = check_head(message.method, message.path, message.version, message.headers)
+            except GatewayError as refusal:
+                self._refuse(at, refusal)
+                return
+            if target is not message.path:
+                message = message._replace(path=target, url=URL(target, encoded=True))
+            if self._server.draining or (message.upgrade and message.headers.get("Upgrade", "").lower() != "websocket"):
+                # After an upgrade that it does not know the parser drops what follows in silence.
+                message = message._replace(should_close=True)
+            self._messages[at] = (message, payload)
+            self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
+            if self._chunks is not None and payload.is_eof():
+                self._at_boundary = piece.endswith(HEAD_END)
+                self._chunked_body_ended(len(self._messages) - at - 1)
+                break
+        self._head_bytes, self.head_since = 0, 0.0
+
+    def _weigh(self, message: RawRequestMessage) -> None:
+        """Raises HeadersTooLarge. Four bytes a line for what the parser has taken out of it."""
+        size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
+        if size > self._server.head_bytes:
+            raise too_large()
+
+    def _head_goes_on(self) -> None:
+        if self.head_since == 0.0:
+            self.head_since = self._loop.time()
+        if self._head_bytes > self._server.head_bytes:
+            self._request_count += 1
+            self._messages.append((_ErrInfo(400, too_large(), ""), EMPTY_PAYLOAD))
+            self._refuse(len(self._messages) - 1, too_large())
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+    def _chunked_body_ended(self, followers: int) -> None:
+        """The parser keeps the last trailer field and gives it to the next message, so the next one gets a new parser.
+
+        That is possible only if nothing of it has been read yet; else what was read is forgotten, and the connection ends.
+        """
+        for _ in range(followers):
+            self._messages.pop()
+        self._chunks = None
+        if followers == 0 and self._at_boundary and not self._upgraded:
+            self._parser = HttpRequestParser(
+                self,
+                self._loop,
+                self._read_bufsize,
+                max_line_size=self.max_line_size,
+                max_field_size=self.max_field_size,
+                max_headers=self.max_headers,
+                payload_exception=web.RequestPayloadError,
+                auto_decompress=False,
+                max_msg_queue_size=self._max_msg_queue_size,
+            )
+        elif not self._upgraded:
+            self._deaf = True
+            if self.idle:
+                self.force_close()
+
+    def _break_body(self, why: str) -> None:
+        """Whoever reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
+        log.info("body_refused", why=why)
+        self._deaf = True
+        self._body.set_exception(web.RequestPayloadError(why))
+
+    def _refuse(self, at: int, refusal: GatewayError) -> None:
+        """Answer `refusal` in place of message `at`, once those before it are answered, and nothing after it."""
+        while len(self._messages) > at:
+            self._messages.pop()
+        self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
+        self._deaf = True
+        self.head_since = 0.0
+
+    # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        if self._deaf or self._server.draining or not request.content.is_eof():
+            return self._finish_last(request, resp, start_time)
+        return super().finish_response(request, resp, start_time)
+
+    async def _finish_last(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        done = await super()._handle_request(request, start_time, request_handler)
-        if self._server.draining:
-            self.close()
-        return done
+        """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
+        if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
+            resp.force_close()
+        resp, reset = await super().finish_response(request, resp, start_time)
+        if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
+            await self._half_close()
+        return resp, reset
+
+    async def _half_close(self) -> None:
+        """Say that nothing follows, and let the client read it: closing with bytes unread would reset the connection."""
+        self._deaf = True
+        self._lingering_time = 0.0  # of aiohttp, which would wait for the body and say nothing
+        transport = self.transport
+        if transport is None or not transport.can_write_eof():
+            return
+        transport.write_eof()
+        self._reading_paused = self._buffer_paused = False
+        self._resume_transport_reading()
+        self._gone = self._loop.create_future()
+        await asyncio.wait([self._gone], timeout=LINGER_S)
 
     def handle_error(
         self,
         request: web.BaseRequest,
-        status: int = 500,
+        status: int = 500,  # noqa: ARG002 (of aiohttp; what was raised says more)
         exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 (the parser's own words, which may quote the request)
+        message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
     ) -> web.StreamResponse:
-        """A refusal in our shape, after which the connection ends; none of the request's bytes are in it."""
+        """A refusal, or what escaped the chain, in our shape; an answer that has begun is cut."""
+        if REQUEST_ID not in request:
+            request[REQUEST_ID] = new_id()
+        fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
+        if fault is exc:
+            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
+        else:
+            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("the head of an answer has left already")
-        if status >= 500:
-            log.error("unhandled_outside_the_chain", exc_info=exc)
-        return refusal(shaped(status, exc))
+            cut(self.transport)
+            raise ConnectionError("an answer has begun to leave")
+        response = answer(request, fault)
+        response.force_close()
+        return response
 
-    def _make_error_handler(self, err_info: Any) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            request._version = HttpVersion11
+            request._version = HttpVersion11  # the stand-in for a request that nobody could read claims 1.0
             return self.handle_error(request, err_info.status, err_info.exc)
 
         return handler
 
-    def _expect_head(self) -> None:
-        self._head_timer = self._loop.call_later(self._head_s, self._head_is_late)
-
-    def _head_arrived(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _head_is_late(self) -> None:
-        self._head_timer = None
-        if self.idle and self.transport is not None:
-            log.debug("header_block_too_slow")
-            self.transport.abort()
-
-
-class Fault(GatewayError):
-    """What went wrong before there was a request to answer."""
-
-    status = 500
-
-
-def shaped(status: int, exc: BaseException | None) -> GatewayError:
-    """The parser's complaint, or a crash outside the chain, in our words."""
-    if status >= 500:
-        return Fault("generic_error_support", "The gateway failed; its log has the details.")
-    if isinstance(exc, LineTooLong) or TOO_MANY in str(exc):
-        return HeadersTooLarge(
-            "headers_too_large", "The request line and the headers are larger than this gateway takes."
-        )
-    return InvalidRequest("bad_framing", "This is not a well-formed HTTP/1.1 request.")
-
-
-def refusal(fault: GatewayError) -> web.Response:
-    response = web.Response(
-        status=fault.status,
-        body=json.dumps({"error": fault.as_json()}).encode(),
-        content_type="application/json",
-        headers={"Gateway-Error": fault.code, "Cache-Control": "no-store"},
-    )
-    response.force_close()
-    return response
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """A broken body has been told of already, by whoever read it."""
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kw)

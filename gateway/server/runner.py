@@ -1,7 +1,7 @@
 """A runner in aiohttp's manner, with exact bytes, strict framing, limits and a drain that lets streams finish."""
 
 import asyncio
-from functools import partial
+import gzip
 from typing import Any, Final
 
 from aiohttp import http_parser, web
@@ -9,53 +9,79 @@ from aiohttp.web_server import Server
 
 from gateway.errors import StartRefused
 from gateway.server.protocol import ClientProtocol
+from gateway.wire.cut import cut
 
 HEAD_S: Final = 20.0
+HEAD_BYTES: Final = 32_768
 KEEP_ALIVE_S: Final = 75.0  # longer than most load balancers keep their side, so that they close first
 FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
-HEADER_LINES: Final = 512
-LOOK_AGAIN_S: Final = 0.05
-
-
-class DrainingRequest(web.Request):
-    """Tells the client, in the head of whatever answer is still to come, that the connection ends."""
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        protocol = self._protocol
-        if isinstance(protocol, ClientProtocol) and protocol._server.draining:
-            response.force_close()
-        await super()._prepare_hook(response)
+HEADER_LINES: Final = 256
+LOOK_AGAIN_S: Final = 0.05  # while draining
 
 
 class GatewayServer(Server):
     """Makes a `ClientProtocol` for each connection. `draining`: every answer is the last of its connection."""
 
-    def __init__(self, app: web.Application, *, head_s: float, **options: Any) -> None:
-        super().__init__(
-            app._handle,  # type: ignore[arg-type]
-            request_factory=partial(app._make_request, _cls=DrainingRequest),
-            handler_cancellation=True,
-        )
+    def __init__(self, server: Server, *, head_s: float, head_bytes: int, **options: Any) -> None:
+        super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
         self.draining = False
+        self.head_bytes = head_bytes
         self._head_s = head_s
         self._options = options
+        self._look: asyncio.TimerHandle | None = None
 
     def __call__(self) -> ClientProtocol:
-        return ClientProtocol(self, loop=self._loop, head_s=self._head_s, **self._options)
+        return ClientProtocol(self, loop=self._loop, **self._options)
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if self._look is None:
+            self._plan()
+
+    def start_draining(self) -> None:
+        """From now on every answer says that its connection ends."""
+        self.draining = True
+        for connection in self._connections:
+            if isinstance(connection, ClientProtocol):
+                connection.announce_end()
+
+    def _plan(self) -> None:
+        self._look = self._loop.call_later(min(1.0, self._head_s / 4), self._close_the_late)
+
+    def _close_the_late(self) -> None:
+        """One timer for all connections, since one for each request would cost more than all that it watches."""
+        self._look = None
+        begun_by = self._loop.time() - self._head_s
+        for connection in self.connections:
+            if isinstance(connection, ClientProtocol) and 0.0 < connection.head_since < begun_by and connection.idle:
+                connection.force_close()
+        if self._connections:
+            self._plan()
 
 
 class GatewayRunner(web.AppRunner):
-    """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once `cleanup` is called."""
+    """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once `cleanup` is called.
 
-    def __init__(self, app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S) -> None:
-        super().__init__(app, shutdown_timeout=1.0)
+    `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
+    """
+
+    def __init__(
+        self, app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S, keep_alive_s: float = KEEP_ALIVE_S
+    ) -> None:
         refuse_without_c_parser()
+        super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
         self._head_s = head_s
+        self._keep_alive_s = keep_alive_s
+
+    def start_draining(self) -> None:
+        """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
+        if isinstance(self._server, GatewayServer):
+            self._server.start_draining()
 
     async def cleanup(self) -> None:
-        """Stop listening, let what is in flight finish within `drain_s`, then cut the rest and clean the application up."""
+        """Stop listening, let what is in flight finish within `drain_s`, cut the rest, and clean the application up."""
         for site in list(self.sites):
             await site.stop()
         if isinstance(self._server, GatewayServer):
@@ -63,46 +89,66 @@ class GatewayRunner(web.AppRunner):
         await super().cleanup()
 
     async def _drain(self, server: GatewayServer) -> None:
-        server.draining = True
+        server.start_draining()
         loop = asyncio.get_running_loop()
         until = loop.time() + self._drain_s
-        while True:
-            busy = False
-            for connection in server.connections:
-                if isinstance(connection, ClientProtocol) and not connection.idle:
-                    busy = True
-                else:
-                    connection.force_close()
-            if not busy or loop.time() >= until:
+        await asyncio.sleep(0)  # what the last accepted connections have sent is read first
+        while busy := self._busy(server):
+            if loop.time() >= until:
+                for connection in busy:
+                    cut(connection.transport)
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))
+
+    @staticmethod
+    def _busy(server: GatewayServer) -> list[web.RequestHandler]:
+        """The connections that still have something to do; the others are closed."""
+        busy = []
+        for connection in server.connections:
+            if isinstance(connection, ClientProtocol) and connection.idle:
+                connection.force_close()
+            else:
+                busy.append(connection)
+        return busy
 
     async def _make_server(self) -> Server:
-        app = self._app
-        app._set_loop(asyncio.get_running_loop())
-        app.on_startup.freeze()
-        await app.startup()
-        app.freeze()
-        return GatewayServer(
-            app,
+        server = GatewayServer(
+            await super()._make_server(),
             head_s=self._head_s,
+            head_bytes=HEAD_BYTES,
             auto_decompress=False,
             access_log=None,
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=self._keep_alive_s,
             max_line_size=LINE_BYTES,
             max_field_size=FIELD_BYTES,
             max_headers=HEADER_LINES,
         )
+        refuse_inflated(server)
+        return server
 
 
-def runner(app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S) -> GatewayRunner:
+def runner(
+    app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S, keep_alive_s: float = KEEP_ALIVE_S
+) -> GatewayRunner:
     """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
-    return GatewayRunner(app, drain_s=drain_s, head_s=head_s)
+    return GatewayRunner(app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s)
 
 
 def refuse_without_c_parser() -> None:
     """The pure-Python parser is where request smuggling lived (CVE-2023-47627 and its kin): without the other, no start."""
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise StartRefused(
-            "aiohttp came without its C extensions. Install a wheel of it, or a compiler, and try again."
+            "aiohttp came without its C extensions. Install a wheel of it, or a compiler, and try again; "
+            "AIOHTTP_NO_EXTENSIONS must not be set."
         )
+
+
+def refuse_inflated(server: Server) -> None:
+    """Shows the parser a coded upload: an aiohttp that undoes the coding would break signatures and lengths."""
+    coded = gzip.compress(b"probe")
+    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
+    parser = server()._parser
+    assert parser is not None
+    messages, _, _ = parser.feed_data(head.encode() + coded)
+    if messages[0][1].read_nowait() != coded:
+        raise StartRefused("This version of aiohttp inflates uploads although told not to. Install the pinned one.")

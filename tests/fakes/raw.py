@@ -1,0 +1,85 @@
+"""A client that sends exactly the bytes it is told to, and shows exactly the bytes that come back."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+PATIENCE_S = 10.0  # far more than any answer takes; a test that needs it has failed
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """One answer as it stood on the wire. `rest` is what followed it."""
+
+    line: str
+    headers: dict[str, str]
+    body: bytes
+    rest: bytes
+
+    @property
+    def status(self) -> int:
+        return int(self.line.split(" ")[1])
+
+    @property
+    def error(self) -> dict[str, Any]:
+        shape: dict[str, Any] = json.loads(self.body)["error"]
+        return shape
+
+
+def parsed(raw: bytes, *, head_only: bool = False) -> RawAnswer:
+    """The first answer in `raw`, framed by its Content-Length; `head_only` for HEAD."""
+    head, separator, rest = raw.partition(b"\r\n\r\n")
+    assert separator, f"no whole head in {raw!r}"
+    line, *fields = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
+    length = 0 if head_only else int(headers.get("content-length", "0"))
+    return RawAnswer(line, headers, rest[:length], rest[length:])
+
+
+class RawClient:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def until_closed(self) -> bytes:
+        """All bytes up to the end of the connection, in whichever manner it ends."""
+        seen = bytearray()
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                while piece := await self.reader.read(65536):
+                    seen += piece
+            except ConnectionError:
+                pass
+        return bytes(seen)
+
+    async def until(self, mark: bytes) -> bytes:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.readuntil(mark)
+
+    async def answer(self) -> RawAnswer:
+        """The next answer, framed by its Content-Length, with nothing read beyond it."""
+        head = await self.until(b"\r\n\r\n")
+        length = parsed(head, head_only=True).headers.get("content-length", "0")
+        async with asyncio.timeout(PATIENCE_S):
+            return parsed(head + await self.reader.readexactly(int(length)))
+
+
+@asynccontextmanager
+async def dial(port: int) -> AsyncIterator[RawClient]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def exchange(port: int, data: bytes) -> bytes:
+    """Everything that comes back for `data` until the connection ends."""
+    async with dial(port) as client:
+        client.send(data)
+        return await client.until_closed()

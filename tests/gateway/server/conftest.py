@@ -1,0 +1,117 @@
+"""A small application on our own runner, whose handlers show what reached them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from gateway.errors import Unauthorized
+from gateway.server import GatewayRunner, runner
+from middleware.chain import Chain
+from middleware.error_shape import error_shape
+from middleware.expectation import no_early_continue, send_continue
+from middleware.request_id import request_id
+from middleware.strict import strict
+
+OPEN = Chain(request_id, error_shape, strict)
+
+
+class Shown:
+    """The application and what its handlers saw. `release` lets `/wait` and `/stream` go on.
+
+    With an application of the test's own, it adds nothing to it.
+    """
+
+    def __init__(self, app: web.Application | None = None) -> None:
+        self.heads: list[tuple[str, str, tuple[tuple[bytes, bytes], ...]]] = []
+        self.cancelled = 0
+        self.entered = asyncio.Event()
+        self.release = asyncio.Event()
+        self.app = app or web.Application(middlewares=[request_id, error_shape])
+        if app is None:
+            self._add_routes()
+
+    def _add_routes(self) -> None:
+        for path, handler in (
+            ("/wait", self.wait),
+            ("/stream", self.stream),
+            ("/crash", self.crash),
+            ("/torn", self.torn),
+            ("/echo", self.echo),
+            ("/refuse", self.refuse),
+            ("/{path:.*}", self.show),
+        ):
+            self.app.router.add_route("*", path, OPEN(handler), expect_handler=no_early_continue)
+
+    def note(self, request: web.Request) -> None:
+        self.heads.append((request.method, request.raw_path, request._message.raw_headers))
+        self.entered.set()
+
+    async def show(self, request: web.Request) -> web.Response:
+        self.note(request)
+        return web.Response(text=request.raw_path)
+
+    async def echo(self, request: web.Request) -> web.Response:
+        self.note(request)
+        await send_continue(request)
+        return web.Response(body=await request.content.read())
+
+    async def refuse(self, request: web.Request) -> web.Response:
+        raise Unauthorized("unknown_account", "No.")
+
+    async def wait(self, request: web.Request) -> web.Response:
+        self.note(request)
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return web.Response(text="waited")
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Two pieces; between them `release` is awaited."""
+        self.note(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"first")
+        await self.release.wait()
+        await response.write(b"second")
+        await response.write_eof()
+        return response
+
+    async def crash(self, request: web.Request) -> web.Response:
+        raise RuntimeError("Bearer very-secret-token")
+
+    async def torn(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        raise RuntimeError("broke")
+
+
+@pytest.fixture
+def shown() -> Shown:
+    return Shown()
+
+
+class Served:
+    """`port` serves `shown.app`; `runner` can be cleaned up early by a test that stops it."""
+
+    def __init__(self, shown: Shown, run: GatewayRunner, port: int) -> None:
+        self.shown, self.runner, self.port = shown, run, port
+
+
+async def served(shown: Shown, **options: float) -> Served:
+    run = runner(shown.app, **{"drain_s": 0.0, **options})
+    await run.setup()
+    site = web.TCPSite(run, "127.0.0.1", 0)
+    await site.start()
+    return Served(shown, run, site.port)
+
+
+@pytest.fixture
+async def server(shown: Shown) -> AsyncIterator[Served]:
+    serving = await served(shown)
+    yield serving
+    await serving.runner.cleanup()

@@ -1,0 +1,194 @@
+"""What reaches a handler is the message that was sent: its bytes, and nothing of its neighbours."""
+
+import gzip
+
+import pytest
+from aiohttp import web
+
+from gateway.errors import StartRefused
+from gateway.server import runner
+from gateway.server.runner import refuse_inflated, refuse_without_c_parser
+from tests.fakes.raw import dial, exchange, parsed
+from tests.gateway.server.conftest import Served
+from tests.gateway.server.test_refusals import CHUNKED, HOST, get
+
+LAST = b"Connection: close\r\n"
+
+
+def echo(fields: bytes, body: bytes) -> bytes:
+    return b"POST /echo HTTP/1.1\r\n" + HOST + fields + b"\r\n" + body
+
+
+def names(server: Served, at: int = -1) -> list[bytes]:
+    return [name.lower() for name, _ in server.shown.heads[at][2]]
+
+
+@pytest.mark.parametrize(
+    ("target", "seen"),
+    [
+        (b"/a%2Fb%2f%41?x=%2F&y=+", "/a%2Fb%2f%41?x=%2F&y=+"),
+        (b"/a?", "/a?"),
+        (b"//evil.example/a", "//evil.example/a"),
+        (b"/a/../b/./c", "/a/../b/./c"),
+        (b"http://gw.example/a%2Fb?c", "/a%2Fb?c"),
+        (b"HTTPS://GW.example/a?", "/a?"),
+        (b"http://gw.example", "/"),
+        (b"http://gw.example?q=/", "/?q=/"),
+    ],
+)
+async def test_the_target_arrives_as_it_was_sent_less_its_origin(server: Served, target: bytes, seen: str) -> None:
+    answer = parsed(await exchange(server.port, get(target, LAST)))
+    assert answer.body.decode() == seen
+
+
+async def test_a_compressed_upload_arrives_as_it_was_sent(server: Served) -> None:
+    coded = gzip.compress(b"text" * 100)
+    fields = LAST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n" % len(coded)
+    assert parsed(await exchange(server.port, echo(fields, coded))).body == coded
+
+
+async def test_a_hundred_headers_are_fine(server: Served) -> None:
+    fields = b"".join(b"X-%d: %s\r\n" % (n, b"v" * 100) for n in range(120))
+    assert parsed(await exchange(server.port, get(b"/", fields + LAST))).status == 200
+    assert len(server.shown.heads[0][2]) == 122
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["at once", "one after the other"])
+async def test_trailers_do_not_turn_into_headers_of_the_next_request(server: Served, cut: bool) -> None:
+    first = echo(CHUNKED, b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nConnection-Id: stolen\r\n\r\n")
+    async with dial(server.port) as client:
+        client.send(first if cut else first + get(b"/next", LAST))
+        assert (await client.answer()).body == b"abc"
+        if cut:
+            client.send(get(b"/next", LAST))
+        assert (await client.answer()).body == b"/next"
+    assert names(server) == [b"host", b"connection"]
+
+
+async def test_trailers_cut_anywhere_stay_where_they_belong(server: Served) -> None:
+    data = echo(CHUNKED, b"3\r\nabc\r\n0\r\nConnection-Id: stolen\r\n\r\n") + get(b"/next", LAST)
+    for at in range(len(data) - 60, len(data)):
+        server.shown.heads.clear()
+        async with dial(server.port) as client:
+            client.send(data[:at])
+            await client.writer.drain()
+            if at >= len(data) - len(get(b"/next", LAST)):
+                await client.answer()  # so that the first piece has been read before the second is sent
+            client.send(data[at:])
+            await client.until_closed()
+        assert all(b"connection-id" not in names(server, n) for n in range(len(server.shown.heads)))
+
+
+async def test_one_connection_serves_many_chunked_uploads(server: Served) -> None:
+    async with dial(server.port) as client:
+        for n in range(5):
+            body = b"upload %d \r\n\r\n with empty lines \r\n\r\n" % n
+            client.send(echo(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)))
+            assert (await client.answer()).body == body
+
+
+async def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
+    uploads = [echo(CHUNKED, b"2\r\n%02d\r\n0\r\n\r\n" % n) + get(b"/%d" % n) for n in range(40)]
+    async with dial(server.port) as client:
+        client.send(b"".join(uploads))
+        for n in range(40):
+            assert (await client.answer()).body == b"%02d" % n
+            assert (await client.answer()).body == b"/%d" % n
+
+
+async def test_a_large_body_full_of_empty_lines_arrives_whole(server: Served) -> None:
+    body = b"\r\n\r\n" * 50_000
+    chunks = b"".join(b"%x\r\n%s\r\n" % (4000, body[at : at + 4000]) for at in range(0, len(body), 4000))
+    async with dial(server.port) as client:
+        client.send(echo(CHUNKED, chunks + b"0\r\n\r\n"))
+        assert (await client.answer()).body == body
+        client.send(get(b"/next"))
+        assert (await client.answer()).body == b"/next"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"zz\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabcX0\r\n\r\n",
+        b"3\nabc\r\n0\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+        b"0x3\r\nabc\r\n0\r\n\r\n",
+        b"-3\r\nabc\r\n0\r\n\r\n",
+        b"fffffffffffffffff\r\nabc\r\n0\r\n\r\n",
+        b"3;" + b"x" * 200_000 + b"\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n" + b"X: " + b"y" * 20_000 + b"\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n" + b"X: y\r\n" * 10_000 + b"\r\n",
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+@pytest.mark.parametrize("follows", [b"", get(b"/smuggled")], ids=["alone", "with another behind"])
+async def test_a_body_framed_wrongly_is_refused(server: Served, body: bytes, follows: bytes) -> None:
+    answer = parsed(await exchange(server.port, echo(CHUNKED, body + follows)))
+    assert (answer.status, answer.error["code"]) == (400, "bad_framing")
+    assert answer.headers["connection"] == "close"
+    assert answer.rest == b""
+    assert all(target != "/smuggled" for _, target, _ in server.shown.heads)
+
+
+async def test_chunks_of_one_byte_are_fine(server: Served) -> None:
+    answer = parsed(await exchange(server.port, echo(CHUNKED + LAST, b"1\r\nx\r\n" * 20_000 + b"0\r\n\r\n")))
+    assert answer.body == b"x" * 20_000
+
+
+async def test_an_upgrade_we_do_not_know_ends_the_connection(server: Served) -> None:
+    fields = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+    raw = await exchange(server.port, get(b"/a", fields))
+    assert (parsed(raw).status, parsed(raw).headers["connection"]) == (200, "close")
+
+
+async def test_a_websocket_is_served() -> None:
+    async def talk(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str(await socket.receive_str())
+        await socket.close()
+        return socket
+
+    import aiohttp
+
+    app = web.Application()
+    app.router.add_get("/", talk)
+    run = runner(app, drain_s=0)
+    await run.setup()
+    site = web.TCPSite(run, "127.0.0.1", 0)
+    await site.start()
+    async with aiohttp.ClientSession() as http, http.ws_connect(f"http://127.0.0.1:{site.port}/") as socket:
+        await socket.send_str("hello")
+        assert await socket.receive_str() == "hello"
+    await run.cleanup()
+
+
+async def test_an_answer_torn_by_a_crash_does_not_end_cleanly(server: Served) -> None:
+    raw = await exchange(server.port, get(b"/torn"))
+    assert b"0\r\n\r\n" not in raw
+
+
+async def test_an_answer_torn_by_a_crash_resets_a_client_that_reads_to_the_end(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send(get(b"/torn", version=b"HTTP/1.0"))
+        with pytest.raises(ConnectionResetError):
+            while await client.reader.read(1000):
+                pass
+
+
+def test_no_runner_without_the_c_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aiohttp import http_parser
+
+    monkeypatch.setattr(http_parser, "HttpRequestParser", http_parser.HttpRequestParserPy)
+    with pytest.raises(StartRefused, match="C extensions"):
+        refuse_without_c_parser()
+
+
+async def test_a_server_that_inflates_uploads_is_found_out() -> None:
+    async def never(_request: web.BaseRequest) -> web.StreamResponse:
+        raise AssertionError
+
+    with pytest.raises(StartRefused, match="inflates"):
+        refuse_inflated(web.Server(never, auto_decompress=True))
+    refuse_inflated(web.Server(never, auto_decompress=False))
