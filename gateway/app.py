@@ -100,9 +100,9 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.sessions = Sessions(store)
     services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
     tasks = [
-        asyncio.create_task(services.live.follow(await store.changes.last_id())),
-        asyncio.create_task(_prune(store)),
-        asyncio.create_task(services.request_log.write_to(store.request_log)),
+        asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+        asyncio.create_task(_prune(store), name="prune"),
+        asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
     ]
     services.serving = True
     yield
