@@ -40,7 +40,8 @@ async def test_a_fresh_request_makes_no_statement(
         async with running.proxied("c1") as answer:
             assert answer.status == 200
     behind = {"follow_changes", "prune", "write_request_log"}
-    assert [sql for sql, task in statements if task not in behind and "request_log" not in sql] == []
+    log = ("request_log", "BEGIN IMMEDIATE")  # the batch of records has a writing task of its own
+    assert [sql for sql, task in statements if task not in behind and not any(word in sql for word in log)] == []
 
 
 def closed_port() -> int:
