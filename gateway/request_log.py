@@ -29,6 +29,7 @@ class RequestLog:
         self._queue: deque[Exchange] = deque()
         self._bound = bound
         self._sink: Sink | None = None
+        self._writing = asyncio.Lock()
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:
@@ -56,8 +57,9 @@ class RequestLog:
             log.warning("request_log_dropped", records=self.dropped)
 
     async def _write(self) -> None:
-        while self._queue and self._sink is not None:
-            batch = [self._queue[n] for n in range(min(BATCH, len(self._queue)))]
-            await self._sink.add_many(batch)
-            for _ in batch:
-                self._queue.popleft()
+        async with self._writing:  # the last write may come while one of every second is under way
+            while self._queue and self._sink is not None:
+                batch = [self._queue[n] for n in range(min(BATCH, len(self._queue)))]
+                await self._sink.add_many(batch)
+                for _ in batch:
+                    self._queue.popleft()

@@ -9,7 +9,7 @@ import pytest_asyncio
 from gateway.server.process import loop_factory
 from tests.wire.bench import Bench
 from tests.wire.before import gateway_before
-from tests.wire.recorder import Recorder
+from tests.wire.recorder import Recorder, turns
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -24,3 +24,4 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench
     async with gateway_before(recorder, tmp_path_factory.mktemp("wire")) as bench:
         yield bench
     await recorder.stop()
+    await turns()
