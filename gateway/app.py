@@ -11,10 +11,8 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from gateway import clock, resources
+from gateway import clock
 from gateway import config as configuration
-from gateway.auth import modes
-from gateway.catalog.load import load_catalog
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
 from gateway.connections.flow import Flows
@@ -23,7 +21,7 @@ from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
-from gateway.declared import integrations
+from gateway.declared import catalog_of, integrations
 from gateway.egress.client import Egress
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
@@ -31,7 +29,6 @@ from gateway.keys import Keys
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
 from gateway.routes import add_routes
-from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
@@ -65,11 +62,7 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    catalog = load_catalog(
-        [resources.folder("catalog"), *config.catalog],
-        scripts={*POST_CONNECTION, *WEBHOOK_ROUTING},
-        modes=modes().keys(),
-    )
+    catalog = catalog_of(config)
     declared, faults, _ = integrations(config, catalog)
     if faults:
         raise Faults(faults)
@@ -107,9 +100,9 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.sessions = Sessions(store)
     services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
     tasks = [
-        asyncio.create_task(services.live.follow(await store.changes.last_id())),
-        asyncio.create_task(_prune(store)),
-        asyncio.create_task(services.request_log.write_to(store.request_log)),
+        asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+        asyncio.create_task(_prune(store), name="prune"),
+        asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
     ]
     services.serving = True
     yield

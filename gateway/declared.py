@@ -1,17 +1,29 @@
-"""The integrations that gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
+"""What gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
 
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from gateway.catalog.load import Catalog
+from gateway import resources
+from gateway.auth import modes
+from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.config import Config, EnvironmentConfig, Fault, IntegrationConfig
 from gateway.records.integration import Integration
+from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 
 Place = tuple[str, ...]
 
 # These are granted to a client of the operator's own, so an integration without one cannot connect anybody.
 NEEDS_CLIENT = frozenset({"OAUTH2"})
+
+
+SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
+
+
+def catalog_of(config: Config | None) -> Catalog:
+    """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults with every fault of every file."""
+    folders = [resources.folder("catalog"), *(config.catalog if config else ())]
+    return load_catalog(folders, scripts=SCRIPTS, modes=modes().keys())
 
 
 def integrations(config: Config, catalog: Catalog) -> tuple[list[Integration], list[Fault], list[Fault]]:

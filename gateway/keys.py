@@ -1,11 +1,18 @@
 """Secret keys: the way from the bearer of a request to its environment. Only digests are kept in memory."""
 
+import secrets
+import string
+import zlib
 from collections.abc import Mapping
+from typing import Final
 
 from gateway.config import Config
 from gateway.errors import Unauthorized
 from gateway.records.environment import Environment
-from gateway.secret import digest
+from gateway.secret import Secret, digest
+
+PREFIX: Final = "gw_sk_"
+DIGITS: Final = string.digits + string.ascii_letters
 
 
 class Keys:
@@ -33,3 +40,20 @@ class Keys:
                 "This secret key opens no environment. Use one of environments.<name>.secret_keys in gateway.yaml.",
             )
         return found
+
+
+def mint() -> Secret:
+    """A new secret key: a prefix that tells secret scanners what it is, 43 url-safe characters, and a checksum of six,
+    by which a scanner knows a real key from a text that looks like one without asking us.
+    """
+    body = secrets.token_urlsafe(32)
+    return Secret(f"{PREFIX}{body}{checksum(body)}")
+
+
+def checksum(body: str) -> str:
+    """The CRC-32 of `body`, as six digits of base 62."""
+    number, digits = zlib.crc32(body.encode("ascii")), ""
+    for _ in range(6):
+        number, digit = divmod(number, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits

@@ -47,16 +47,15 @@ def check(file: Path, as_json: bool) -> None:
 def _examined(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]":
     """The configuration if it can be read at all, what forbids a start, and what does not."""
     from gateway.catalog.faults import CatalogFaults
-    from gateway.cli.catalogs import catalog_for
     from gateway.config import Faults, load
-    from gateway.declared import integrations
+    from gateway.declared import catalog_of, integrations
 
     try:
         config = load(file)
     except Faults as error:
         return None, error.faults, ()
     try:
-        catalog = catalog_for(config)
+        catalog = catalog_of(config)
     except CatalogFaults as error:
         return config, error.faults, ()
     _, faults, warnings = integrations(config, catalog)

@@ -104,8 +104,9 @@ def _encryption_key() -> str:
 
 
 def _secret_key() -> str:
-    """With a prefix that tells a secret scanner, and whoever finds it, what it is."""
-    return f"gwsk_{secrets.token_urlsafe(32)}\n"
+    from gateway.keys import mint
+
+    return mint().reveal() + "\n"
 
 
 def _refusal(paths: list[Path]) -> str:

@@ -68,7 +68,7 @@ class Creator:
         complete(provider, settings, path)
         settings = await self._completed(provider, integration, mode, held, settings)
         base_url(provider, settings)  # refused now rather than at the first proxied call
-        placement(provider, mode, held, values(metadata, settings, integration))
+        placement(provider, mode, held, values(provider, integration, settings, metadata))
         plain, secret = parted(provider, settings)
         new = NewConnection(
             ref=ref,
@@ -144,7 +144,7 @@ class NewCredential:
     ) -> None:
         self.provider = provider
         self.config: dict[str, Any] = dict(settings)
-        self._placement = placement(provider, mode, held, values(None, settings, integration))
+        self._placement = placement(provider, mode, held, values(provider, integration, settings))
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:

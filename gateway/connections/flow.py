@@ -89,7 +89,7 @@ class Flows:
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         verifier = None if provider.disable_pkce else pkce.new_verifier()
         address = filled(provider, provider.authorization_url or "", config)
-        extra = {**params(provider.authorization_params, integration, config), **asked.authorization_params}
+        extra = {**params(provider, provider.authorization_params, integration, config), **asked.authorization_params}
         extra |= defaults.get("authorization_params") or {}
         if user_scope := defaults.get("user_scopes") or asked.user_scope:
             extra["user_scope"] = user_scope

@@ -1,11 +1,18 @@
 """Makes a connection ready for use: fills its settings and its credential into the entry's templates, once for many requests."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from gateway.auth.mode import AuthMode
-from gateway.catalog.interpolate import BadValue, Unresolved, placeholders, render_text, render_url
+from gateway.catalog.interpolate import (
+    BadValue,
+    Unresolved,
+    carries_credential,
+    render_text,
+    render_url,
+    setting_values,
+)
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import BaseUrl, Opened, Placement
 from gateway.errors import InvalidRequest
@@ -33,7 +40,7 @@ def ready(
         provider=provider,
         base=base,
         allowed_origins=frozenset(_origins(base, integration, provider, config)),
-        placement=placement(provider, mode, held, values(connection.metadata, config, integration)),
+        placement=placement(provider, mode, held, values(provider, integration, config, connection.metadata)),
     )
 
 
@@ -46,7 +53,7 @@ def base_url(provider: Provider, config: Mapping[str, Any]) -> BaseUrl:
 def filled(provider: Provider, template: str, config: Mapping[str, Any]) -> str:
     """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
     try:
-        return render_url(template, texts(config), provider.connection_config)
+        return render_url(template, config, provider.connection_config)
     except Unresolved as fault:
         names = ", ".join(sorted(fault.names))
         raise InvalidRequest(
@@ -60,21 +67,13 @@ def filled(provider: Provider, template: str, config: Mapping[str, Any]) -> str:
         ) from fault
 
 
-def texts(config: Mapping[str, Any]) -> dict[str, str]:
-    """The settings that can stand in a template: texts, numbers and truth values."""
-    return {
-        name: value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in config.items()
-        if isinstance(value, str | int | float)
-    }
-
-
 def values(
-    metadata: Mapping[str, Any] | None, config: Mapping[str, Any], integration: Integration
+    provider: Provider, integration: Integration, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
-    """What templates outside addresses may name, apart from the credential."""
-    known = {f"connectionConfig.{name}": Secret(text) for name, text in texts(config).items()}
-    known |= {f"metadata.{name}": Secret(text) for name, text in texts(metadata or {}).items()}
+    """What templates outside addresses may name, apart from the credential; settings with their defaults."""
+    known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
+    plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
+    known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
     if integration.client_id:
         known["clientId"] = Secret(integration.client_id)
     if integration.client_secret:
@@ -87,13 +86,15 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
     credential = mode.values(held)
     everything = {name: secret.reveal() for name, secret in (*known.items(), *credential.items())}
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
-    carried = any(
-        _names_credential(template, credential) for template in (*headers.values(), *provider.proxy.query.values())
-    )
-    if not carried:
+    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+
+    def is_slot(template: str) -> bool:
+        return carries_credential(template, secret_settings=secret)
+
+    if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
-    slots, defaults = _split(headers, credential, everything)
-    query_slots, query_defaults = _split(provider.proxy.query, credential, everything)
+    slots, defaults = _split(headers, is_slot, everything)
+    query_slots, query_defaults = _split(provider.proxy.query, is_slot, everything)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
@@ -102,21 +103,17 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
     )
 
 
-def _names_credential(template: str, credential: Mapping[str, Secret]) -> bool:
-    return any(name in credential or name.startswith("credentials.") for name in placeholders(template))
-
-
 def _split(
-    templates: Mapping[str, str], credential: Mapping[str, Secret], everything: Mapping[str, str]
+    templates: Mapping[str, str], is_slot: Callable[[str], bool], everything: Mapping[str, str]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     slots: list[tuple[str, str]] = []
     defaults: list[tuple[str, str]] = []
     for name, template in templates.items():
-        is_slot = _names_credential(template, credential)
+        carries = is_slot(template)
         try:
             text = render_text(template, everything)
         except Unresolved as fault:
-            if not is_slot:
+            if not carries:
                 continue  # a header built from a setting that this connection does not have is left out
             missing = ", ".join(sorted(fault.names))
             raise InvalidRequest(
@@ -126,7 +123,7 @@ def _split(
             raise InvalidRequest(
                 "unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}."
             ) from fault
-        (slots if is_slot else defaults).append((name, text))
+        (slots if carries else defaults).append((name, text))
     return slots, defaults
 
 

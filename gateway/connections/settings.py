@@ -1,14 +1,11 @@
 """The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
+from gateway.catalog.interpolate import BadValue, check_value
 from gateway.catalog.provider import Provider, Setting
 from gateway.errors import InvalidRequest, Issue
-
-LONGEST: Final = 2048
 
 
 def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -53,16 +50,8 @@ def _fault(name: str, value: Any, setting: Setting | None) -> str | None:
         return None
     if not isinstance(value, str):
         return f"The setting '{name}' must be text."
-    if len(value) > LONGEST:
-        return f"The setting '{name}' may have at most {LONGEST} characters."
-    if setting.enum and value not in setting.enum:
-        return f"The setting '{name}' must be one of {', '.join(setting.enum)}."
-    if setting.pattern and not _compiled(setting.pattern).fullmatch(value):
-        example = f", for example '{setting.example}'" if setting.example else ""
-        return f"The setting '{name}' ({setting.title}) has not the form it must have{example}."
+    try:
+        check_value(name, value, setting)
+    except BadValue as fault:
+        return f"The setting '{name}' {fault.why}."
     return None
-
-
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

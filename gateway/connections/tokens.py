@@ -46,7 +46,7 @@ class TokenEndpoint:
             code=code,
             redirect_uri=redirect_uri,
             code_verifier=code_verifier,
-            params=params(provider.token_params, integration, config),
+            params=params(provider, provider.token_params, integration, config),
         )
         before = {"config_override": dict(override)} if override else None
         return OAUTH2.granted(provider, await self._ask(provider, request), clock.now(), before)
@@ -60,7 +60,7 @@ class TokenEndpoint:
             filled(provider, provider.refresh_url or provider.token_url or "", config),
             client_of(integration, held.get("config_override")),
             refresh_token=held["refresh_token"],
-            params=params(provider.refresh_params or provider.token_params, integration, config),
+            params=params(provider, provider.refresh_params or provider.token_params, integration, config),
         )
         return OAUTH2.granted(provider, await self._ask(provider, request), clock.now(), held)
 
@@ -91,9 +91,11 @@ def client_of(integration: Integration, override: Mapping[str, str] | None) -> C
     return Client(integration.client_id, integration.client_secret)
 
 
-def params(templates: Mapping[str, str], integration: Integration, config: Mapping[str, Any]) -> dict[str, str]:
+def params(
+    provider: Provider, templates: Mapping[str, str], integration: Integration, config: Mapping[str, Any]
+) -> dict[str, str]:
     """The entry's extra parameters, filled in; one whose setting is missing is left out."""
-    known = {name: secret.reveal() for name, secret in values(None, config, integration).items()}
+    known = {name: secret.reveal() for name, secret in values(provider, integration, config).items()}
     filled_in: dict[str, str] = {}
     for name, template in templates.items():
         try:

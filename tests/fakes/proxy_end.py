@@ -1,4 +1,4 @@
-"""The end of the PROXY chain on a real aiohttp server, with what comes before it played: a known key, a known connection."""
+"""The end of the PROXY chain on a real aiohttp server, its beginning played: a known key, a known connection."""
 
 import asyncio
 import ipaddress
@@ -17,7 +17,7 @@ from gateway.connections.opened import BaseUrl, Opened, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
-from gateway.forward import forward, is_preflight, preflight
+from gateway.forward import forward
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
@@ -26,6 +26,7 @@ from middleware.connection import connection
 from middleware.credentials import credentials
 from middleware.decompress import decompress
 from middleware.facts import ENVIRONMENT, REQUEST_ID
+from middleware.preflight import preflight
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -102,8 +103,6 @@ class Live:
 @web.middleware
 async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Stands for request_id, error_shape and bearer_key."""
-    if is_preflight(request):
-        return await preflight(request)
     request[REQUEST_ID] = "req-1"
     request[ENVIRONMENT] = Environment("dev")
     try:
@@ -118,7 +117,7 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def application(live: Live, egress: Egress, end: Handler = forward) -> web.Application:
-    app = web.Application(middlewares=[told_apart, connection, upstream, credentials, decompress])
+    app = web.Application(middlewares=[preflight, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
         live=live, egress=egress, config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL))
     )

@@ -12,6 +12,7 @@ from typing import IO, Final
 
 from gateway import resources
 from gateway.cli.demonstration import DemoFailed
+from gateway.keys import mint
 from gateway.secret import Secret
 
 CLIENT_ID: Final = "gateway-demo"
@@ -103,7 +104,7 @@ class DemoFolder:
                 f"or start anew by removing {self.path} or with another --state"
             )
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
-        _write_if_missing(self.path / "secret_key", f"gw_sk_{secrets.token_urlsafe(32)}\n")
+        _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
         _write_if_missing(self.configuration, _CONFIGURATION)
 

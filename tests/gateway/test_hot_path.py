@@ -1,0 +1,157 @@
+"""What a fresh proxied request must not do, and what each wrong one is told."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.fakes.tracker import Tracker
+
+
+@pytest.fixture
+def statements() -> Iterator[list[tuple[str, str]]]:
+    """Every SQL statement of this process, with the name of the task that made it."""
+    seen: list[tuple[str, str]] = []
+
+    def spy(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        task = asyncio.current_task()
+        seen.append((statement, task.get_name() if task else ""))
+
+    event.listen(Engine, "before_cursor_execute", spy)
+    yield seen
+    event.remove(Engine, "before_cursor_execute", spy)
+
+
+async def test_a_fresh_request_makes_no_statement(
+    running: RunningGateway, tracker: Tracker, statements: list[tuple[str, str]]
+) -> None:
+    await running.imported(tracker.grant())
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+    assert statements  # the spy sees: the import and the first request did ask
+    statements.clear()
+    for _ in range(20):
+        async with running.proxied("c1") as answer:
+            assert answer.status == 200
+    behind = {"follow_changes", "prune", "write_request_log"}
+    log = ("request_log", "BEGIN IMMEDIATE")  # the batch of records has a writing task of its own
+    assert [sql for sql, task in statements if task not in behind and not any(word in sql for word in log)] == []
+
+
+def closed_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+@pytest.fixture
+async def several(tracker: Tracker, tmp_path: Path) -> Any:
+    """A gateway with providers of every sad kind."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    torn, closed = server.sockets[0].getsockname()[1], closed_port()
+    addresses = {
+        "torn": f"http://127.0.0.1:{torn}",
+        "closed": f"http://127.0.0.1:{closed}",
+        "private": "https://10.0.0.1",
+        "plain": "http://127.0.0.1:1",
+    }
+    for name, address in addresses.items():
+        entry = {"display_name": name, "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+        write_entry(tmp_path, name, {**entry, "proxy": {"base_url": address, "headers": {"x-api-key": "${apiKey}"}}})
+    write_entry(tmp_path, "tracker", {**entry, "proxy": {"base_url": tracker.url}})
+    running = RunningGateway(
+        tmp_path,
+        document(
+            [f"127.0.0.1/32:{torn}", f"127.0.0.1/32:{closed}"], **{name: {"provider": name} for name in addresses}
+        ),
+    )
+    await running.start()
+    for name in addresses:
+        body = {"provider_config_key": name, "connection_id": "c1", "credentials": {"type": "API_KEY", "apiKey": "k"}}
+        await running.json("POST", "/connections", json=body, expect=201)
+    yield running
+    await running.stop()
+    server.close()
+    await server.wait_closed()
+
+
+SAD = [
+    ({"Authorization": "Bearer sk-wrong-wrong-wrong"}, "closed", 401, "unknown_account"),
+    ({"Authorization": ""}, "closed", 401, "malformed_auth_header"),
+    ({"Authorization": "sk-test-0123456789abcdef"}, "closed", 401, "malformed_auth_header"),
+    ({"Provider-Config-Key": ""}, "closed", 400, "invalid_headers"),
+    ({"Connection-Id": ""}, "closed", 400, "invalid_headers"),
+    ({"Connection-Id": "nobody"}, "closed", 404, "unknown_connection"),
+    ({}, "nowhere", 404, "unknown_provider_config"),
+    ({}, "closed", 502, "upstream_unreachable"),
+    ({}, "private", 400, "address_refused"),
+    ({}, "plain", 400, "address_refused"),
+    ({"Base-Url-Override": "https://evil.example"}, "closed", 400, "base_url_override_not_allowed"),
+]
+
+
+@pytest.mark.parametrize(("headers", "integration", "status", "code"), SAD)
+async def test_each_wrong_request_is_told_apart(
+    several: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
+) -> None:
+    async with several.proxied("c1", integration=integration, headers=headers) as answer:
+        told = await answer.json()
+    assert (answer.status, told["error"]["code"], answer.headers["Gateway-Error"]) == (status, code, code)
+    assert len(told["error"]["message"]) > 20
+    assert answer.headers["Gateway-Request-Id"]
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_a_body_that_the_provider_cuts_never_ends_cleanly(several: RunningGateway) -> None:
+    import aiohttp
+
+    async with several.proxied("c1", integration="torn") as answer:
+        assert answer.status == 200
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await answer.read()
+
+
+async def test_the_tokens_schemes_are_those_that_clients_send(several: RunningGateway) -> None:
+    for scheme in ("Bearer", "bearer", "token", "TOKEN"):
+        headers = {"Authorization": f"{scheme} sk-test-0123456789abcdef"}
+        async with several.http.get(f"{several.url}/providers/jira", headers=headers) as answer:
+            assert answer.status == 200
+
+
+async def test_unknown_addresses_and_methods_have_our_shape(several: RunningGateway) -> None:
+    for method, path, status, code in [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/proxyfoo", 404, "not_found"),
+        ("DELETE", "/providers", 405, "method_not_allowed"),
+        ("GET", "/providers/nope", 404, "not_found"),
+        ("TRACE", "/proxy/x", 405, "method_not_allowed"),
+    ]:
+        headers = {**several.headers, "Provider-Config-Key": "closed", "Connection-Id": "c1"}
+        async with several.http.request(method, several.url + path, headers=headers) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (status, code), path
+            assert (await answer.json())["error"]["code"] == code
+
+
+async def test_a_body_that_is_not_json_or_too_large_is_refused(several: RunningGateway) -> None:
+    address = f"{several.url}/connections"
+    async with several.http.post(address, data="a=b", headers=several.headers) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (415, "invalid_content_type")
+    headers = {**several.headers, "Content-Type": "application/json"}
+    async with several.http.post(address, data=io.BytesIO(b" " * (1 << 20) + b"[]"), headers=headers) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (413, "body_too_large")
