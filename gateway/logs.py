@@ -24,8 +24,8 @@ from gateway.secret import MASK
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 SECRET_NAME: Final = re.compile(
-    r"authorization|cookie|secret|passw(or)?d|bearer"
-    r"|(^|[_-])(token|code|state|verifier|credentials?|key|capability|assertion)$|apikey$|token$",
+    r"authorization|cookie|secret|passw(or)?d|bearer|token$|verifier$|credentials?$|capability$|assertion$"
+    r"|(api|signing|private|encryption|master|data)[_-]?keys?$|auth\w*_code$|^(code|state|key)$",
     re.IGNORECASE,
 )
 SECRET_TEXT: Final = re.compile(
