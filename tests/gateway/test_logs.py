@@ -78,7 +78,9 @@ def test_a_value_that_is_named_like_a_secret_is_masked(lines: Lines, name: str) 
     assert text.count("***") == 3
 
 
-@pytest.mark.parametrize("name", ["status", "error", "error_code", "exit_code", "states", "provider_config_key", "token_endpoint"])
+@pytest.mark.parametrize(
+    "name", ["status", "error", "error_code", "exit_code", "states", "provider_config_key", "token_endpoint"]
+)
 def test_an_innocent_name_is_left_alone(lines: Lines, name: str) -> None:
     logs.setup(terminal=False)
     structlog.get_logger().info("seen", **{name: "plain"})

@@ -18,6 +18,9 @@ import yaml
 from tests.fakes.gateways import document
 from tests.fakes.raw import exchange, parsed
 
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
 LIMIT_S = 20.0
 PYTHON = [sys.executable, "-m", "gateway"]
 
