@@ -156,3 +156,29 @@ def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines:
     logs.setup("warning", terminal=False)
     logs.write_many([{"event": "exchange"}])
     assert lines.text() == ""
+
+
+def test_in_a_host_our_lines_go_to_its_own_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
+    structlog.reset_defaults()
+    logs.for_host()
+    local = MARKER
+    with caplog.at_level(logging.INFO, "gateway.x"):
+        log = structlog.get_logger("gateway.x")
+        log.debug("unheard")
+        log.info("seen", token=local, status=200)
+        try:
+            raise ValueError(f"Bearer {local}")
+        except ValueError:
+            log.exception("unhandled")
+    assert [record.name for record in caplog.records] == ["gateway.x"] * 2
+    assert "status=200" in caplog.text
+    assert "ValueError" in caplog.text
+    assert MARKER not in caplog.text
+    assert lines.text() == ""
+
+
+def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
+    mine = [structlog.processors.JSONRenderer()]
+    structlog.configure(processors=mine)
+    logs.for_host()
+    assert structlog.get_config()["processors"] == mine
