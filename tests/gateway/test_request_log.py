@@ -154,3 +154,23 @@ async def written_once_empty(log: RequestLog, kept: Kept) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_last_write_waits_for_the_one_under_way() -> None:
+    class Slow(Kept):
+        go = asyncio.Event()
+
+        async def add_many(self, exchanges: Sequence[Exchange]) -> None:
+            await super().add_many(exchanges)
+            await self.go.wait()
+
+    log, kept = RequestLog(), Slow()
+    log.note(exchange(1))
+    writing = asyncio.create_task(log.write_to(kept, every_s=0))
+    await kept.asked.wait()
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    kept.go.set()
+    await closing
+    writing.cancel()
+    assert kept.ids == ["1"]
