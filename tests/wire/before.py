@@ -1,10 +1,10 @@
 """The gateway under test: the whole application on our own runner, with one integration for each way of injecting.
 
-    wire      Authorization: Bearer <credential>
-    slotted   X-Api-Key and the query's `key` hold the credential; Accept and Content-Type have defaults
-    based     as `wire`, its base address has the path /v1, and it wants the provider's cookies
-    decoding  as `wire`, and undoes content codings
-    nowhere   as `wire`, with an address that nobody listens on
+wire      Authorization: Bearer <credential>
+slotted   X-Api-Key and the query's `key` hold the credential; Accept and Content-Type have defaults
+based     as `wire`, its base address has the path /v1, and it wants the provider's cookies
+decoding  as `wire`, and undoes content codings
+nowhere   as `wire`, with an address that nobody listens on
 """
 
 import socket

@@ -1,8 +1,8 @@
 """Raw bytes into a real gateway, a recorder behind it, and what must hold of every message that passes, whatever the case.
 
-    passes      one request arrives, its answer comes back, and the same connection serves the next request
-    refuses     nothing arrives, the answer is ours, and the connection is closed (or kept, where that is said)
-    answered    what the caller gets for what the provider says; afterwards nobody's answer is anybody else's
+passes      one request arrives, its answer comes back, and the same connection serves the next request
+refuses     nothing arrives, the answer is ours, and the connection is closed (or kept, where that is said)
+answered    what the caller gets for what the provider says; afterwards nobody's answer is anybody else's
 """
 
 import asyncio
@@ -21,11 +21,7 @@ from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
 
 PATIENCE_S: Final = 10.0  # far more than any answer takes
 CREDENTIAL: Final = b"wire-credential-0123"
-STAYS_HERE: Final = (
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect "
-    "provider-config-key connection-id base-url-override retries retry-on decompress forward-headers-on-redirect "
-    "forwarded x-real-ip"
-).split()
+STAYS_HERE: Final = ["connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade", "expect", "provider-config-key", "connection-id", "base-url-override", "retries", "retry-on", "decompress", "forward-headers-on-redirect", "forwarded", "x-real-ip"]
 STAYS_HERE_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
 
@@ -204,8 +200,7 @@ def check_arrival(heard: Heard, authority: bytes) -> None:
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
     assert head.one("host") == authority
-    carried = [value for name, value in head.fields if CREDENTIAL in value]
-    assert len(carried) == 1 or CREDENTIAL in heard.target
+    assert sum(CREDENTIAL in value for _, value in head.fields) == 1
     assert len(head.all("authorization")) <= 1
     for name, _ in head.fields:
         plain = name.decode().lower().replace("_", "-")

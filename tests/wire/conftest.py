@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from gateway.server.process import loop_factory
-from tests.wire.bench import Bench
 from tests.wire.before import gateway_before
+from tests.wire.bench import Bench
 from tests.wire.recorder import Recorder, turns
 
 
