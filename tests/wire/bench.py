@@ -21,8 +21,12 @@ from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
 
 PATIENCE_S: Final = 10.0  # far more than any answer takes
 CREDENTIAL: Final = b"wire-credential-0123"
-STAYS_HERE: Final = ["connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade", "expect", "provider-config-key", "connection-id", "base-url-override", "retries", "retry-on", "decompress", "forward-headers-on-redirect", "forwarded", "x-real-ip"]
-STAYS_HERE_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
+STAYS_HERE: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect "
+    b"provider-config-key connection-id base-url-override retries retry-on decompress forward-headers-on-redirect "
+    b"forwarded x-real-ip".split()
+)
+STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 
 
 def table(*rows: tuple[Any, ...]) -> list[Any]:
@@ -142,6 +146,26 @@ class Bench:
         self.check_arrivals()
         return heard, answer
 
+    @asynccontextmanager
+    async def talk(self, *pieces: bytes, script: Says | Script = FINE) -> AsyncIterator[Caller]:
+        """A connection on which `pieces` have been sent, for cases that look for themselves."""
+        self.set(script)
+        async with self.dial() as caller:
+            await caller.send(*pieces)
+            yield caller
+
+    async def refused(self, *pieces: bytes) -> Answer:
+        """Whatever the refusal: it is ours, nothing arrives, and the connection is closed."""
+        async with self.talk(*pieces) as caller:
+            answer = await caller.answer()
+            assert answer.code, answer
+            assert await caller.rest() == b""
+        assert answer.head.one("connection") == b"close"
+        check_ours(answer)
+        await self.serves_others()
+        assert [heard.target for heard in self.recorder.heard] == [self.last_target]
+        return answer
+
     async def refuses(self, *pieces: bytes, status: int, code: str, kept: bool = False) -> Answer:
         self.set(FINE)
         async with self.dial() as caller:
@@ -203,7 +227,7 @@ def check_arrival(heard: Heard, authority: bytes) -> None:
     assert sum(CREDENTIAL in value for _, value in head.fields) == 1
     assert len(head.all("authorization")) <= 1
     for name, _ in head.fields:
-        plain = name.decode().lower().replace("_", "-")
+        plain = name.lower().replace(b"_", b"-")
         assert plain not in STAYS_HERE, head.raw
         assert not plain.startswith(STAYS_HERE_PREFIXES), head.raw
     if heard.partial is None:
