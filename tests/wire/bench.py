@@ -15,6 +15,7 @@ from typing import Any, Final
 import h11
 import pytest
 
+from gateway.wire.cut import cut
 from tests.fakes.gateways import SECRET_KEY
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
 from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
@@ -92,6 +93,9 @@ class Caller:
                 return Answer(head, Body(b"", "torn"), "torn", tuple(interim))
         return Answer(head, body, "closed" if body.framing == "close" else "framed", tuple(interim))
 
+    def reset(self) -> None:
+        cut(self.writer.transport)
+
     async def rest(self) -> bytes:
         """What else comes until the connection ends, in whichever manner."""
         seen = bytearray()
@@ -140,7 +144,7 @@ class Bench:
             await caller.send(*pieces)
             answer = await caller.answer(pieces[0].split(b" ", 1)[0])
             assert not answer.code, (answer.code, answer.body.data)
-            await self._goes_on(caller, kept=kept)
+            await self.goes_on(caller, kept=kept)
         heard = self.recorder.heard[0]
         assert [other.target for other in self.recorder.heard[1:]] == ([self.last_target] if kept else [])
         self.check_arrivals()
@@ -172,7 +176,7 @@ class Bench:
             await caller.send(*pieces)
             answer = await caller.answer(pieces[0].split(b" ", 1)[0])
             assert (answer.status, answer.code) == (status, code), answer
-            await self._goes_on(caller, kept=kept)
+            await self.goes_on(caller, kept=kept)
             if not kept:
                 assert answer.head.one("connection") == b"close"
         check_ours(answer)
@@ -189,14 +193,14 @@ class Bench:
             await caller.send(asked)
             answer = await caller.answer(asked.split(b" ", 1)[0])
             assert CREDENTIAL not in answer.head.raw + answer.body.data
-            await self._goes_on(caller, kept=kept and answer.end == "framed")
+            await self.goes_on(caller, kept=kept and answer.end == "framed")
         if answer.code:
             check_ours(answer)
         await self.serves_others()
         self.check_arrivals()
         return answer
 
-    async def _goes_on(self, caller: Caller, *, kept: bool) -> None:
+    async def goes_on(self, caller: Caller, *, kept: bool) -> None:
         """The next request on the connection is served and nothing else; or the connection is at its end."""
         if kept:
             target = self.next_target()
