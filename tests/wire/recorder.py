@@ -128,6 +128,8 @@ class Recorder:
             return False
         if script.early:
             await self._say(script, writer)
+            if script.then != "keep":
+                return False
         try:
             heard.body = await read_body(reader, heard.head, without="none")
         except asyncio.IncompleteReadError as fault:

@@ -97,6 +97,8 @@ CHUNKS = table(
     ("a trailer without a colon", b"3\r\nabc\r\n0\r\nX\r\n\r\n"),
     ("a folded trailer", b"3\r\nabc\r\n0\r\nX: 1\r\n 2\r\n\r\n"),
     ("a trailer with NUL", b"3\r\nabc\r\n0\r\nX: \x00\r\n\r\n"),
+    ("a trailer that declares a length", b"3\r\nabc\r\n0\r\nContent-Length: 9\r\n\r\n"),
+    ("a trailer that declares a coding", b"3\r\nabc\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
     ("an extension of 200 KB", b"3;" + b"x" * 200_000 + b"\r\nabc\r\n0\r\n\r\n"),
     ("trailers of 200 KB", b"3\r\nabc\r\n0\r\n" + b"X: y\r\n" * 33_000 + b"\r\n"),
 )
