@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test check fmt lock wheel clean
+.PHONY: help venv venv-dev run test crowd mutate check fmt lock wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -42,6 +42,12 @@ run: venv  ## start the gateway with its built-in fake provider
 
 test: venv-dev  ## the whole test suite
 	@$(BIN)/pytest -n 2
+
+crowd: venv-dev  ## 100,000 requests over 50 connections with random aborts
+	@WIRE_CROWD=$${WIRE_CROWD:-100000} $(BIN)/pytest -q -s tests/wire/test_crowd.py
+
+mutate: venv-dev  ## random mutations of requests, read by us, h11 and nginx: SECONDS_MUTATE (300), SEED_MUTATE
+	@$(BIN)/python -m tests.wire.mutate --seconds $${SECONDS_MUTATE:-300} $${SEED_MUTATE:+--seed $$SEED_MUTATE}
 
 check: venv-dev  ## style, types, floors and the catalog
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

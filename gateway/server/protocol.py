@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp import HttpVersion11, StreamReader, hdrs, web
 from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
@@ -43,6 +43,7 @@ class ClientProtocol(RequestHandler):
 
     __slots__ = (
         "_at_boundary",
+        "_awaited",
         "_body",
         "_chunks",
         "_deaf",
@@ -62,7 +63,8 @@ class ClientProtocol(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
         self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
         self._at_boundary = False
-        self._tail = b""  # the last three bytes of that body's pieces, since an empty line may be cut in two
+        self._awaited = 0  # bytes of that body, if its length was declared
+        self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
         self._held = b""  # heads that came while too many requests waited already
         self._deaf = False  # nothing more is read as HTTP on this connection
@@ -106,7 +108,10 @@ class ClientProtocol(RequestHandler):
                 ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
                 return
             end = size
-            if cuts < CUTS and (between or self._chunks is not None):
+            if self._awaited:
+                end = min(size, at + self._awaited)
+                self._awaited -= end - at
+            elif cuts < CUTS and (between or self._chunks is not None):
                 end = self._empty_line(data, at)
             cuts += 1
             self._feed(data if end - at == size else data[at:end])
@@ -133,6 +138,7 @@ class ClientProtocol(RequestHandler):
             if new:
                 self._admit(new, piece)
             elif piece:
+                self._tail = (self._tail + piece[-3:])[-3:]
                 self._head_goes_on()
             return
         if chunks is not None:
@@ -170,6 +176,9 @@ class ClientProtocol(RequestHandler):
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
+            self._awaited, self._tail = 0, b""
+            if not payload.is_eof() and self._chunks is None and not message.upgrade:
+                self._awaited = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
             if self._chunks is not None and payload.is_eof():
                 self._at_boundary = piece.endswith(HEAD_END)
                 self._chunked_body_ended(len(self._messages) - at - 1)

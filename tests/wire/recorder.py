@@ -65,9 +65,13 @@ class Heard:
 
 @dataclass
 class Recorder:
-    """`heard` in order of arrival; `faults` are messages that no strict reader would take."""
+    """`heard` in order of arrival; `faults` are messages that no strict reader would take.
+
+    With `answer_to` each request is answered by what it returns, and none is kept.
+    """
 
     says: Says | Script = FINE
+    answer_to: Callable[[Heard], Says] | None = None
     port: int = 0
     heard: list[Heard] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -119,6 +123,8 @@ class Recorder:
                 self.faults.append(f"half a head: {fault.partial!r}")
             return False
         heard = Heard(number, parse_head(raw))
+        if self.answer_to is not None:
+            return await self._answer(heard, self.answer_to, reader, writer)
         self.heard.append(heard)
         script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
         if heard.target.startswith(AFTER):
@@ -140,6 +146,21 @@ class Recorder:
             raise
         if not script.early:
             await self._say(script, writer)
+        return script.then == "keep"
+
+    async def _answer(
+        self,
+        heard: Heard,
+        answer_to: Callable[[Heard], Says],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        try:
+            heard.body = await read_body(reader, heard.head, without="none")
+        except asyncio.IncompleteReadError:
+            return False  # its caller left
+        script = answer_to(heard)
+        await self._say(script, writer)
         return script.then == "keep"
 
     async def _say(self, script: Says, writer: asyncio.StreamWriter) -> None:

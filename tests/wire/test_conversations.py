@@ -112,7 +112,7 @@ async def test_a_refused_upload_is_not_invited_and_its_connection_ends(
 ) -> None:
     async with bench.talk(data) as caller:
         answer = await caller.answer(b"POST")
-        assert (answer.status == status if status else answer.status in (400, 417)), answer
+        assert answer.status == status if status else answer.status in (400, 417), answer
         assert answer.interim == ()
         assert answer.head.one("connection") == b"close"
         await caller.send(b"abc" + A)

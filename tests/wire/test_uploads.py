@@ -37,7 +37,9 @@ async def test_a_body_of_declared_length_arrives_whole(bench: Bench, body: bytes
 
 @pytest.mark.parametrize("body", BODIES)
 async def test_a_chunked_body_arrives_whole(bench: Bench, body: bytes) -> None:
-    chunks = b"".join(b"%X\r\n%s\r\n" % (len(body[at : at + 999]), body[at : at + 999]) for at in range(0, len(body), 999))
+    chunks = b"".join(
+        b"%X\r\n%s\r\n" % (len(body[at : at + 999]), body[at : at + 999]) for at in range(0, len(body), 999)
+    )
     heard, _ = await bench.passes(upload(CHUNKED, chunks + b"0\r\n\r\n"))
     assert (heard.body.data, heard.body.framing) == (body, "chunks")
 

@@ -1,0 +1,104 @@
+"""Many callers at once, some of whom leave at any moment: whose answer does each one get?
+
+Every request carries a number of its own in its path and in its body, and the provider gives both back; so an answer
+that was meant for somebody else shows itself.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import count, islice, takewhile
+from typing import Final
+
+from tests.wire.bench import Bench, Caller
+from tests.wire.messages import CHUNKED, Misframed, request, upload
+from tests.wire.recorder import Heard, Says, ok, says, turns
+
+CONNECTIONS: Final = 50
+ABORTS: Final = 0.03  # of the batches
+PIPELINED: Final = 8
+
+
+@dataclass
+class Tally:
+    """`done` got their own answer, `left` did not wait for it; `foreign` got another's, `odd` anything else."""
+
+    done: int = 0
+    left: int = 0
+    foreign: list[bytes] = field(default_factory=list)
+    odd: Counter[str] = field(default_factory=Counter)
+
+
+def answer_to(heard: Heard) -> Says:
+    """Path and body of the request, in a framing that varies with its number."""
+    body = heard.target + b"|" + heard.body.data
+    match int(heard.target[1:]) % 5:
+        case 0:
+            return says(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            )
+        case 1:
+            return says(ok(body)[:-3], ok(body)[-3:])
+        case 2:
+            return says(ok(body, b"Connection: close\r\n"), then="close")
+        case _:
+            return says(ok(body))
+
+
+def message(number: int) -> tuple[bytes, bytes]:
+    """A request, and the body that its answer must have."""
+    target = b"/%d" % number
+    text = b"body of %d " % number * (1 + number % 50)
+    if number % 3 == 0:
+        return request(b"/proxy" + target), target + b"|"
+    if number % 3 == 1:
+        sent = upload(b"Content-Length: %d\r\n" % len(text), text, method=b"PUT", target=b"/proxy" + target)
+    else:
+        sent = upload(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(text), text), method=b"PUT", target=b"/proxy" + target)
+    return sent, target + b"|" + text
+
+
+async def crowd(bench: Bench, total: int, seed: int) -> Tally:
+    """`total` requests over CONNECTIONS connections, up to PIPELINED on their way on each."""
+    tally, chance = Tally(), random.Random(seed)
+    numbers = takewhile(lambda number: number <= total, count(1))
+
+    async def caller() -> None:
+        while batch := list(islice(numbers, chance.randint(1, PIPELINED))):
+            async with bench.dial() as connection:
+                while batch and await _batch(connection, batch, chance, tally):
+                    batch = list(islice(numbers, chance.randint(1, PIPELINED)))
+
+    bench.recorder.answer_to = answer_to
+    try:
+        await asyncio.gather(*(caller() for _ in range(CONNECTIONS)))
+    finally:
+        bench.recorder.answer_to = None
+    return tally
+
+
+async def _batch(caller: Caller, batch: list[int], chance: random.Random, tally: Tally) -> bool:
+    """Send all, read all, or leave in between. Whether the connection can be used again."""
+    messages = [message(number) for number in batch]
+    leaves_at = chance.randrange(len(batch)) if chance.random() < ABORTS else len(batch)
+    caller.writer.write(b"".join(sent for sent, _ in messages))
+    for at, (sent, expected) in enumerate(messages):
+        if at == leaves_at:
+            await turns(chance.randrange(40))
+            tally.left += len(batch) - at
+            if chance.random() < 0.5:
+                caller.reset()
+            return False
+        try:
+            answer = await caller.answer(sent.split(b" ", 1)[0])
+        except (Misframed, EOFError, ConnectionError, TimeoutError) as fault:
+            tally.odd[repr(fault)[:80]] += len(batch) - at
+            return False
+        if answer.code or answer.end != "framed":
+            tally.odd[f"{answer.status} {answer.code} {answer.end}"] += 1
+        elif answer.body.data == expected:
+            tally.done += 1
+        else:
+            tally.foreign.append(answer.body.data[:80])
+    return True

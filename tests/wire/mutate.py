@@ -1,0 +1,193 @@
+"""Random mutations of requests, read by three readers: us, h11, and nginx where it is installed.
+
+    python -m tests.wire.mutate --seconds 300 --seed 1
+
+Each mutated request is sent through the gateway to a recorder, given to h11, and sent through an nginx to a recorder of its
+own. A finding is a request that we forward while another reader takes the same bytes for something else: another number
+of messages, another method, target or body. What the others refuse and we forward is counted as `only we`. What leaves
+us is read by h11 to the last byte in any case.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import h11
+
+from tests.wire.before import gateway_before
+from tests.wire.bench import Bench, check_arrival
+from tests.wire.messages import CHUNKED, OURS, Misframed, request, upload
+from tests.wire.recorder import Heard, Recorder, turns
+from tests.wire.second_reader import Nginx, Reading, until_quiet
+
+Message = tuple[bytes, bytes, bytes]  # method, target, body
+PATIENT_S: Final = 0.5
+
+SEEDS: Final = (
+    request(b"/proxy/a/b?c=d", b"X-A: 1\r\nX-B: two\r\nAccept: */*\r\n"),
+    upload(b"Content-Length: 5\r\nX-A: 1\r\n", b"hello", target=b"/proxy/a"),
+    upload(CHUNKED + b"X-A: 1\r\n", b"5;x=y\r\nhello\r\n0\r\nX-T: 1\r\n\r\n", target=b"/proxy/a"),
+    request(b"/proxy/a", b"Connection: X-A, close\r\nX-A: 1\r\nTE: trailers\r\n"),
+    request(b"/proxy/a") + request(b"/proxy/b"),
+    upload(b"Content-Length: 5\r\n", b"hello") + upload(CHUNKED, b"0\r\n\r\n") + request(b"/proxy/c"),
+)
+PIECES: Final = (
+    b"\r\n", b"\n", b"\r", b" ", b"\t", b":", b";", b",", b"\x00", b"\x0b", b"\x7f", b"\x85", b"\xa0", b"\xff", b"%00",
+    b"%0d%0a", b"/..", b"//", b"\\", b"#", b"?", b"0", b"-", b"+", b"0x", b"chunked", b"identity", b"gzip, chunked",
+    b"Content-Length: 3\r\n", b"Content-Length: 0\r\n", CHUNKED, b"Transfer-Encoding: identity\r\n", b"\r\n ",
+    b"Content_Length: 3\r\n", b"Host: evil.example\r\n", b"Connection: keep-alive\r\n", b"Expect: 100-continue\r\n",
+    b" HTTP/1.0", b" HTTP/1.1", b"HTTP/1.1", b"GET /proxy/evil HTTP/1.1\r\n", OURS, b"0\r\n\r\n", b"5\r\nhello\r\n",
+    b"Upgrade: h2c\r\nConnection: Upgrade\r\n", b"X-Forwarded-For: 1\r\n", b"Nango-Proxy-Host: evil.example\r\n",
+    b"http://evil.example", b"http://gw.example",
+)  # fmt: skip
+
+
+def mutated(chance: random.Random) -> bytes:
+    """One of SEEDS with one to three faults in it."""
+    data = bytearray(chance.choice(SEEDS))
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(6):
+            case 0:
+                data[at:at] = chance.choice(PIECES)
+            case 1:
+                data[at : at + chance.randrange(1, 4)] = b""
+            case 2:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case 3:
+                data[at : at + 1] = chance.choice(PIECES)
+            case 4:  # a line twice, or elsewhere
+                lines = bytes(data).splitlines(keepends=True)
+                lines.insert(chance.randrange(len(lines) + 1), chance.choice(lines))
+                data = bytearray(b"".join(lines))
+            case _:
+                data[at:at] = data[at : at + chance.randrange(1, 30)]
+    return bytes(data)
+
+
+async def ours(bench: Bench, data: bytes) -> list[Heard]:
+    """What leaves the gateway for `data`."""
+    bench.set(bench.recorder.says)
+    async with bench.dial() as caller:
+        await caller.send(data)
+        await until_quiet(caller.reader)
+    await turns()
+    return [heard for heard in bench.recorder.heard if heard.partial is None]
+
+
+def by_h11(data: bytes) -> Reading:
+    """What h11 makes of the same bytes, up to the end of the last whole message."""
+    seen: list[tuple[bytes, bytes, bytes]] = []
+    reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+    reader.receive_data(data)
+    try:
+        while isinstance(head := reader.next_event(), h11.Request):
+            body = bytearray()
+            while isinstance(event := reader.next_event(), h11.Data):
+                body += event.data
+            if not isinstance(event, h11.EndOfMessage):
+                break
+            seen.append((bytes(head.method), bytes(head.target), bytes(body)))
+            reader.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
+            reader.send(h11.EndOfMessage())
+            if reader.our_state is not h11.DONE or reader.their_state is not h11.DONE:
+                break
+            reader.start_next_cycle()
+    except h11.ProtocolError:
+        return Reading(seen, refused=True)
+    return Reading(seen, refused=False)
+
+
+def differs(forwarded: list[Message], read: Reading) -> bool:
+    """Whether we forwarded what the other read otherwise: our messages are among its own, in the same order.
+
+    Where it has refused what follows, we may have read on.
+    """
+    rest = iter([(method, as_sent(target), body) for method, target, body in read.messages])
+    for at, mine in enumerate(forwarded):
+        if not any(mine == other for other in rest):
+            return not read.refused or (at == 0 and bool(read.messages))
+    return False
+
+
+def as_sent(target: bytes) -> bytes:
+    """The target as it would leave us: without our authority and our mount."""
+    for start in (b"http://gw.example", b"https://gw.example"):
+        if target.lower().startswith(start):
+            target = target[len(start) :]
+    rest = target.removeprefix(b"/proxy")
+    return rest if rest.startswith(b"/") else b"/" + rest
+
+
+async def run(seconds: float, seed: int) -> int:
+    """The number of findings; each is one line of JSON on stdout."""
+    chance, counts, findings = random.Random(seed), Counter[str](), 0
+    recorder = Recorder()
+    await recorder.start()
+    with tempfile.TemporaryDirectory() as folder:
+        async with gateway_before(recorder, Path(folder)) as bench, Nginx.running(Path(folder)) as nginx:
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                data = mutated(chance)
+                findings += await look(bench, nginx, data, counts)
+    await recorder.stop()
+    print(json.dumps({"seed": seed, "nginx": nginx is not None, **counts}))
+    return findings
+
+
+async def look(bench: Bench, nginx: Nginx | None, data: bytes, counts: Counter[str]) -> int:
+    counts["sent"] += 1
+    heard = await ours(bench, data)
+    faults = list(bench.recorder.faults)
+    try:
+        for one in heard:
+            check_arrival(one, bench.recorder.authority)
+    except (AssertionError, Misframed, h11.ProtocolError) as fault:
+        faults.append(repr(fault))
+    if faults:
+        return tell("what left us is not plain", data, faults=faults)
+    if not heard:
+        counts["refused or unfinished"] += 1
+        return 0
+    counts["forwarded"] += 1
+    forwarded = [(one.method, one.target, one.body.data) for one in heard]
+    readers = {"h11": by_h11(data)}
+    if nginx is not None:
+        readers["nginx"] = await nginx.read(data)
+        if differs(forwarded, readers["nginx"]):
+            readers["nginx"] = await nginx.read(data, PATIENT_S)  # it may only have been slow
+    found = 0
+    for name, read in readers.items():
+        counts[f"only we, not {name}"] += read.refused and len(read.messages) < len(forwarded)
+        if differs(forwarded, read):
+            found += tell(f"{name} reads it differently", data, ours=forwarded, theirs=read)
+    return found
+
+
+def tell(kind: str, data: bytes, **more: object) -> int:
+    print(
+        json.dumps({"finding": kind, "sent": repr(data), **{name: repr(value) for name, value in more.items()}}),
+        flush=True,
+    )
+    return 1
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    options.add_argument("--seconds", type=float, default=300)
+    options.add_argument("--seed", type=int, default=int(time.time()))
+    asked = options.parse_args()
+    logging.disable(logging.CRITICAL)
+    return 1 if asyncio.run(run(asked.seconds, asked.seed)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

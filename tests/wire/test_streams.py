@@ -1,0 +1,139 @@
+"""Bodies that take their time: each piece passes when it comes, and whoever leaves frees the other side."""
+
+import asyncio
+
+import pytest
+
+from tests.wire.bench import Bench, table
+from tests.wire.messages import CHUNKED, request, upload
+from tests.wire.recorder import Heard, turns
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+STREAMS = table(
+    ("events", b"Content-Type: text/event-stream\r\n", b"data: %d\n\n", b"no"),
+    ("events with parameters", b"Content-Type: text/event-stream; charset=utf-8\r\n", b"data: %d\n\n", b"no"),
+    ("lines of JSON", b"Content-Type: application/x-ndjson\r\n", b'{"n": %d}\n', None),
+    ("bytes", b"Content-Type: application/octet-stream\r\n", b"piece %d", None),
+)
+
+
+@pytest.mark.parametrize(("fields", "piece", "buffering"), STREAMS)
+async def test_each_piece_passes_before_the_next_is_said(
+    bench: Bench, fields: bytes, piece: bytes, buffering: bytes | None
+) -> None:
+    heard_of: asyncio.Queue[None] = asyncio.Queue()
+
+    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + fields + CHUNKED + b"\r\n")
+        for n in range(5):
+            said = piece % n
+            writer.write(b"%x\r\n%s\r\n" % (len(said), said))
+            await heard_of.get()  # the caller has it: nothing was held back for more
+        writer.write(b"0\r\n\r\n")
+        await heard_of.get()
+
+    async with bench.talk(request(), script=script) as caller:
+        head = await caller.reader.readuntil(b"\r\n\r\n")
+        assert (b"X-Accel-Buffering: no" in head) == (buffering is not None) or b"ndjson" in head
+        for n in range(5):
+            async with asyncio.timeout(10):
+                await caller.reader.readuntil(piece % n + b"\r\n")
+            heard_of.put_nowait(None)
+        async with asyncio.timeout(10):
+            assert await caller.reader.readuntil(b"0\r\n\r\n") == b"0\r\n\r\n"
+        heard_of.put_nowait(None)
+        await bench.goes_on(caller, kept=True)
+    await bench.serves_others()
+
+
+async def test_a_head_passes_before_its_body(bench: Bench) -> None:
+    go = asyncio.Event()
+
+    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + b"Content-Length: 2\r\n\r\n")
+        await go.wait()
+        writer.write(b"ok")
+        await turns()
+
+    async with bench.talk(request(), script=script) as caller:
+        async with asyncio.timeout(10):
+            assert (await caller.reader.readuntil(b"\r\n\r\n")).startswith(HEAD)
+        go.set()
+        assert await caller.reader.readexactly(2) == b"ok"
+    await turns()
+    await bench.serves_others()  # the provider's connection is gone; an upload must not meet it
+
+
+async def test_both_ways_at_once(bench: Bench) -> None:
+    """The provider echoes an upload while it comes."""
+
+    async def script(_heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + CHUNKED + b"\r\n")
+        while (line := await reader.readuntil(b"\r\n")) != b"0\r\n":
+            writer.write(line + await reader.readexactly(int(line, 16) + 2))
+        writer.write(b"0\r\n" + await reader.readexactly(2))
+        await turns()
+
+    async with bench.talk(upload(CHUNKED), script=script) as caller:
+        async with asyncio.timeout(10):
+            await caller.reader.readuntil(b"\r\n\r\n")
+            for n in range(5):
+                await caller.send(b"7\r\nping %d\n\r\n" % n)
+                await caller.reader.readuntil(b"ping %d\n\r\n" % n)
+            await caller.send(b"0\r\n\r\n")
+            await caller.reader.readuntil(b"0\r\n\r\n")
+    await bench.serves_others()
+
+
+@pytest.mark.parametrize("leaves", ["closed", "reset"])
+@pytest.mark.parametrize("when", ["before the head", "in the body"])
+async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str, when: str) -> None:
+    left = asyncio.Event()
+
+    async def script(_heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if when == "in the body":
+            writer.write(HEAD + b"Content-Length: 100\r\n\r\nabc")
+        try:
+            await reader.read()
+        finally:
+            left.set()
+
+    async with bench.talk(request(), script=script) as caller:
+        if when == "in the body":
+            await caller.reader.readuntil(b"abc")
+        while not bench.recorder.heard:
+            await turns(1)
+        if leaves == "closed":
+            caller.writer.close()
+        else:
+            caller.reset()
+        async with asyncio.timeout(3):
+            await left.wait()
+    await bench.serves_others()
+
+
+async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench) -> None:
+    """Bounded memory: what is on its way is no more than a few buffers, however much the provider would say."""
+    said = 0
+    stuck = asyncio.Event()
+
+    async def script(_heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal said
+        writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % (1 << 30))
+        while True:
+            writer.write(b"x" * 65536)
+            said += 65536
+            drained = asyncio.ensure_future(writer.drain())
+            await turns(2000 if not drained.done() else 1)
+            if not drained.done():
+                stuck.set()
+            await drained
+
+    async with bench.talk(request(), script=script) as caller:
+        await caller.reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(10):
+            await stuck.wait()
+        assert said < 64 << 20
+    await bench.serves_others()
