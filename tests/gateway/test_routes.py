@@ -14,7 +14,14 @@ FILLED = {
     "{integration_id}": "tracker",
     "{connection_id:.+}": "c1",
 }
-CHANGES_EACH_TIME = {"gateway-request-id", "date", "set-cookie", "location", "content-security-policy", "content-length"}
+CHANGES_EACH_TIME = {
+    "gateway-request-id",
+    "date",
+    "set-cookie",
+    "location",
+    "content-security-policy",
+    "content-length",
+}
 
 
 @pytest.mark.parametrize("path", [path for path in GETS if path not in WITHOUT_HEAD])
