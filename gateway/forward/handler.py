@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 
@@ -105,8 +106,10 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     """The head of the answer. Raises MalformedAnswer."""
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
-    set_cookie = request[CONNECTION].integration.forward_set_cookie
+    opened = request[CONNECTION]
+    injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", injected)
+    set_cookie = opened.integration.forward_set_cookie
     fields = response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
     if decoded:
         fields = decoded_fields(fields)
