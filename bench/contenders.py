@@ -66,9 +66,8 @@ class Peer:
     @contextmanager
     def running(self, folder: Path, upstream: int, *, streams: bool) -> Iterator[Server]:
         port = free_port()
-        file = filled(
-            self.file, folder, PORT=port, UPSTREAM=upstream, CLIENTS=CLIENTS, BUFFERING="off" if streams else "on"
-        )
+        told = {"PORT": port, "UPSTREAM": upstream, "CLIENTS": CLIENTS, **_for_streams(streams)}
+        file = filled(self.file, folder, **told)
         places = {"port": port, "upstream": upstream, "file": file, "folder": folder, "program": self._binary() or ""}
         if self.build:
             command = [part.format(**places) for part in self.build]
@@ -82,6 +81,13 @@ class Peer:
 
     def _binary(self) -> str | None:
         return sys.executable if self.program == "python" else binary(self.program)
+
+
+def _for_streams(streams: bool) -> dict[str, str]:
+    """What nginx and HAProxy want to be told before they pass streams on at once."""
+    if streams:
+        return {"BUFFERING": "off", "NO_DELAY": "option http-no-delay"}
+    return {"BUFFERING": "on", "NO_DELAY": ""}
 
 
 ONE_CORE: Final = {"GOMAXPROCS": "1"}

@@ -29,9 +29,6 @@ def goals(result: Result) -> list[Goal]:
     def cpu(peer: str) -> float | None:
         return ratio(ours, result.row(peer))
 
-    def of(what: str) -> float | None:
-        return getattr(ours, what) / ours.processes if ours is not None else None
-
     return [
         Goal("CPU a request, to Node's bare pipe", 1.0, cpu("node")),
         Goal("CPU a request, to aiohttp + ClientSession", 0.5, cpu("aiohttp")),
@@ -40,7 +37,7 @@ def goals(result: Result) -> list[Goal]:
         Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, _speed(ours, nginx, "up"), at_least=True),
         Goal("growth of memory in a download, MiB", 32.0, ours.stream("down", "grown_mib") if ours else None),
         Goal("growth of memory in an upload, MiB", 32.0, ours.stream("up", "grown_mib") if ours else None),
-        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, of("idle_mib")),
+        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.idle_mib / ours.processes if ours else None),
         Goal("start to the first proxied answer, s", 2.0, ours.start_s if ours else None),
         Goal("CPU a request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))),
     ]

@@ -44,7 +44,7 @@ class Row:
         streams: list[Stream] = getattr(self, way)
         if not streams:
             return None
-        figures = [getattr(stream, what) for stream in streams]
+        figures: list[float] = [getattr(stream, what) for stream in streams]
         return max(figures) if what == "grown_mib" else statistics.median(figures)
 
 
