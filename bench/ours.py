@@ -5,11 +5,14 @@ import http.client
 import json
 import os
 import secrets
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +22,19 @@ from bench.upstream import ROOT
 
 INTEGRATION: Final = "bench"
 HEADER: Final = "X-Bench-Key"
+IN_USE: Final = 10
+ENVIRON: Final = {"PYTHONPATH": str(ROOT)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """`connections`: how many the store holds; the first `in_use` of them, c0, c1 …, can be used."""
+    """`connections`: how many the store holds, at least ten; the first ten, c0 to c9, can be used."""
 
     name: str = "gateway"
     title: str = "**gateway**"
     note: str = "the whole chain: key, connection, injection, log, metrics"
     workers: int = 1
-    connections: int = 1
-    in_use: int = 1
+    connections: int = IN_USE
 
     def missing(self) -> str | None:
         return None
@@ -40,37 +44,60 @@ class Ours:
 
     @contextmanager
     def running(self, folder: Path, upstream: int, *, streams: bool) -> Iterator[Server]:  # noqa: ARG002 (as the peers)
-        """Its connections are imported through its API by a first start; the measured one finds them in the store."""
-        port = free_port()
-        key = "sk-bench-" + secrets.token_hex(16)
-        environ = {"PYTHONPATH": str(ROOT)}
-        (folder / "gateway.yaml").write_text(json.dumps(self._configuration(port, upstream, key)))
-        (folder / "catalog").mkdir()
-        (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(_entry(upstream)))
-        command = [sys.executable, "-m", "gateway", "serve", "-c", str(folder / "gateway.yaml")]
-        named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
-        admin = Target(port)
-        with started(self.title, command, admin, folder=folder, environ=environ, probe="/ready"):
-            for number in range(self.in_use):
-                _import(admin, key, f"c{number}")
+        """It finds its connections in the store, as after a restart."""
+        port, held = free_port(), seed()
+        for file in Path(held.folder.name).glob("gateway.db*"):
+            shutil.copy(file, folder)
         fill(folder / "gateway.db", self.connections)
+        command = _written(folder, held, port=port, upstream=upstream, workers=self.workers)
+        named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
-        with started(self.title, command, target, folder=folder, environ=environ) as server:
+        with started(self.title, command, target, folder=folder, environ=ENVIRON) as server:
             if len(server.pids()) < self.workers:
                 raise CannotRun(f"server.workers: {self.workers} has no effect in this build")
             yield server
 
-    def _configuration(self, port: int, upstream: int, key: str) -> dict[str, Any]:
-        return {
-            "server": {"host": HOST, "port": port, "workers": self.workers},
-            "store": {
-                "url": "sqlite:///gateway.db",
-                "encryption_keys": [base64.b64encode(os.urandom(32)).decode()],
-            },
-            "catalog": ["catalog"],
-            "environments": {"bench": {"secret_keys": [key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}},
-            "egress": {"allow": [f"{HOST}/32:{upstream}"]},
-        }
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A folder whose gateway.db holds the usable connections; the keys that open it. The folder lives as long as this."""
+
+    folder: "tempfile.TemporaryDirectory[str]"
+    key: str
+    encryption_key: str
+
+
+@cache
+def seed() -> Seed:
+    """Made once a run, by a gateway that takes them in through its API. Raises CannotRun."""
+    fresh = Seed(
+        tempfile.TemporaryDirectory(prefix="bench-seed-"),
+        "sk-bench-" + secrets.token_hex(16),
+        base64.b64encode(os.urandom(32)).decode(),
+    )
+    folder, port = Path(fresh.folder.name), free_port()
+    command = _written(folder, fresh, port=port, upstream=port, workers=1)
+    with started("the gateway", command, Target(port), folder=folder, environ=ENVIRON, probe="/ready") as server:
+        for number in range(IN_USE):
+            _import(server.target, fresh.key, f"c{number}")
+    return fresh
+
+
+def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int) -> list[str]:
+    """Write the configuration and the catalog entry; the command that serves with them."""
+    configuration = {
+        "server": {"host": HOST, "port": port, "workers": workers},
+        "store": {"url": "sqlite:///gateway.db", "encryption_keys": [held.encryption_key]},
+        "catalog": ["catalog"],
+        "environments": {
+            "bench": {"secret_keys": [held.key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}
+        },
+        "egress": {"allow": [f"{HOST}/32:{upstream}"]},
+    }
+    (folder / "gateway.yaml").write_text(json.dumps(configuration))
+    (folder / "catalog").mkdir()
+    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(_entry(upstream)))
+    return [sys.executable, "-m", "gateway", "serve", "-c", str(folder / "gateway.yaml")]
 
 
 def _entry(upstream: int) -> dict[str, Any]:

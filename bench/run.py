@@ -13,13 +13,13 @@ from typing import Final
 
 from bench import load, proc, streams, upstream
 from bench.contenders import PEERS, Contender
-from bench.ours import Ours
+from bench.ours import IN_USE, Ours
 from bench.result import MANY, Result, Row
 from bench.server import CLIENTS, CannotRun, Server
 
 VARIANTS: Final = (
-    Ours("ten", "10 connections stored", "requests take turns over them", connections=10, in_use=10),
-    Ours("full", "100,000 connections stored", "requests take turns over ten of them", connections=100_000, in_use=10),
+    Ours("ten", "10 connections stored", "requests take turns over them"),
+    Ours("full", "100,000 connections stored", "requests take turns over ten of them", connections=100_000),
     Ours("two", "2 workers", "one listening socket", workers=2),
 )
 _SETTLE_S: Final = 0.5
@@ -126,7 +126,7 @@ def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, s
                 say(f"round {number} of {options.rounds}: {server.name}, {connections} connections")
                 row = rows[server.name]
                 seconds = options.seconds if number else min(1.0, options.seconds)
-                turns = 10 if server.name in ("ten", "full") else 0
+                turns = IN_USE if server.name in ("ten", "full") else 0
                 try:
                     found = load.loaded(
                         server, connections=connections, seconds=seconds, turns=turns, built_in=options.built_in

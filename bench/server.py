@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import random
 import resource
 import signal
 import socket
@@ -19,6 +20,7 @@ HOST: Final = "127.0.0.1"
 START_LIMIT_S: Final = 60.0
 STOP_LIMIT_S: Final = 15.0
 _LOOK_EVERY_S: Final = 0.004
+_PORTS: Final = (12_000, 32_000)
 _FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FILES // 2 - 100)  # each may need two
 
@@ -99,11 +101,12 @@ def raise_file_limit() -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that nobody listens on, below those that the system gives out, so that nobody is given it meanwhile."""
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def _await_answer(server: Server, probe: str, log: Path) -> None:
