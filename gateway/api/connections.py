@@ -5,7 +5,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.body import Strict, members, number, query_of, read_json, truth, wrong_query
+from gateway.api.body import Strict, number, query_of, read_json, truth, wrong_query
 from gateway.api.connection_json import listed, whole
 from gateway.api.shapes import (
     ConnectionId,
@@ -21,6 +21,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 from gateway.store import ListFilter, cursor_after
+from gateway.wire.query import members
 from middleware.facts import ENVIRONMENT
 
 FILTERS: Final = (

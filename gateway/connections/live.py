@@ -86,6 +86,8 @@ class Live:
         now = clock.now()
         good_s = OPENED_S
         if connection.expires_at is not None and now >= connection.expires_at:
+            if connection.failure is not None and not backoff.may_try(connection, now):
+                raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
             connection = await self._renewer.renewed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             # Still valid: served as it is and renewed behind the request, which never waits for that.

@@ -19,7 +19,7 @@ from yarl import URL
 from gateway.egress.answer import SessionExchange
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
-from gateway.egress.guard import Guard, Scheme
+from gateway.egress.guard import Guard, Scheme, literal
 from gateway.egress.names import GuardedResolver, Names
 from gateway.egress.session import PlainRequest, exactly
 from gateway.records.upstream import UpstreamRequest
@@ -147,7 +147,7 @@ class Egress:
         return Answer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     async def _checked_address(self, request: UpstreamRequest) -> str:
-        if ":" in request.host or request.host[-1].isdigit():
+        if literal(request.host) is not None:
             return request.host
         addresses = await self._names.addresses(request.host, request.port)
         self.guard.admit("https", request.host, request.port, addresses)

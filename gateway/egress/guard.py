@@ -28,9 +28,7 @@ _SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
         "192.88.99.0/24",
         "198.18.0.0/15",
         "224.0.0.0/3",  # multicast and reserved
-        "::/8",  # unspecified, loopback, mapped and compatible IPv4, NAT64 64:ff9b::/96 lies in 0064::/16 below
-        "64:ff9b::/96",
-        "64:ff9b:1::/48",
+        "::/8",  # unspecified, loopback, IPv4 in IPv6 that was not unwrapped, NAT64 (64:ff9b::)
         "2001::/23",  # Teredo, ORCHID, benchmarking
         "2001:db8::/32",
         "2002::/16",  # 6to4
@@ -52,6 +50,14 @@ class Opening(Protocol):
 
     @property
     def port(self) -> int | None: ...
+
+
+def literal(host: str) -> IPAddress | None:
+    """The address, if the host is one and not a name. A zone index names an interface, and is no part of an address."""
+    try:
+        return None if "%" in host else ipaddress.ip_address(host)
+    except ValueError:
+        return None
 
 
 def unwrapped(address: IPAddress) -> IPAddress:
@@ -84,7 +90,7 @@ class Guard:
         written = parse_host(f"[{host}]" if ":" in host else host)
         if written is None:
             raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")
-        if written[-1].isdigit() or ":" in written:
+        if literal(written) is not None:
             self.admit(scheme, written, port, [written])
         elif scheme == "http" and not self._allow:
             raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
@@ -92,13 +98,10 @@ class Guard:
     def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
         """Judge all that a name resolved to; one bad address refuses the name. Raises EgressError ``refused``."""
         for text in addresses:
-            try:
-                permitted = self.permits(scheme, ipaddress.ip_address(text), port)
-            except ValueError:  # a zone index, for example
-                permitted = False
-            if permitted:
+            address = literal(text)
+            if address is not None and self.permits(scheme, address, port):
                 continue
-            if scheme == "http" and is_public(unwrapped(ipaddress.ip_address(text.partition("%")[0]))):
+            if scheme == "http" and address is not None and is_public(unwrapped(address)):
                 raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
             raise EgressError(
                 "refused",

@@ -39,22 +39,24 @@ class Upload:
         return Body(self._pieces(), None if self.inflated else request.content_length)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        content = self._request.content
-        while True:
-            self.waiting = True
-            try:
-                piece = await content.readany()
-            except Exception as fault:
-                self.fault = fault
-                if self.exchange is not None:
-                    self.exchange.close()
-                raise
-            self.waiting = False
-            if not piece:
-                return
+        # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.
+        yield b""
+        while piece := await self._take():
             self._watch.moved()
             yield piece
             self._watch.moved()
+
+    async def _take(self) -> bytes:
+        self.waiting = True
+        try:
+            return await self._request.content.readany()
+        except Exception as fault:
+            self.fault = fault
+            if self.exchange is not None:
+                self.exchange.close()
+            raise
+        finally:
+            self.waiting = False
 
 
 def arrives_inflated(request: web.Request) -> bool:

@@ -63,4 +63,15 @@ class Watch:
             self._stood_still = True
             self._task.cancel("nothing moves")
         else:
+            self._tell_of_bad_framing()
             self._plan()
+
+    def _tell_of_bad_framing(self) -> None:
+        """After a bad chunk aiohttp's server queues its 400 behind us, and lets us wait for the body's rest.
+
+        Nothing else can be in the queue while a body is unfinished.
+        """
+        content = self._request.content
+        queued = getattr(self._request.protocol, "_messages", ())
+        if queued and not content.is_eof() and content.exception() is None:
+            content.set_exception(web.RequestPayloadError("the body is framed wrongly"))

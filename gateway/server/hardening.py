@@ -3,16 +3,27 @@
 import contextlib
 import ctypes
 import resource
+import signal
 import sys
 from typing import Final
 
-PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
+PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+PR_SET_DUMPABLE: Final = 4
 
 
 def harden() -> None:
     """Best effort: a system that refuses is no reason not to serve."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def end_with_parent() -> None:
+    """A worker whose parent was killed would serve on with nobody to stop it."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+            ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -1,10 +1,12 @@
-"""`gateway serve`: one process, from its socket to its last answer."""
+"""`gateway serve`: from the listening socket to the last answer, in one process or in several workers."""
 
 import asyncio
-import contextlib
+import errno
 import signal
 import socket
 import sys
+from collections.abc import Callable
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -15,10 +17,11 @@ from gateway.config import Config
 from gateway.errors import StartRefused
 from gateway.server.hardening import harden
 from gateway.server.runner import runner
+from gateway.server.workers import supervise
 from gateway.services import SERVICES
 
-LINGER_S = 0.5  # /ready is 503 for this long before the socket closes, so that a load balancer sees it
-BACKLOG = 2048
+NOTICE_S: Final = 1.0  # /ready is 503 for so long before the socket closes, so that a load balancer sees it
+BACKLOG: Final = 2048
 
 log = structlog.get_logger(__name__)
 
@@ -28,44 +31,66 @@ def serve(config: Config) -> int:
     logs.setup()
     harden()
     try:
-        sock = listen(config.server.host, config.server.port)
-        config = config.at_port(sock.getsockname()[1])
-        app = create_app(config)
-        with asyncio.Runner(loop_factory=loop_factory()) as running:
-            return running.run(_serve(app, config, sock))
+        with listen(config.server.host, config.server.port) as sock:
+            config = config.at_port(sock.getsockname()[1])
+            app = create_app(config)
+            if config.server.workers == 1:
+                return work(app, config, sock, ready=lambda: announce(config))
+            return supervise(
+                config.server.workers,
+                lambda ready: work(app, config, sock, ready=ready),
+                ready=lambda: announce(config),
+            )
     except StartRefused as refusal:
-        print(f"gateway: {refusal}", file=sys.stderr)  # noqa: T201 (one line, before there is a log to look for)
-        return 1
+        return refused(refusal)
 
 
-async def _serve(app: web.Application, config: Config, sock: socket.socket) -> int:
-    stop = asyncio.Event()
+def work(app: web.Application, config: Config, sock: socket.socket, *, ready: Callable[[], None]) -> int:
+    """Serve `sock` in this process until a signal; the exit code. `ready` is called once ``/ready`` would be 200."""
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as running:
+            return running.run(_work(app, config, sock, ready))
+    except StartRefused as refusal:
+        return refused(refusal)
+
+
+async def _work(app: web.Application, config: Config, sock: socket.socket, ready: Callable[[], None]) -> int:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _asked_to_stop, stop, number)
     loop.set_exception_handler(_log_unhandled)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _asked_to_stop, stop)
     run = runner(app, drain_s=config.server.drain_s)
     try:
         await run.setup()
         await web.SockSite(run, sock, backlog=BACKLOG).start()
-        address = f"http://{_spelled(config.server.host)}:{config.server.port}"
-        print(f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)
-        log.info("ready", address=address, public_url=config.server.public_url)
+        ready()
         await stop.wait()
         log.info("stopping", drain_s=config.server.drain_s)
         app[SERVICES].serving = False
-        await asyncio.sleep(min(LINGER_S, config.server.drain_s))
+        run.start_draining()
+        await asyncio.sleep(min(NOTICE_S, config.server.drain_s))
     finally:
         await run.cleanup()
-        sock.close()
     log.info("stopped")
     return 0
 
 
-def _asked_to_stop(stop: asyncio.Event, number: signal.Signals) -> None:
-    """The first signal drains; a second one of the same kind ends the process at once."""
+def announce(config: Config) -> None:
+    address = f"http://{_spelled(config.server.host)}:{config.server.port}"
+    print(f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)
+    log.info("ready", address=address, public_url=config.server.public_url)
+
+
+def refused(refusal: StartRefused) -> int:
+    print(f"gateway: {refusal}", file=sys.stderr, flush=True)  # noqa: T201 (for the operator, not for the log)
+    return 1
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    """The first signal drains; the next one, of either kind, ends the process at once."""
     stop.set()
-    with contextlib.suppress(ValueError, RuntimeError):
+    for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
 
@@ -76,15 +101,16 @@ def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object])
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Raises StartRefused, which names the key to change."""
+    """A listening socket. Raises StartRefused, which names the key to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
+        sock.listen(BACKLOG)
     except OSError as fault:
         sock.close()
-        words = "is in use" if fault.errno == 98 else f"cannot be listened on ({fault.strerror})"
+        words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         raise StartRefused(f"{host}:{port} {words}. Set another server.port or server.host in gateway.yaml.") from fault
     sock.setblocking(False)
     return sock

@@ -44,6 +44,8 @@ def parse_host(text: str) -> str | None:
     ``127.1``, ``0x7f.1`` and ``2130706433`` are none of these, though resolvers take them for addresses.
     """
     if text.startswith("["):
+        if not text.endswith("]") or "%" in text:  # a zone means something on one machine only (RFC 6874)
+            return None
         try:
             return str(ipaddress.IPv6Address(text[1:-1]))
         except ValueError:

@@ -1,4 +1,4 @@
-"""The end of the PROXY chain on a real aiohttp server, with what comes before it played: a known key, a known connection."""
+"""The end of the PROXY chain on a real aiohttp server, its beginning played: a known key, a known connection."""
 
 import asyncio
 import ipaddress

@@ -57,6 +57,12 @@ class RawClient:
                 pass
         return bytes(seen)
 
+    async def until_clean_end(self) -> None:
+        """Read on until the connection is closed properly. Raises ConnectionResetError where it is cut."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.reader.read(65536):
+                pass
+
     async def until(self, mark: bytes) -> bytes:
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.readuntil(mark)

@@ -46,7 +46,7 @@ async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 @asynccontextmanager
 async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> AsyncIterator[RawProvider]:
-    """Answers every request with these bytes, or hands each connection to a script. `close` ends it after one answer."""
+    """Answers every request with these bytes, or hands each connection to a script. `close`: one answer each."""
     provider = RawProvider()
     tasks: set[asyncio.Task[None]] = set()
 

@@ -232,3 +232,10 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
     for path in files:
         content = path.read_bytes()
         assert not [secret for secret in secrets if secret.encode() in content], path
+
+
+async def test_a_browser_sees_a_page_where_it_cannot_set_out(running: RunningGateway) -> None:
+    address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
+    async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as answer:
+        assert (answer.status, answer.content_type) == (404, "text/html")
+        assert answer.headers["Gateway-Error"] == "unknown_provider_config"

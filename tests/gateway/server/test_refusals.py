@@ -20,7 +20,6 @@ def post(fields: bytes, body: bytes = b"") -> bytes:
 
 
 REFUSED = [
-    # (bytes, status, code)
     pytest.param(b"\x16\x03\x01\x02\x00\x01", 400, "bad_framing", id="TLS on a plain port"),
     pytest.param(b"nonsense\r\n\r\n", 400, "bad_framing", id="no request at all"),
     pytest.param(get(method=b"BREW"), 501, "not_supported", id="an unknown method"),

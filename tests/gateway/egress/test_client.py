@@ -1,0 +1,265 @@
+"""The way out, on real sockets: names, TLS, the outbound proxy, and small answers read whole."""
+
+import asyncio
+import contextlib
+import gzip
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.egress import names
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.errors import EgressError
+from gateway.egress.guard import Guard
+from gateway.records.upstream import UpstreamRequest
+from tests.fakes.certificate import certified
+from tests.fakes.proxy_end import LOOPBACK, Opening
+from tests.fakes.raw_provider import raw_provider, read_message
+
+HOST = "api.example.test"
+
+
+@asynccontextmanager
+async def egress(guard: Guard | None = None, **options: object) -> AsyncIterator[Egress]:
+    way_out = Egress(guard or Guard(LOOPBACK), **options)  # type: ignore[arg-type]
+    try:
+        yield way_out
+    finally:
+        await way_out.close()
+
+
+@pytest.fixture
+def addresses(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What names resolve to, and nothing else does."""
+    known: dict[str, list[str]] = {HOST: ["127.0.0.1"]}
+
+    def look_up(host: str, _port: int) -> list[str]:
+        if host not in known:
+            raise OSError("unknown")
+        return known[host]
+
+    monkeypatch.setattr(names, "_look_up", look_up)
+    return known
+
+
+@asynccontextmanager
+async def tls_provider(server: ssl.SSLContext) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
+            while True:
+                await read_message(reader)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecure")
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
+        await listening.wait_closed()
+
+
+async def test_a_small_answer_is_read_whole_and_decoded() -> None:
+    body = gzip.compress(b'{"access_token": "at"}')
+    head = f"HTTP/1.1 400 Bad\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\nX-A: 1\r\nX-A: 2\r\n\r\n"
+    async with raw_provider(head.encode() + body) as provider, egress() as way_out:
+        form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        answer = await way_out.fetch("POST", f"{provider.origin}/token?a=%2F", headers=form, body=b"grant_type=x")
+    assert (answer.status, answer.body) == (400, b'{"access_token": "at"}')
+    assert answer.headers.getall("x-a") == ["1", "2"]
+    assert provider.request_line() == "POST /token?a=%2F HTTP/1.1"
+    assert provider.lines()[1:] == [
+        "Content-Type: application/x-www-form-urlencoded",
+        "Accept: application/json",
+        "User-Agent: integration-gateway",
+        "Content-Length: 12",
+    ]
+    assert provider.bodies == [b"grant_type=x"]
+
+
+async def test_redirects_are_answers_and_cookies_are_not_kept() -> None:
+    redirect = b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nSet-Cookie: a=b; Path=/\r\nContent-Length: 0\r\n\r\n"
+    async with raw_provider(redirect) as provider, egress() as way_out:
+        assert (await way_out.fetch("GET", f"{provider.origin}/a")).status == 302
+        await way_out.fetch("GET", f"{provider.origin}")
+    assert [provider.request_line(0), provider.request_line(1)] == ["GET /a HTTP/1.1", "GET / HTTP/1.1"]
+    assert provider.connections == 1
+    assert not any(line.startswith("Cookie") for line in provider.lines())
+
+
+@pytest.mark.parametrize("head", ["Content-Length: 2000", "Transfer-Encoding: chunked"])
+async def test_too_large_an_answer_is_not_read_on(head: str) -> None:
+    body = bytes(2000) if "Length" in head else b"7d0\r\n" + bytes(2000) + b"\r\n0\r\n\r\n"
+    async with raw_provider(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body) as provider, egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", provider.origin, limit_bytes=1999)
+    assert failure.value.kind == "too_large"
+
+
+async def test_a_fetch_ends_in_time() -> None:
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_provider(silent) as provider, egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", provider.origin, timeout_s=0.1)
+        await asyncio.wait_for(provider.left.wait(), 3)
+    assert failure.value.kind == "timeout"
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "https://u:p@a/", "http://8.8.8.8/", "https://10.0.0.1", "https://[::1]/"])
+async def test_what_may_not_be_dialled_is_refused_before_a_socket_is_made(url: str) -> None:
+    async with egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", url)
+    assert failure.value.kind == "refused"
+
+
+async def test_a_name_is_refused_if_any_of_its_addresses_is(addresses: dict[str, list[str]]) -> None:
+    addresses["mixed.test"] = ["127.0.0.1", "10.0.0.1"]
+    addresses["inside.test"] = ["10.0.0.1"]
+    async with raw_provider() as provider, egress() as way_out:
+        for host in ("mixed.test", "inside.test"):
+            for scheme in ("http", "https"):
+                with pytest.raises(EgressError) as failure:
+                    await way_out.fetch("GET", f"{scheme}://{host}:{provider.port}/")
+                assert failure.value.kind == "refused"
+        assert (await way_out.fetch("GET", f"http://{HOST}:{provider.port}/")).body == b"ok"
+    assert provider.connections == 1
+    assert provider.lines()[0] == f"Host: {HOST}:{provider.port}"
+
+
+async def test_a_name_without_an_address_is_unreachable_and_a_slow_one_times_out(
+    addresses: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    async with egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", "https://nowhere.test/")
+        assert failure.value.kind == "unreachable"
+        release = threading.Event()
+        monkeypatch.setattr(names, "_look_up", lambda _host, _port: [str(release.wait(5))])
+        monkeypatch.setattr(names, "LIMIT_S", 0.05)
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", "https://slow.test/")
+        release.set()
+        assert failure.value.kind == "timeout"
+
+
+async def test_tls_is_verified_against_the_name(addresses: dict[str, list[str]], tmp_path: Path) -> None:
+    server, trusting = certified(HOST, tmp_path)
+    addresses["other.test"] = ["127.0.0.1"]
+    async with tls_provider(server) as port:
+        async with egress(tls=trusting) as way_out:
+            assert (await way_out.fetch("GET", f"https://{HOST}:{port}/")).body == b"secure"
+            with pytest.raises(EgressError) as wrong_name:
+                await way_out.fetch("GET", f"https://other.test:{port}/")
+        async with egress() as way_out:
+            with pytest.raises(EgressError) as unknown_issuer:
+                await way_out.fetch("GET", f"https://{HOST}:{port}/")
+    assert wrong_name.value.kind == unknown_issuer.value.kind == "tls"
+    assert "mismatch" in wrong_name.value.message
+    assert "self-signed" in unknown_issuer.value.message
+
+
+async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+    async with raw_provider(b"plain text\r\n\r\n") as provider, egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", f"https://127.0.0.1:{provider.port}/", timeout_s=5)
+    assert failure.value.kind in ("tls", "unreachable", "timeout")
+
+
+async def test_through_the_outbound_proxy_the_tunnel_leads_to_the_checked_address(
+    addresses: dict[str, list[str]], tmp_path: Path
+) -> None:
+    server, trusting = certified(HOST, tmp_path)
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        there, out = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while piece := await source.read(65536):
+                    sink.write(piece)
+
+        copies = [asyncio.create_task(copy(reader, out)), asyncio.create_task(copy(there, writer))]
+        try:
+            await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in copies:
+                task.cancel()
+            await asyncio.gather(*copies, return_exceptions=True)
+            out.close()
+
+    async with (
+        tls_provider(server) as port,
+        raw_provider(proxy) as outbound,
+        egress(tls=trusting, proxy=f"http://user:pass@127.0.0.1:{outbound.port}") as way_out,
+    ):
+        answer = await way_out.fetch("GET", f"https://{HOST}:{port}/x")
+        addresses["inside.test"] = ["10.0.0.1"]
+        with pytest.raises(EgressError) as failure:
+            await way_out.fetch("GET", "https://inside.test/")
+    assert answer.body == b"secure"
+    assert asked[0].startswith(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n".encode())
+    assert b"Proxy-Authorization: Basic dXNlcjpwYXNz" in asked[0]
+    assert failure.value.kind == "refused"
+    assert len(asked) == 1
+
+
+async def test_the_environment_names_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    async with raw_provider() as provider, egress() as way_out:
+        assert (await way_out.fetch("GET", provider.origin)).status == 200
+
+
+async def test_ipv6_is_written_in_brackets() -> None:
+    opened = Guard([Opening(ipaddress.ip_network("::1/128"))])
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    try:
+        listening = await asyncio.start_server(serve, "::1", 0)
+    except OSError:
+        pytest.skip("no IPv6 here")
+    port = listening.sockets[0].getsockname()[1]
+    async with egress(opened) as way_out:
+        await way_out.fetch("GET", f"http://[::1]:{port}/x")
+    listening.close()
+    await listening.wait_closed()
+    assert heads[0].startswith(f"GET /x HTTP/1.1\r\nHost: [::1]:{port}\r\n".encode())
+
+
+async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict[str, list[str]]) -> None:
+    import socket
+
+    # A listener whose backlog is full accepts nothing more.
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(0)
+    port = listener.getsockname()[1]
+    fillers = [socket.socket() for _ in range(4)]
+    for filler in fillers:
+        filler.setblocking(False)
+        filler.connect_ex(("127.0.0.1", port))
+    try:
+        async with egress(timeouts=Timeouts(connect_s=0.3)) as way_out:
+            with pytest.raises(EgressError) as failure:
+                await way_out.send(UpstreamRequest("GET", "http", "127.0.0.1", port, "/"))
+    finally:
+        for held in [listener, *fillers]:
+            held.close()
+    assert failure.value.kind == "timeout"

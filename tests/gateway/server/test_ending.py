@@ -1,0 +1,156 @@
+"""How connections end: the late, the idle, the leaving, and all of them when the server stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.raw import dial, exchange, parsed
+from tests.gateway.server.conftest import Served, Shown, served
+from tests.gateway.server.test_refusals import CHUNKED, HOST, get
+
+
+@pytest.fixture
+async def quick(shown: Shown) -> AsyncIterator[Served]:
+    """A server that waits a twentieth of a second for a head, and drains for up to ten."""
+    serving = await served(shown, head_s=0.05, drain_s=10)
+    yield serving
+    shown.release.set()
+    await serving.runner.cleanup()
+
+
+@pytest.fixture
+async def steady(shown: Shown) -> AsyncIterator[Served]:
+    """A server that drains for up to ten seconds."""
+    serving = await served(shown, drain_s=10)
+    yield serving
+    shown.release.set()
+    await serving.runner.cleanup()
+
+
+async def entered(server: Served) -> None:
+    async with asyncio.timeout(5):
+        await server.shown.entered.wait()
+
+
+@pytest.mark.parametrize("begun", [b"", b"G", b"GET / HTTP/1.1\r\nHost: gw", b"\r\n"])
+async def test_a_head_that_does_not_come_is_not_waited_for(quick: Served, begun: bytes) -> None:
+    assert await exchange(quick.port, begun) == b""
+
+
+async def test_a_second_head_is_given_no_longer(quick: Served) -> None:
+    async with dial(quick.port) as client:
+        client.send(get(b"/one"))
+        assert (await client.answer()).status == 200
+        client.send(b"GET /tw")
+        assert await client.until_closed() == b""
+
+
+async def test_a_slow_handler_and_a_kept_connection_are_not_late(quick: Served) -> None:
+    async with dial(quick.port) as client:
+        client.send(get(b"/wait"))
+        await entered(quick)
+        async with dial(quick.port) as other:
+            assert await other.until_closed() == b""  # by then the first would have been late as well
+        quick.shown.release.set()
+        assert (await client.answer()).body == b"waited"
+        async with dial(quick.port) as other:
+            assert await other.until_closed() == b""
+        client.send(get(b"/again"))
+        assert (await client.answer()).body == b"/again"
+
+
+async def test_an_idle_connection_is_closed_after_a_while(shown: Shown) -> None:
+    serving = await served(shown, keep_alive_s=0.05)
+    async with dial(serving.port) as client:
+        client.send(get(b"/one"))
+        assert (await client.answer()).status == 200
+        assert await client.until_closed() == b""
+    await serving.runner.cleanup()
+
+
+async def test_a_client_that_leaves_stops_its_handler(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        client.send(get(b"/wait"))
+        await entered(steady)
+    async with asyncio.timeout(5):
+        while not steady.shown.cancelled:
+            await asyncio.sleep(0)
+
+
+async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        client.send(get(b"/wait"))
+        await entered(steady)
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        steady.shown.release.set()
+        answer = parsed(await client.until_closed())
+        assert (answer.body, answer.headers["connection"]) == (b"waited", "close")
+        await stopping
+
+
+async def test_a_stop_lets_a_stream_finish(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        client.send(get(b"/stream"))
+        await client.until(b"first\r\n")
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        steady.shown.release.set()
+        assert await client.until_closed() == b"6\r\nsecond\r\n0\r\n\r\n"
+        await stopping
+
+
+async def test_a_stop_lets_an_upload_finish(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        client.send(b"POST /echo HTTP/1.1\r\n" + HOST + CHUNKED + b"\r\n3\r\nabc\r\n")
+        await entered(steady)
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        client.send(b"3\r\ndef\r\n0\r\n\r\n")
+        assert parsed(await client.until_closed()).body == b"abcdef"
+        await stopping
+
+
+async def test_a_stop_closes_idle_connections(steady: Served) -> None:
+    async with dial(steady.port) as kept, dial(steady.port) as silent:
+        kept.send(get(b"/one"))
+        await kept.answer()
+        async with asyncio.timeout(5):
+            await steady.runner.cleanup()
+        assert await kept.until_closed() == b""
+        assert await silent.until_closed() == b""
+
+
+async def test_while_the_stop_is_announced_requests_are_served_and_connections_end(steady: Served) -> None:
+    async with dial(steady.port) as kept, dial(steady.port) as fresh:
+        kept.send(get(b"/one"))
+        assert "connection" not in (await kept.answer()).headers
+        steady.runner.start_draining()
+        for client in (kept, fresh):
+            client.send(get(b"/two"))
+            answer = parsed(await client.until_closed())
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
+async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(shown: Shown, version: bytes) -> None:
+    serving = await served(shown, drain_s=0.05)
+    async with dial(serving.port) as client:
+        client.send(get(b"/stream", version=version))
+        await client.until(b"first")
+        async with asyncio.timeout(5):
+            await serving.runner.cleanup()
+        with pytest.raises(ConnectionResetError):
+            await client.until_clean_end()
+
+
+async def closed_for_others(port: int) -> None:
+    """Until the port takes no new connection."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                async with dial(port):
+                    await asyncio.sleep(0)
+            except OSError:
+                return

@@ -1,0 +1,62 @@
+"""Expect: 100-continue: a body is invited after its request is let in, and a refusal does not wait for it."""
+
+import asyncio
+
+import pytest
+
+from tests.fakes.raw import dial
+from tests.gateway.server.conftest import Served
+
+HEAD = b"POST %s HTTP/1.1\r\nHost: gw.example\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
+INVITED = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+async def test_a_body_is_invited_when_it_is_read(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send(HEAD % b"/echo")
+        assert await client.until(b"\r\n\r\n") == INVITED
+        client.send(b"body")
+        answer = await client.answer()
+        assert (answer.status, answer.body) == (200, b"body")
+        client.send(HEAD % b"/echo")  # the connection goes on
+        assert await client.until(b"\r\n\r\n") == INVITED
+
+
+async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send(HEAD % b"/echo" + b"body")
+        answer = await client.answer()
+        assert (answer.status, answer.body) == (200, b"body")
+
+
+@pytest.mark.parametrize("target", [b"/refuse", b"/crash"])
+async def test_a_refusal_ends_the_connection_at_once(server: Served, target: bytes) -> None:
+    async with dial(server.port) as client:
+        client.send(HEAD % target)
+        async with asyncio.timeout(1):  # not the seconds that a body would be waited for
+            answer = await client.answer()
+            assert answer.headers["connection"] == "close"
+            assert answer.status in {401, 500}
+            assert await client.until_closed() == b""
+
+
+async def test_a_refusal_reaches_a_client_that_sends_its_body_all_the_same(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send((HEAD % b"/refuse").replace(b"Length: 4", b"Length: 900000") + b"x" * 900_000)
+        assert (await client.answer()).status == 401
+
+
+async def test_the_body_of_a_refused_request_is_never_the_next_request(server: Served) -> None:
+    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: gw.example\r\n\r\n"
+    async with dial(server.port) as client:
+        client.send((HEAD % b"/refuse").replace(b"Length: 4", b"Length: %d" % len(smuggled)))
+        assert (await client.answer()).status == 401
+        client.send(smuggled)
+        assert await client.until_closed() == b""
+    assert server.shown.heads == []
+
+
+async def test_http_1_0_is_never_invited(server: Served) -> None:
+    async with dial(server.port) as client:
+        client.send((HEAD % b"/echo").replace(b"HTTP/1.1", b"HTTP/1.0") + b"body")
+        assert (await client.until_closed()).startswith(b"HTTP/1.0 200")

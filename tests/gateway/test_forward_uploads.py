@@ -1,0 +1,242 @@
+"""What the caller sends: framing, back-pressure, early answers, and the ways a body can break off."""
+
+import asyncio
+import gzip
+from pathlib import Path
+
+import pytest
+
+from gateway.egress.client import Timeouts
+from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
+from tests.fakes.raw_provider import raw_provider
+
+OURS = "Host: gw\r\nAuthorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1"
+
+
+def framing(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.lower().startswith(("content-length", "transfer-encoding"))]
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "GET", "QUERY"])
+async def test_a_declared_length_is_kept(method: str) -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        await gateway.call("/proxy/x", "Content-Length: 5", method=method, body=b"hello")
+    assert framing(provider.lines()) == ["Content-Length: 5"]
+    assert provider.bodies == [b"hello"]
+
+
+async def test_a_chunked_body_stays_chunked_without_its_trailers() -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        chunks = b"3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\nX-Trailer: 1\r\n\r\n"
+        await gateway.call("/proxy/x", "Transfer-Encoding: chunked", method="POST", body=chunks)
+    assert framing(provider.lines()) == ["Transfer-Encoding: chunked"]
+    assert provider.bodies[0].endswith(b"\r\n0\r\n\r\n")
+    assert b"abc" in provider.bodies[0]
+    assert b"de" in provider.bodies[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "expected"),
+    [
+        ("GET", (), []),
+        ("DELETE", (), []),
+        ("POST", (), ["Content-Length: 0"]),
+        ("POST", ("Content-Length: 0",), ["Content-Length: 0"]),
+        ("DELETE", ("Content-Length: 0",), ["Content-Length: 0"]),
+    ],
+)
+async def test_no_body_is_told_as_the_caller_told_it(method: str, lines: tuple[str, ...], expected: list[str]) -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        assert (await gateway.call("/proxy/x", *lines, method=method)).endswith(b"ok")
+    assert framing(provider.lines()) == expected
+
+
+async def test_a_coded_upload_travels_as_it_is() -> None:
+    coded = gzip.compress(b"plain")
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        lines = (f"Content-Length: {len(coded)}", "Content-Encoding: gzip")
+        await gateway.call("/proxy/x", *lines, method="POST", body=coded)
+    assert provider.bodies == [coded]
+    assert "Content-Encoding: gzip" in provider.lines()
+
+
+async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_anew() -> None:
+    coded = gzip.compress(b"plain")
+    async with (
+        raw_provider() as provider,
+        gateway_to(opened_at(provider.port), runner_options={"auto_decompress": True}) as gateway,
+    ):
+        lines = (f"Content-Length: {len(coded)}", "Content-Encoding: gzip")
+        answer = await gateway.call("/proxy/x", *lines, method="POST", body=coded)
+    assert answer.endswith(b"ok")
+    assert framing(provider.lines()) == ["Transfer-Encoding: chunked"]
+    assert not any(line.startswith("Content-Encoding") for line in provider.lines())
+    assert provider.bodies == [b"5\r\nplain\r\n0\r\n\r\n"]
+
+
+async def test_an_answer_that_comes_before_the_upload_is_over_passes_at_once() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
+        await reader.read()
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: 1000000\r\n\r\nsome".encode())
+        head = await asyncio.wait_for(reader.readuntil(b"big"), 5)
+        writer.close()
+        await asyncio.wait_for(provider.left.wait(), 5)
+    assert head.startswith(b"HTTP/1.1 413 Too Large\r\n")
+
+
+async def test_bytes_flow_both_ways_at_the_same_time() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while (line := await reader.readline()) != b"0\r\n":
+            writer.write(line + await reader.readline())
+        writer.write(b"0\r\n\r\n")
+
+    async with raw_provider(echo) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        for word in (b"one", b"two"):
+            writer.write(b"3\r\n" + word + b"\r\n")
+            assert await asyncio.wait_for(reader.readuntil(word + b"\r\n"), 5) == b"3\r\n" + word + b"\r\n"
+        writer.write(b"0\r\n\r\n")
+        assert await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+        writer.close()
+
+
+@pytest.mark.parametrize("frame", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+async def test_an_upload_that_is_cut_is_never_whole_for_the_provider(frame: str) -> None:
+    got: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        got.append(await reader.readuntil(b"abc"))
+        started.set()
+        try:
+            got.append(await reader.read())
+        except ConnectionError:
+            got.append(b"")
+
+    started = asyncio.Event()
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        piece = b"abc" if "Length" in frame else b"3\r\nabc\r\n"
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\n{frame}\r\n\r\n".encode() + piece)
+        await started.wait()
+        writer.close()
+        await asyncio.wait_for(provider.left.wait(), 3)
+    assert b"0\r\n\r\n" not in got[-1]
+
+
+async def test_a_badly_framed_upload_is_refused_and_aborted_upstream() -> None:
+    got: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.readuntil(b"abc"))
+        started.set()
+        try:
+            got.append(await reader.read())
+        except ConnectionError:
+            got.append(b"")
+
+    started = asyncio.Event()
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".encode())
+        await started.wait()
+        writer.write(b"zz\r\n")
+        answer = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await asyncio.wait_for(provider.left.wait(), 3)
+    assert b"0\r\n\r\n" not in got[-1]
+    assert answer == b"" or b"bad_framing" in answer
+
+
+async def test_a_caller_who_stops_sending_is_told_so() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with (
+        raw_provider(script) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway,
+    ):
+        answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"No byte of the body came" in answer
+
+
+def rss_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def _down(gateway: Gateway, size: int) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    writer.write(f"GET /proxy/x HTTP/1.1\r\nConnection: close\r\n{OURS}\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    got = 0
+    while piece := await reader.read(1 << 18):
+        got += len(piece)
+    writer.close()
+    return got
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+async def test_64_mib_each_way_take_no_memory() -> None:
+    size, block = 64 << 20, bytes(1 << 16)
+    taken = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        head = await reader.readuntil(b"\r\n\r\n")
+        while head.startswith(b"POST") and taken < size:
+            taken += len(await reader.read(1 << 18))
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n".encode())
+        for _ in range(size // len(block)):
+            writer.write(block)
+            await writer.drain()
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        before = rss_bytes()
+        assert await _down(gateway, size) == size
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {size}\r\n\r\n".encode())
+        for _ in range(size // len(block)):
+            writer.write(block)
+            await writer.drain()
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        grown = rss_bytes() - before
+    assert taken == size
+    assert grown < 32 << 20
+
+
+async def test_a_slow_caller_holds_the_provider_back() -> None:
+    written = 0
+    stuck = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        try:
+            while True:
+                writer.write(bytes(1 << 16))
+                async with asyncio.timeout(0.5):
+                    await writer.drain()
+                written += 1 << 16
+        except TimeoutError:
+            stuck.set()
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1 << 10)
+        writer.write(f"GET /proxy/x HTTP/1.1\r\n{OURS}\r\n\r\n".encode())
+        await asyncio.wait_for(stuck.wait(), 20)
+        writer.close()
+        del reader
+    assert written < 64 << 20

@@ -1,0 +1,70 @@
+"""Two headers name a connection; every fault in our headers is told at once."""
+
+import json
+
+import pytest
+
+from gateway.records.connection import ConnectionRef
+from tests.fakes.proxy_end import Live, gateway_to, opened_at
+from tests.fakes.raw_provider import raw_provider
+
+KEY, CONNECTION = "Provider-Config-Key: tracker", "Connection-Id: u1"
+
+
+def error_of(answer: bytes) -> dict[str, object]:
+    assert b"Gateway-Error:" in answer
+    error: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("lines", "paths"),
+    [
+        ((), ["provider-config-key", "connection-id"]),
+        ((KEY,), ["connection-id"]),
+        (("Provider-Config-Key:", CONNECTION), ["provider-config-key"]),
+        ((KEY, KEY, CONNECTION, CONNECTION), ["provider-config-key", "connection-id"]),
+        (("Provider-Config-Key: a/b", "Connection-Id: <u>"), ["provider-config-key", "connection-id"]),
+        ((KEY, "Connection-Id: " + "x" * 256), ["connection-id"]),
+        ((KEY, "Connection-Id: é"), ["connection-id"]),
+        ((KEY, CONNECTION, "Retries: -1", "Retry-On: 4xx", "Decompress: yes"), ["retries", "retry-on", "decompress"]),
+        ((KEY, CONNECTION, "Base-Url-Override: api.example.com"), ["base-url-override"]),
+        ((KEY, CONNECTION, "Forward-Headers-On-Redirect: 1"), ["forward-headers-on-redirect"]),
+        ((KEY, CONNECTION, "Decompress: true", "Decompress: true"), ["decompress"]),
+    ],
+)
+async def test_every_header_at_fault_is_named_once(lines: tuple[str, ...], paths: list[str]) -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        answer = await gateway.call("/proxy/x", *lines, us=False)
+    error = error_of(answer)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert error["code"] == "invalid_headers"
+    issues = error["errors"]
+    assert isinstance(issues, list)
+    assert [issue["path"] for issue in issues] == [[path] for path in paths]
+    assert provider.heads == []
+
+
+async def test_what_published_sdks_send_is_fine() -> None:
+    sent = ("Base-Url-Override:", "Nango-Activity-Log-Id:", "Retries: 3", "Retry-On: 429,503", "Decompress: true")
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        assert (await gateway.call("/proxy/x", *sent)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_fresh_connection_is_not_waited_for_and_another_is_loaded() -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        await gateway.call()
+        assert gateway.live.asked == []
+        odd = ConnectionRef("dev", "my tracker", "a/b:{c}|d'")
+        gateway.live.stored = {odd: opened_at(provider.port)}
+        lines = ("Provider-Config-Key: my tracker", "Connection-Id: a/b:{c}|d'")
+        assert (await gateway.call("/proxy/x", *lines, us=False)).startswith(b"HTTP/1.1 200")
+    assert gateway.live.asked == [odd]
+    assert isinstance(gateway.live, Live)
+
+
+async def test_an_unknown_connection_is_a_404_of_ours() -> None:
+    async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
+        answer = await gateway.call("/proxy/x", KEY, "Connection-Id: other", us=False)
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert error_of(answer)["code"] == "unknown_connection"

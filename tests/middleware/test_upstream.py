@@ -1,0 +1,59 @@
+"""Where a proxied call goes: the rendered base URL, or an override that somebody named."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from aiohttp.web_urldispatcher import UrlMappingMatchInfo
+
+from gateway.errors import InvalidRequest
+from gateway.wire.asked import Asked
+from gateway.wire.origin import Address, parse_address
+from middleware.facts import ASKED, CONNECTION, UPSTREAM
+from middleware.upstream import upstream
+from tests.fakes.proxy_end import opened_at
+
+
+async def end(_request: web.Request) -> web.StreamResponse:
+    return web.Response()
+
+
+async def learned(target: str, *, override: Address | None = None, mounted: str = "/proxy", **connection: Any) -> Any:
+    app = web.Application()
+    route: Any = app.router.add_get(mounted + "{rest:.*}", end)
+    request = make_mocked_request("GET", target, headers={"Host": "gw"})
+    request._match_info = UrlMappingMatchInfo({}, route)
+    request[CONNECTION] = opened_at(8000, "/v1", **connection)
+    request[ASKED] = Asked("tracker", "u1", base_url=override)
+
+    await upstream(request, end)
+    return request[UPSTREAM]
+
+
+async def test_the_base_path_comes_first() -> None:
+    sent = await learned("/proxy/a%2fb?x")
+    assert (sent.url, sent.base_path) == ("http://127.0.0.1:8000/v1/a%2fb?x", "/v1")
+
+
+async def test_a_mount_prefix_is_demanded_literally() -> None:
+    assert (await learned("/gw/proxy/a", mounted="/gw/proxy")).target == "/v1/a"
+    with pytest.raises(InvalidRequest):
+        await learned("/proxy/a", mounted="/gw/proxy")
+
+
+async def test_an_overrides_path_is_kept_and_leads_back_through_us() -> None:
+    other = parse_address("https://other.example.com/api/")
+    sent = await learned("/proxy/a?x", override=other, allowed_origins=["https://other.example.com:443"])
+    assert (sent.url, sent.base_path) == ("https://other.example.com:443/api/a?x", "/api")
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["https://other.example.com", "http://127.0.0.1:8001", "https://127.0.0.1:8000", "http://sub.allowed.example.com"],
+)
+async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(override: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        await learned("/proxy/a", override=parse_address(override), allowed_origins=["https://allowed.example.com:443"])
+    assert refusal.value.code == "base_url_override_not_allowed"
+    assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message
