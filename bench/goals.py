@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.result import Result, Row, ratio
+from bench.result import Result, ratio, speed_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,13 @@ def goals(result: Result) -> list[Goal]:
         Goal("CPU a request, to Node's bare pipe", 1.0, cpu("node")),
         Goal("CPU a request, to aiohttp + ClientSession", 0.5, cpu("aiohttp")),
         Goal("CPU a request, to Go's ReverseProxy (the aim)", 1.5, cpu("go")),
-        Goal("download speed, to nginx with `proxy_buffering off`", 1.0, _speed(ours, nginx, "down"), at_least=True),
-        Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, _speed(ours, nginx, "up"), at_least=True),
+        Goal(
+            "download speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "down"), at_least=True
+        ),
+        Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "up"), at_least=True),
         Goal("growth of memory in a download, MiB", 32.0, ours.stream("down", "grown_mib") if ours else None),
         Goal("growth of memory in an upload, MiB", 32.0, ours.stream("up", "grown_mib") if ours else None),
         Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.idle_mib / ours.processes if ours else None),
         Goal("start to the first proxied answer, s", 2.0, ours.start_s if ours else None),
         Goal("CPU a request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))),
     ]
-
-
-def _speed(ours: Row | None, nginx: Row | None, way: str) -> float | None:
-    if ours is None or nginx is None:
-        return None
-    mine, theirs = ours.stream(way, "mib_per_second"), nginx.stream(way, "mib_per_second")
-    return mine / theirs if mine and theirs else None

@@ -74,7 +74,7 @@ def _requests(rows: list[Row]) -> str:
 
 def _streams(rows: list[Row]) -> str:
     head = ["", "down MiB/s", "CPU ms/MiB", "growth MiB", "up MiB/s", "CPU ms/MiB", "growth MiB"]
-    head += ["event p50 ms", "worst ms", "idle MiB", "idle connections", "KiB each", "start s"]
+    head += ["event p50 ms", "worst ms", "idle MiB", "idle connections", "KiB each", "start s", "CPU s"]
     lines = []
     for row in rows:
         cells = [row.title]
@@ -86,7 +86,7 @@ def _streams(rows: list[Row]) -> str:
         cells += [_figure(statistics.median(delays), 2), _figure(delays[-1], 2)] if delays else [NOTHING, NOTHING]
         cells.append(_figure(row.idle_mib or None, 1))
         cells += [f"{row.idle.connections:,}", _figure(row.idle.kib_each, 1)] if row.idle else [NOTHING, NOTHING]
-        lines.append([*cells, _figure(row.start_s, 2)])
+        lines.append([*cells, _figure(row.start_s, 2), _figure(row.start_cpu_s, 2)])
     return _table(head, lines)
 
 

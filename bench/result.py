@@ -19,6 +19,7 @@ class Row:
     note: str
     version: str
     starts_s: list[float] = field(default_factory=list)
+    starts_cpu_s: list[float] = field(default_factory=list)
     idle_mib: float = 0.0
     processes: int = 1
     loads: dict[int, list[Load]] = field(default_factory=dict)
@@ -38,6 +39,11 @@ class Row:
     def start_s(self) -> float | None:
         """The median of its starts, each up to the first good answer."""
         return statistics.median(self.starts_s) if self.starts_s else None
+
+    @property
+    def start_cpu_s(self) -> float | None:
+        """The same in CPU time, which a busy machine does not stretch."""
+        return statistics.median(self.starts_cpu_s) if self.starts_cpu_s else None
 
     def stream(self, way: str, what: str) -> float | None:
         """The median over rounds of one figure of a Stream, `way` down or up; of growth the worst."""
@@ -70,4 +76,13 @@ def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections:
         return None
     pairs = zip(one.loads.get(connections, []), other.loads.get(connections, []), strict=False)
     found = [getattr(a, what) / getattr(b, what) for a, b in pairs if getattr(b, what)]
+    return statistics.median(found) if found else None
+
+
+def speed_ratio(one: Row | None, other: Row | None, way: str) -> float | None:
+    """The same of streams: `one`'s speed to `other`'s, `way` down or up."""
+    if one is None or other is None:
+        return None
+    pairs = zip(getattr(one, way), getattr(other, way), strict=False)
+    found: list[float] = [a.mib_per_second / b.mib_per_second for a, b in pairs]
     return statistics.median(found) if found else None

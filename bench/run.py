@@ -78,7 +78,7 @@ def _all(
             _try(rows[server.name], say, "idle connections", partial(_idle, server, rows[server.name], options))
     if streamed:
         with _up(contenders, rows, folder / "streams", say, streamed=True) as servers:
-            for number in range(max(1, options.rounds // 2)):
+            for number in range((options.rounds + 1) // 2):
                 for server in _rotated(servers, number):
                     _try(rows[server.name], say, "download", partial(_download, server, rows[server.name], options))
                     _try(rows[server.name], say, "upload", partial(_upload, server, rows[server.name], options))
@@ -114,6 +114,7 @@ def _up(
         for server in servers:
             row, pids = rows[server.name], server.pids()
             row.starts_s.append(server.start_s)
+            row.starts_cpu_s.append(server.start_cpu_s)
             row.idle_mib, row.processes = proc.rss_mib(pids), len(pids)
         yield servers
 

@@ -40,12 +40,13 @@ class Target:
 
 @dataclass(slots=True)
 class Server:
-    """A running one. `start_s`: from its first instruction to its first good answer."""
+    """A running one. `start_s`: from its first instruction to its first good answer, `start_cpu_s` of it computing."""
 
     name: str
     target: Target
     process: subprocess.Popen[bytes]
     start_s: float = 0.0
+    start_cpu_s: float = 0.0
 
     def pids(self) -> list[int]:
         """Its own process and all workers; it is the leader of a session."""
@@ -79,6 +80,7 @@ def started(
     try:
         _await_answer(server, probe, log)
         server.start_s = time.monotonic() - began
+        server.start_cpu_s = proc.cpu_s(server.pids())
         yield server
     finally:
         _stop(process)
