@@ -17,6 +17,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # Ids of connections may hold slashes, and published clients do not encode them.
 ID: Final = r"{connection_id:.+}"
+# Encoded line ends are bytes like any other, and the router matches what it has decoded.
+REST: Final = r"{path:(?s:.*)}"
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/health", OPEN(health.health)),
@@ -35,7 +37,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"/connections/{ID}", API(connections.get_connection)),
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
     ("*", "/proxy", PROXY(forward)),
-    ("*", "/proxy/{path:.*}", PROXY(forward)),
+    ("*", f"/proxy/{REST}", PROXY(forward)),
 )
 
 
