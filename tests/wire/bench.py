@@ -21,7 +21,26 @@ from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
 
 PATIENCE_S: Final = 10.0  # far more than any answer takes
 CREDENTIAL: Final = b"wire-credential-0123"
-STAYS_HERE: Final = ["connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "upgrade", "expect", "provider-config-key", "connection-id", "base-url-override", "retries", "retry-on", "decompress", "forward-headers-on-redirect", "forwarded", "x-real-ip"]
+STAYS_HERE: Final = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "provider-config-key",
+    "connection-id",
+    "base-url-override",
+    "retries",
+    "retry-on",
+    "decompress",
+    "forward-headers-on-redirect",
+    "forwarded",
+    "x-real-ip",
+]
 STAYS_HERE_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
 
