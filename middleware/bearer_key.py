@@ -5,12 +5,12 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import Unauthorized
+from gateway.keys import CHALLENGE
 from gateway.services import SERVICES
 from middleware.chain import Handler
 from middleware.facts import ENVIRONMENT
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
-CHALLENGE: Final[dict[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="gateway"'}
 
 
 @web.middleware

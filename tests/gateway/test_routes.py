@@ -57,3 +57,11 @@ async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningG
         assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
         assert answer.headers["Gateway-Error"] == "not_ready"
         assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "key", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer nobody-knows-this-one"}]
+)
+async def test_every_401_names_the_scheme(running: RunningGateway, key: dict[str, str]) -> None:
+    async with running.http.get(f"{running.url}/providers", headers=key) as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="gateway"')
