@@ -12,7 +12,6 @@ from gateway.records.environment import Environment
 from gateway.secret import Secret, digest
 
 PREFIX: Final = "gw_sk_"
-CHALLENGE: Final[Mapping[str, str]] = {"WWW-Authenticate": 'Bearer realm="gateway"'}  # RFC 9110 §11.6.1
 DIGITS: Final = string.digits + string.ascii_letters
 
 
@@ -39,7 +38,6 @@ class Keys:
             raise Unauthorized(
                 "unknown_account",
                 "This secret key opens no environment. Use one of environments.<name>.secret_keys in gateway.yaml.",
-                headers=CHALLENGE,
             )
         return found
 

@@ -34,7 +34,7 @@ class RequestLog:
         self._rows: deque[Exchange] = deque()
         self._bound = bound
         self._sink: Sink | None = None
-        self._writing = asyncio.Lock()  # `close` may come while a batch is on its way
+        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:

@@ -5,7 +5,6 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import Unauthorized
-from gateway.keys import CHALLENGE
 from gateway.services import SERVICES
 from middleware.chain import Handler
 from middleware.facts import ENVIRONMENT
@@ -24,17 +23,12 @@ def key_in(request: web.Request) -> str:
     """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
     field = request.headers.get(hdrs.AUTHORIZATION)
     if field is None:
-        raise Unauthorized(
-            "missing_auth_header",
-            "Send the environment's secret key as 'Authorization: Bearer <key>'.",
-            headers=CHALLENGE,
-        )
+        raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")
     key = key.strip()
     if scheme.lower() not in SCHEMES or not key or " " in key or "," in key:
         raise Unauthorized(
             "malformed_auth_header",
             "Authorization must be 'Bearer <key>' with one secret key and nothing else.",
-            headers=CHALLENGE,
         )
     return key

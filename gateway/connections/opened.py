@@ -35,3 +35,4 @@ class Opened:
     base: Address
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
+    for_one_request: bool = False  # the entry's templates hold ``${now}`` or ``${random}``

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Exchange:
     """`path` has no query; of a proxied request it is what the caller wrote after ``/proxy``, and `host` the provider's.
 
@@ -12,6 +12,8 @@ class Exchange:
     are stored. `error_code` is ours, ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not
     wait; None where the answer went out as it came.
     """
+
+    # Not frozen: that would triple what making one costs, and one is made for each request.
 
     at: datetime
     request_id: str
