@@ -53,7 +53,7 @@ class Answer:
 
 
 class Egress:
-    """Opened and closed with the application; its pools are made on first use, in the loop that uses them."""
+    """Closed with the application; its pools are made on first use, in the loop that uses them."""
 
     def __init__(
         self,
@@ -72,9 +72,6 @@ class Egress:
         self._tls.minimum_version = max(self._tls.minimum_version, ssl.TLSVersion.TLSv1_2)
         self._names = Names()
         self._pools: dict[Pool, aiohttp.ClientSession] = {}
-
-    async def open(self) -> None:
-        """Nothing is dialled yet."""
 
     async def close(self) -> None:
         """Close every connection, also those in use."""

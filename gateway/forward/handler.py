@@ -19,6 +19,7 @@ from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from middleware.cors import readable
 from middleware.facts import CONNECTION, DECODER, REQUEST_ID, UPSTREAM
 
 _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
@@ -116,6 +117,7 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if _is_event_stream(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    readable(request, answer.headers)
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
     return answer
