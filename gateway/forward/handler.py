@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 
@@ -18,6 +19,7 @@ from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from middleware.cors import readable
 from middleware.facts import CONNECTION, DECODER, REQUEST_ID, UPSTREAM
 
 _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
@@ -106,14 +108,17 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     """The head of the answer. Raises MalformedAnswer."""
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
-    set_cookie = request[CONNECTION].integration.forward_set_cookie
+    opened = request[CONNECTION]
+    injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", injected)
+    set_cookie = opened.integration.forward_set_cookie
     fields = response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
     if decoded:
         fields = decoded_fields(fields)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if _is_event_stream(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    readable(request, answer.headers)
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
     return answer
