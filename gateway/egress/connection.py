@@ -13,14 +13,12 @@ from typing import Final, Protocol, cast
 from gateway.egress.answer import Answer
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body
+from gateway.egress.incoming import Incoming
 from gateway.egress.upload import Upload
-from gateway.wire.answer_head import HEAD_BYTES, AnswerHead, Malformed, parse_head
-from gateway.wire.chunks import Chunks
+from gateway.wire.answer_head import AnswerHead, Malformed
 
 HELD_HIGH_BYTES: Final = 256 * 1024
-INTERIM_ANSWERS: Final = 32
-_BODILESS: Final = frozenset({204, 304})
-_IDLE, _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _ANSWERED, _SWITCHED, _DEAD = range(8)
+_IDLE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(5)
 
 
 class Owner(Protocol):
@@ -52,13 +50,10 @@ class Connection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[Answer] | None = None
         self._answer: Answer | None = None
+        self._fresh: Answer | None = None  # its head has just come
         self._upload: Upload | None = None
-        self._without_body = self._may_switch = False
-        self._heard = False
-        self._held = b""
-        self._interim = 0
-        self._left = 0
-        self._chunks: Chunks | None = None
+        self._incoming = Incoming(self)
+        self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
 
@@ -79,10 +74,8 @@ class Connection(asyncio.Protocol):
 
         `head` holds the framing that fits `body`. A cancellation takes the connection along.
         """
-        self._stage = _HEAD
-        self._heard, self._interim, self._keep_s = False, 0, None
-        self._without_body = method == "HEAD"
-        self._may_switch = may_switch
+        self._stage = _ASKED
+        self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiter = waiter
         try:
@@ -115,12 +108,11 @@ class Connection(asyncio.Protocol):
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        transport, held = self.transport, self._held
-        self._held = b""
+        transport, behind = self.transport, self._behind_switch
         self._stage = _DEAD
         transport.set_protocol(protocol)
         self._gone()
-        return transport, held
+        return transport, behind
 
     # ── what the transport tells ────────────────────────────────────────────────────────────────────────────────────
 
@@ -128,33 +120,28 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
-        stage = self._stage
-        try:
-            if stage == _COUNTED:
-                self._counted(data)
-            elif stage == _HEAD:
-                self._heads(data)
-            elif stage == _CHUNKED:
-                self._unchunked(data)
-            elif stage == _UNTIL_CLOSE:
-                self._deliver(data)
-            elif stage == _SWITCHED:
-                self._held += data
-            elif stage != _DEAD:
-                self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
-        except Malformed as fault:
-            self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
+        if self._stage == _ASKED:
+            try:
+                self._incoming.feed(data)
+            except Malformed as fault:
+                self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
+            if self._fresh is not None:
+                self._hand_out()
+        elif self._stage == _SWITCHED:
+            self._behind_switch += data
+        elif self._stage != _DEAD:
+            self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
 
     def eof_received(self) -> bool:
-        if self._stage == _UNTIL_CLOSE and self._closed_cleanly():
-            self._ended(b"")
+        if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
+            self.ended(b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
         stage, self._stage = self._stage, _DEAD
         if self._upload is not None:
             self._upload.stop()
-        if stage == _HEAD and not self._heard:
+        if stage == _ASKED and not self._incoming.heard:
             self._refuse(Lost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
@@ -172,83 +159,11 @@ class Connection(asyncio.Protocol):
 
     # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _heads(self, data: bytes) -> None:
-        """Interim answers are swallowed (RFC 9110 §15.2), the final one begins the body."""
-        self._heard = True
-        if self._held:
-            data, self._held = self._held + data, b""
-        while data:
-            end = data.find(b"\r\n\r\n")
-            if end > HEAD_BYTES or (end < 0 and len(data) > HEAD_BYTES):
-                raise Malformed(f"its head is larger than {HEAD_BYTES} bytes")
-            if end < 0:
-                if data.count(b"\n") != data.count(b"\r\n"):
-                    raise Malformed("a line of its head does not end in CR LF")
-                if not b"HTTP/1.".startswith(data[:7]):
-                    raise Malformed("its first line is no status line")
-                self._held = data
-                return
-            head = parse_head(data[:end])
-            data = data[end + 4 :]
-            if head.status >= 200 or head.status == 101:
-                self._begin(head, data)
-                return
-            self._interim += 1
-            if self._interim > INTERIM_ANSWERS:
-                raise Malformed("it announces itself without end")
-
-    def _begin(self, head: AnswerHead, rest: bytes) -> None:
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            self.abort()  # whoever asked has just left
-            return
+    def begun(self, head: AnswerHead) -> None:
         self._keep_s = head.keep_s
-        self._answer = answer = Answer(head, self)
-        if head.status == 101:
-            self._switched(rest)
-        elif self._without_body or head.status in _BODILESS or (head.length == 0 and not head.chunked):
-            self._ended(rest)
-        elif head.length is not None:
-            self._stage, self._left = _COUNTED, head.length
-            if rest:
-                self._counted(rest)
-        elif head.chunked:
-            self._stage, self._chunks = _CHUNKED, Chunks()
-            if rest:
-                self._unchunked(rest)
-        else:
-            self._stage = _UNTIL_CLOSE
-            if rest:
-                self._deliver(rest)
-        self._waiter = None
-        waiter.set_result(answer)
+        self._answer = self._fresh = Answer(head, self)
 
-    def _switched(self, rest: bytes) -> None:
-        if not self._may_switch:
-            raise Malformed("it switches protocols without being asked to")
-        self._stage, self._held = _SWITCHED, rest
-        self.transport.pause_reading()
-
-    def _counted(self, data: bytes) -> None:
-        left = self._left = self._left - len(data)
-        if left > 0:
-            self._deliver(data)
-        elif left == 0:
-            self._deliver(data)
-            self._ended(b"")
-        else:
-            self._deliver(data[:left])
-            self._ended(data[left:])
-
-    def _unchunked(self, data: bytes) -> None:
-        chunks = self._chunks
-        assert chunks is not None
-        if body := chunks.feed(data):
-            self._deliver(body)
-        if chunks.rest is not None:
-            self._ended(chunks.rest)
-
-    def _deliver(self, piece: bytes) -> None:
+    def came(self, piece: bytes) -> None:
         answer = self._answer
         assert answer is not None
         answer.feed(piece)
@@ -256,16 +171,31 @@ class Connection(asyncio.Protocol):
             self._reading_paused = True
             self.transport.pause_reading()
 
-    def _ended(self, extra: bytes) -> None:
-        """The answer is whole; `extra` came behind it, and nobody knows for whom."""
+    def ended(self, extra: bytes) -> None:
+        """The answer is whole. What came behind it is nobody's, but for what belongs to another protocol."""
         answer = self._answer
         assert answer is not None
+        if answer.status == 101:
+            self._stage, self._behind_switch = _SWITCHED, extra
+            self.transport.pause_reading()
+            return
         answer.end()
-        if extra or self._stage == _UNTIL_CLOSE:
+        if extra or self._incoming.until_close:
             self._keep_s = 0.0
         self._stage = _ANSWERED
         if self._upload is None:
             self._settle()
+
+    def _hand_out(self) -> None:
+        """Whoever asked gets the answer, as far as it has come."""
+        answer, self._fresh = self._fresh, None
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or answer is None:
+            return
+        if waiter.done():
+            answer.close()  # whoever asked has just left
+        else:
+            waiter.set_result(answer)
 
     def _uploaded(self, fault: Exception | None) -> None:
         self._upload = None
@@ -276,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Request and answer have both ended: keep the connection, or close it."""
-        answer, self._answer, self._chunks = self._answer, None, None
+        answer, self._answer = self._answer, None
         if answer is not None:
             answer.source = None
         self.served += 1
