@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import h11
 import pytest
+from _pytest.mark import ParameterSet
 
 from gateway.wire.cut import cut
 from tests.fakes.gateways import SECRET_KEY
@@ -30,11 +31,11 @@ STAYS_HERE: Final = frozenset(
 STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 
 
-def table(*rows: tuple[Any, ...]) -> list[Any]:
+def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
     """Rows of (name, value, …) as parameters that go by their names."""
-    names = [row[0] for row in rows]
-    assert len(set(names)) == len(names), "two cases of one name"
-    return [row if hasattr(row, "marks") else pytest.param(*row[1:], id=row[0]) for row in rows]
+    cases = [row if isinstance(row, ParameterSet) else pytest.param(*row[1:], id=row[0]) for row in rows]
+    assert len({case.id for case in cases}) == len(cases), "two cases of one name"
+    return cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ class Bench:
             await caller.send(asked)
             answer = await caller.answer(asked.split(b" ", 1)[0])
             assert CREDENTIAL not in answer.head.raw + answer.body.data
+            await turns(120)  # whatever the provider goes on to say arrives while nobody waits for an answer
             await self.goes_on(caller, kept=kept and answer.end == "framed")
         if answer.code:
             check_ours(answer)
