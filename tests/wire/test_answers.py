@@ -96,7 +96,10 @@ async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lin
 
 async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> None:
     cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d, e\r\n"
-    assert (await bench.answered(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [b"a=b; HttpOnly", b"c=d, e"]
+    assert (await bench.answered(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
+        b"a=b; HttpOnly",
+        b"c=d, e",
+    ]
 
 
 REFERENCES = table(
@@ -126,7 +129,9 @@ REFERENCES = table(
 
 
 @pytest.mark.parametrize(("name", "theirs", "ours"), REFERENCES)
-async def test_a_reference_into_the_base_leads_through_us(bench: Bench, name: bytes, theirs: bytes, ours: bytes) -> None:
+async def test_a_reference_into_the_base_leads_through_us(
+    bench: Bench, name: bytes, theirs: bytes, ours: bytes
+) -> None:
     def filled(text: bytes) -> bytes:
         authority = bench.recorder.authority
         told = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
@@ -193,7 +198,9 @@ BODILESS = table(
 
 
 @pytest.mark.parametrize(("method", "said", "length"), BODILESS)
-async def test_an_answer_without_a_body_has_none(bench: Bench, method: bytes, said: bytes, length: bytes | None) -> None:
+async def test_an_answer_without_a_body_has_none(
+    bench: Bench, method: bytes, said: bytes, length: bytes | None
+) -> None:
     answer = await bench.answered(says(said), request(method=method))
     assert answer.head.one("content-length") == length
     assert answer.head.all("transfer-encoding") == []
