@@ -27,11 +27,13 @@ class Names:
             async with asyncio.timeout(LIMIT_S):
                 found = await loop.run_in_executor(self._threads, _look_up, host, port)
         except TimeoutError:
-            raise EgressError("timeout", f"The address of {host} was not found within {LIMIT_S:g} s.") from None
+            raise EgressError(
+                "timeout", f"The address of {host} was not found within {LIMIT_S:g} s.", sent=False
+            ) from None
         except (OSError, UnicodeError) as fault:
-            raise EgressError("unreachable", f"The name {host} has no address.") from fault
+            raise EgressError("unreachable", f"The name {host} has no address.", sent=False) from fault
         if not found:
-            raise EgressError("unreachable", f"The name {host} has no address.")
+            raise EgressError("unreachable", f"The name {host} has no address.", sent=False)
         return found
 
     def close(self) -> None:

@@ -97,18 +97,18 @@ def explained(fault: Exception, origin: str) -> EgressError:
     """aiohttp's error as one of ours. The text of the fault is left out where it may hold bytes from the wire."""
     match fault:
         case aiohttp.ClientConnectorDNSError():
-            return EgressError("unreachable", f"The host name of {origin} has no address.")
+            return EgressError("unreachable", f"The host name of {origin} has no address.", sent=False)
         case aiohttp.ClientSSLError() | ssl.SSLError():
-            return EgressError("tls", f"TLS with {origin} failed: {_tls_reason(fault)}.")
+            return EgressError("tls", f"TLS with {origin} failed: {_tls_reason(fault)}.", sent=False)
         case aiohttp.ConnectionTimeoutError():
-            return EgressError("timeout", f"No connection to {origin} came about in time.")
+            return EgressError("timeout", f"No connection to {origin} came about in time.", sent=False)
         case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return EgressError("unreachable", f"The outbound proxy did not open a way to {origin}.")
+            return EgressError("unreachable", f"The outbound proxy did not open a way to {origin}.", sent=False)
         case aiohttp.ClientConnectorError() if isinstance(fault.os_error, AddressRefused):
             return EgressError("refused", f"{origin} is refused: {fault.os_error}.")
         case aiohttp.ClientConnectorError():
             return EgressError(
-                "unreachable", f"{origin} could not be reached: {fault.os_error.strerror or 'no route'}."
+                "unreachable", f"{origin} could not be reached: {fault.os_error.strerror or 'no route'}.", sent=False
             )
         case TimeoutError():
             return EgressError("timeout", f"{origin} did not answer in time.")
