@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -22,7 +23,9 @@ from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
 from gateway.declared import catalog_of, integrations
-from gateway.egress.client import Egress
+from gateway.egress.bulkhead import Limits
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
 from gateway.keys import Keys
@@ -71,7 +74,10 @@ def services_of(config: Config) -> Services:
         catalog=catalog,
         keys=Keys.declared(config),
         integrations=Integrations(declared),
-        egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
+        egress=Egress(
+            Guard(config.egress.allow), proxy=config.egress.proxy, timeouts=Timeouts(**asdict(config.egress.timeouts))
+        ),
+        gates=Gates(Limits(**asdict(config.egress.limits))),
         request_log=RequestLog(),
         started_at=clock.now(),
     )
@@ -107,6 +113,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.serving = True
     yield
     services.serving = False
+    await services.live.close()
     await services.renewer.close()
     await services.request_log.close()
     for task in tasks:

@@ -7,9 +7,11 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from gateway.egress.errors import EgressError, Kind
+from gateway.egress.client import Timeouts
+from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
-from gateway.errors import Code, GatewayError, InvalidRequest, UpstreamFailed, UpstreamTimeout
+from gateway.forward.attempts import Attempts
+from gateway.forward.faults import heard_by_caller
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
@@ -18,42 +20,39 @@ from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
-from middleware.facts import CONNECTION, DECODER, REQUEST_ID, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, DECODER, REQUEST_ID, UPSTREAM
 
-_HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
-    "refused": (InvalidRequest, "address_refused"),
-    "unreachable": (UpstreamFailed, "upstream_unreachable"),
-    "tls": (UpstreamFailed, "upstream_tls"),
-    "timeout": (UpstreamTimeout, "upstream_timeout"),
-    "protocol": (UpstreamFailed, "upstream_protocol"),
-    "too_large": (UpstreamFailed, "upstream_protocol"),
-}
+ATTEMPTS: Final = "Gateway-Attempts"
 _BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
 
 
 async def forward(request: web.Request) -> web.StreamResponse:
     """Send UPSTREAM with the caller's body and pass the answer on, whatever its status.
 
-    Raises InvalidRequest, UpstreamFailed or UpstreamTimeout as long as nothing has been answered.
+    Raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable as long as nothing has been answered.
     """
-    egress = request.app[SERVICES].egress
-    watch = Watch(request, egress.timeouts.first_byte_s)
+    timeouts = request.app[SERVICES].egress.timeouts
+    watch = Watch(request, _first_byte_s(request, timeouts), timeouts.total_s)
     upload = Upload(request, watch)
+    attempts = Attempts(request, upload, watch)
     answer: PassedAnswer | None = None
     try:
         with watch:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
-            upload.exchange = exchange = await egress.send(upstream, upload.body())
+            upload.exchange = exchange = await attempts.answer()
             watch.moved()
-            watch.limit_s = egress.timeouts.idle_s
+            watch.limit_s = timeouts.idle_s
             body = await _body(request, exchange)
             answer = _answer(request, exchange, decoded=body.decoder is not None)
+            answer.headers[ATTEMPTS] = str(attempts.count)
             await _pass_on(body, answer, request, watch)
     except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
         if answer is None or not answer.prepared:
-            raise _heard_by_caller(fault, request, upload) from fault
+            heard = heard_by_caller(fault, request, upload)
+            heard.headers[ATTEMPTS] = str(attempts.count)
+            raise heard from fault
         answer.abort()
     except ConnectionError:  # the caller left while it was being written to
         if answer is None:
@@ -63,6 +62,11 @@ async def forward(request: web.Request) -> web.StreamResponse:
         if upload.exchange is not None:
             upload.exchange.close()
     return answer
+
+
+def _first_byte_s(request: web.Request, timeouts: Timeouts) -> float:
+    asked_s = request[ASKED].timeout_s
+    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
 
 
 @dataclass(slots=True)
@@ -129,22 +133,6 @@ async def _pass_on(body: _Body, answer: PassedAnswer, request: web.Request, watc
         parts = await body.next()
         watch.moved()
     await answer.write_eof()
-
-
-def _heard_by_caller(fault: Exception, request: web.Request, upload: Upload) -> GatewayError:
-    close = not request.content.is_eof()  # what is left of the body on the connection must not be read as a request
-    if upload.fault is not None:
-        return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
-    if isinstance(fault, StoodStill):
-        if upload.waiting:
-            return InvalidRequest("invalid_body", f"No byte of the body came for {fault.limit_s:g} s.", close=True)
-        return UpstreamTimeout(
-            "upstream_timeout", f"{request[UPSTREAM].origin} did not answer within {fault.limit_s:g} s.", close=close
-        )
-    if isinstance(fault, EgressError):
-        kind, code = _HEARD_AS[fault.kind]
-        return kind(code, fault.message, close=close)
-    return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
 
 
 def _values(exchange: Exchange, name: str) -> list[str]:
