@@ -66,6 +66,7 @@ def setup(app: web.Application, config: Configured) -> None:
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
     catalog = catalog_of(config)
+    limits = config.egress.limits
     declared, faults, _ = integrations(config, catalog)
     if faults:
         raise Faults(faults)
@@ -75,9 +76,12 @@ def services_of(config: Config) -> Services:
         keys=Keys.declared(config),
         integrations=Integrations(declared),
         egress=Egress(
-            Guard(config.egress.allow), proxy=config.egress.proxy, timeouts=Timeouts(**asdict(config.egress.timeouts))
+            Guard(config.egress.allow),
+            proxy=config.egress.proxy,
+            timeouts=Timeouts(**asdict(config.egress.timeouts)),
+            connections_per_host=limits.connections,
         ),
-        gates=Gates(Limits(**asdict(config.egress.limits))),
+        gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
         request_log=RequestLog(),
         started_at=clock.now(),
     )

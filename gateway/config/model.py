@@ -83,8 +83,9 @@ class TimeoutsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """For each provider origin: calls whose answer is outstanding, those that wait for a place, and for how long."""
+    """For each provider origin: open connections, calls whose answer is outstanding, those that wait, and how long."""
 
+    connections: int
     outstanding: int
     waiting: int
     wait_s: float

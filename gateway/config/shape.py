@@ -130,6 +130,7 @@ class TimeoutsShape(Section):
 
 
 class LimitsShape(Section):
+    connections: Whole = Field(20_000, ge=1, le=1_000_000)
     outstanding: Whole = Field(1000, ge=1, le=1_000_000)
     waiting: Whole = Field(5000, ge=0, le=1_000_000)
     wait_s: Number = Field(10, ge=0, le=600)
