@@ -6,6 +6,7 @@ from middleware.chain import Chain
 from middleware.connection import connection
 from middleware.credentials import credentials
 from middleware.decompress import decompress
+from middleware.dry_run import dry_run
 from middleware.error_shape import error_shape
 from middleware.expectation import invite_body
 from middleware.json_only import json_only
@@ -21,4 +22,4 @@ OPEN = Chain(request_id, access_log, error_shape, strict)
 API = Chain(*OPEN, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
-PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress, invite_body)
+PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress, dry_run, invite_body)

@@ -161,7 +161,8 @@ class Live:
     async def _renewed_for(self, row: Connection) -> Connection | None:
         """`row` renewed ahead of its time, by this node or another; None where that cannot or shall not be."""
         now = clock.now()
-        if row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
+        first = row.version == 1  # an import may bring a token that is old
+        if not first and row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
             return None
         held = self._store.open(row.credential)
         if not modes()[held["type"]].refreshable(held) or not backoff.may_try(row, now):

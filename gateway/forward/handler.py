@@ -22,6 +22,9 @@ from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
 from middleware.facts import ASKED, CONNECTION, DECODER, REQUEST_ID, UPSTREAM
 
+_LIVE: Final = frozenset(
+    {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
+)
 ATTEMPTS: Final = "Gateway-Attempts"
 _BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
 
@@ -99,7 +102,7 @@ async def _body(request: web.Request, exchange: Exchange) -> _Body:
     ):
         return _Body(exchange, None, iter(()))
     body = _Body(exchange, decoder, iter(()))
-    if not _is_event_stream(exchange):
+    if not _is_live(exchange):
         parts = await body.next() or iter(())
         body.first = chain([next(parts, b"")], parts)
     return body
@@ -115,7 +118,7 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     if decoded:
         fields = decoded_fields(fields)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
-    if _is_event_stream(exchange):
+    if _is_live(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
@@ -139,5 +142,6 @@ def _values(exchange: Exchange, name: str) -> list[str]:
     return [value for field, value in exchange.headers if field.lower() == name]
 
 
-def _is_event_stream(exchange: Exchange) -> bool:
-    return any(value.lower().startswith("text/event-stream") for value in _values(exchange, "content-type"))
+def _is_live(exchange: Exchange) -> bool:
+    """Whether it is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    return any(value.partition(";")[0].strip().lower() in _LIVE for value in _values(exchange, "content-type"))
