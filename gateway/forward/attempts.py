@@ -29,10 +29,11 @@ _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
 class Attempts:
-    """`count`: how often the request has been sent so far."""
+    """`count`: how often the request has been sent so far. `upgrade`: the protocol to switch to, if that is asked."""
 
-    def __init__(self, request: web.Request, upload: Upload, watch: Watch) -> None:
+    def __init__(self, request: web.Request, upload: Upload, watch: Watch, upgrade: str | None = None) -> None:
         self.count = 0
+        self._upgrade = upgrade
         self._request = request
         self._upload = upload
         self._watch = watch
@@ -61,7 +62,9 @@ class Attempts:
         outcome: Outcome = "untold"
         self.count += 1
         try:
-            exchange = await self._services.egress.send(self._request[UPSTREAM], self._upload.body())
+            exchange = await self._services.egress.send(
+                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade
+            )
             outcome = "answered"
         except EgressError as fault:
             if fault.kind in _SAYS_DOWN and self._upload.fault is None:

@@ -12,11 +12,13 @@ from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
 from gateway.forward.attempts import Attempts
 from gateway.forward.faults import heard_by_caller
-from gateway.forward.passed import PassedAnswer
+from gateway.forward.passed import PassedAnswer, SwitchedAnswer
+from gateway.forward.tunnel import Tunnel, asked_for
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
 from gateway.wire.coding import CodingError, Decoder
+from gateway.wire.fields import Fields
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
@@ -37,7 +39,8 @@ async def forward(request: web.Request) -> web.StreamResponse:
     timeouts = request.app[SERVICES].egress.timeouts
     watch = Watch(request, _first_byte_s(request, timeouts), timeouts.total_s)
     upload = Upload(request, watch)
-    attempts = Attempts(request, upload, watch)
+    upgrade = asked_for(request)
+    attempts = Attempts(request, upload, watch, upgrade)
     answer: PassedAnswer | None = None
     try:
         with watch:
@@ -47,14 +50,20 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
+            if upgrade is not None and exchange.status == 101:
+                answer = _signed(_switched(request, exchange, upgrade), request, attempts)
+                await _relay(exchange, answer, request, watch)
+                return answer
             body = await _body(request, exchange)
-            answer = _answer(request, exchange, decoded=body.decoder is not None)
-            answer.headers[ATTEMPTS] = str(attempts.count)
+            answer = _signed(_answer(request, exchange, decoded=body.decoder is not None), request, attempts)
+            if upgrade is not None:
+                answer.force_close()  # the connection is no longer read as HTTP
             await _pass_on(body, answer, request, watch)
     except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
         if answer is None or not answer.prepared:
             heard = heard_by_caller(fault, request, upload)
             heard.headers[ATTEMPTS] = str(attempts.count)
+            heard.close |= upgrade is not None
             raise heard from fault
         answer.abort()
     except ConnectionError:  # the caller left while it was being written to
@@ -110,19 +119,47 @@ async def _body(request: web.Request, exchange: Exchange) -> _Body:
 
 def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> PassedAnswer:
     """The head of the answer. Raises MalformedAnswer."""
-    upstream = request[UPSTREAM]
-    base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
-    set_cookie = request[CONNECTION].integration.forward_set_cookie
-    fields = response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
+    fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if _is_live(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    return answer
+
+
+def _switched(request: web.Request, exchange: Exchange, protocol: str) -> SwitchedAnswer:
+    """The 101 as the caller gets it. Raises MalformedAnswer."""
+    if [value.strip().lower() for value in _values(exchange, "upgrade")] != [protocol]:
+        raise MalformedAnswer(f"it switches to another protocol than {protocol}")
+    return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
+
+
+def _signed(answer: PassedAnswer, request: web.Request, attempts: Attempts) -> PassedAnswer:
+    """With what we say about the exchange."""
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
+    answer.headers[ATTEMPTS] = str(attempts.count)
     return answer
+
+
+def _fields(request: web.Request, exchange: Exchange) -> Fields:
+    upstream = request[UPSTREAM]
+    base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
+    set_cookie = request[CONNECTION].integration.forward_set_cookie
+    return response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
+
+
+async def _relay(exchange: Exchange, answer: PassedAnswer, request: web.Request, watch: Watch) -> None:
+    """Both sides of a connection that has switched; it may be silent for as long as it likes."""
+    await answer.prepare(request)
+    tunnel = Tunnel(request)
+    try:
+        with watch.resting():
+            await tunnel.run(exchange)
+    finally:
+        answer.count(tunnel.bytes_out)
 
 
 async def _pass_on(body: _Body, answer: PassedAnswer, request: web.Request, watch: Watch) -> None:

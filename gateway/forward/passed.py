@@ -68,6 +68,11 @@ class PassedAnswer(web.StreamResponse):
         transport.write(head)
         writer.output_size += len(head)
 
+    def count(self, sent_bytes: int) -> None:
+        """Bytes that went to the caller past this object."""
+        if self._payload_writer is not None:
+            self._payload_writer.output_size += sent_bytes
+
     def abort(self) -> None:
         """Cut the client's connection: it must not see a clean end.
 
@@ -81,3 +86,16 @@ class PassedAnswer(web.StreamResponse):
         if peer is not None and hdrs.CONTENT_LENGTH not in self.headers and hdrs.TRANSFER_ENCODING not in self.headers:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
+
+
+class SwitchedAnswer(PassedAnswer):
+    """A 101: the connection speaks `protocol` from here on."""
+
+    def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
+        super().__init__(101, reason, fields, None)
+        self._protocol = protocol
+
+    async def _prepare_headers(self) -> None:
+        self._keep_alive = False
+        self.headers[hdrs.CONNECTION] = "Upgrade"
+        self.headers[hdrs.UPGRADE] = self._protocol
