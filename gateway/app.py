@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from gateway import clock
+from gateway import clock, logs
 from gateway import config as configuration
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
@@ -56,6 +56,7 @@ def create_app(config: Configured) -> web.Application:
 
 def setup(app: web.Application, config: Configured) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
+    logs.for_host()
     app[SERVICES] = services_of(_read(config))
     setup_templates(app)
     add_routes(app)

@@ -1,19 +1,23 @@
-"""The bounded queue behind `access_log`, written to the store in batches: a request never waits for its own record."""
+"""The bounded queues behind `access_log`: a request never waits for its own record.
+
+Every exchange becomes a line on stderr, those of a connection a row in the store as well. Both are written in batches,
+since a write for each would cost a busy gateway more than all else it does about logging.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
+from gateway import logs
 from gateway.errors import GatewayError
 from gateway.records.exchange import Exchange
 
 BOUND: Final = 10_000
 BATCH: Final = 500
-EVERY_S: Final = 1.0
+EVERY_S: Final = 0.5
 
 log = structlog.get_logger(__name__)
 
@@ -23,41 +27,75 @@ class Sink(Protocol):
 
 
 class RequestLog:
-    """`dropped` counts the records that found the queue full."""
+    """`dropped` counts the records that found a queue full."""
 
     def __init__(self, bound: int = BOUND) -> None:
-        self._queue: deque[Exchange] = deque()
+        self._lines: deque[Exchange] = deque()
+        self._rows: deque[Exchange] = deque()
         self._bound = bound
         self._sink: Sink | None = None
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:
-        """Take a record, or drop it where the store does not keep up."""
-        if len(self._queue) >= self._bound:
-            self.dropped += 1
-        else:
-            self._queue.append(exchange)
+        """Take a record, or drop it where the writing does not keep up."""
+        for queue in (self._lines, self._rows) if exchange.connection_id else (self._lines,):
+            if len(queue) >= self._bound:
+                self.dropped += 1
+            else:
+                queue.append(exchange)
 
     async def write_to(self, sink: Sink, every_s: float = EVERY_S) -> None:
         """Write batches for as long as the application runs."""
         self._sink = sink
         while True:
             await asyncio.sleep(every_s)
-            with suppress(GatewayError):  # the store tells its trouble itself; the batch stays queued
-                await self._write()
+            self._write_lines()
+            try:
+                await self._write_rows()
+            except GatewayError:
+                pass  # the store tells its trouble itself; what could not be written stays queued
+            except Exception:
+                log.exception("request_log_failed")
 
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
+        self._write_lines()
         try:
-            await self._write()
+            await self._write_rows()
         except GatewayError as fault:
-            log.warning("request_log_lost", records=len(self._queue), detail=fault.message)
+            log.warning("request_log_lost", records=len(self._rows), detail=fault.message)
         if self.dropped:
             log.warning("request_log_dropped", records=self.dropped)
 
-    async def _write(self) -> None:
-        while self._queue and self._sink is not None:
-            batch = [self._queue[n] for n in range(min(BATCH, len(self._queue)))]
+    def _write_lines(self) -> None:
+        lines, self._lines = self._lines, deque()
+        logs.write_many([as_event(exchange) for exchange in lines])
+
+    async def _write_rows(self) -> None:
+        while self._rows and self._sink is not None:
+            batch = [self._rows[n] for n in range(min(BATCH, len(self._rows)))]
             await self._sink.add_many(batch)
             for _ in batch:
-                self._queue.popleft()
+                self._rows.popleft()
+
+
+def as_event(exchange: Exchange) -> dict[str, Any]:
+    """Its line: what is unknown, such as the connection of a request to our own API, is left out."""
+    members = {
+        "event": "exchange",
+        "level": "info",
+        "timestamp": exchange.at.isoformat(timespec="milliseconds"),
+        "request_id": exchange.request_id,
+        "environment": exchange.environment,
+        "integration": exchange.integration_id,
+        "connection_id": exchange.connection_id,
+        "method": exchange.method,
+        "host": exchange.host,
+        "path": exchange.path,
+        "status": exchange.status,
+        "duration_ms": exchange.duration_ms,
+        "bytes_in": exchange.bytes_in,
+        "bytes_out": exchange.bytes_out,
+        "error": exchange.error_code,
+    }
+    return {name: value for name, value in members.items() if value not in {"", None}}

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-import structlog
 from aiohttp import web
 
 from gateway import clock
@@ -13,61 +12,55 @@ from middleware.error_shape import MARK
 from middleware.facts import CONNECTION, ENVIRONMENT, REQUEST_ID, UPSTREAM
 
 # Asked by load balancers every second; they would drown what matters.
-SILENT: Final = frozenset({"/health", "/ready"})
+PROBES: Final = ("/health", "/ready")
 CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
-
-log = structlog.get_logger("access")
+PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need more of it
 
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Starts the clock, and notes the exchange once it is over, however it ended."""
-    if request.path in SILENT:
-        return await handler(request)
-    started = clock.monotonic()
-    response: web.StreamResponse | None = None
+    began = clock.monotonic()
     try:
         response = await handler(request)
-        return response
-    finally:
-        _note(request, response, round((clock.monotonic() - started) * 1000, 3))
+    except web.HTTPException as redirect:
+        _note(request, began, redirect.status, _length(redirect), None)
+        raise
+    except BaseException:  # the task is cancelled: the client has gone
+        _note(request, began, CUT_OFF, 0, "client_left")
+        raise
+    error = "cut" if getattr(response, "cut", False) else response.headers.get(MARK)
+    _note(request, began, response.status, _length(response), error)
+    return response
 
 
-def _note(request: web.Request, response: web.StreamResponse | None, duration_ms: float) -> None:
-    path = request.raw_path.partition("?")[0]
-    status = response.status if response is not None else CUT_OFF
-    error_code = response.headers.get(MARK) if response is not None else None
+def _length(response: web.StreamResponse) -> int:
+    """Bytes that went out, or will."""
+    return response.body_length if response.prepared else response.content_length or 0
+
+
+def _note(request: web.Request, began: float, status: int, bytes_out: int, error: str | None) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
-    ref = opened.connection.ref if opened else None
-    if ref is not None:
-        upstream = request.get(UPSTREAM)
-        request.app[SERVICES].request_log.note(
-            Exchange(
-                at=clock.now(),
-                request_id=request[REQUEST_ID],
-                environment=ref.environment,
-                integration_id=ref.integration_id,
-                connection_id=ref.connection_id,
-                method=request.method,
-                host=upstream.host if upstream else "",
-                path=path,
-                status=status,
-                duration_ms=duration_ms,
-                bytes_in=request.content.total_bytes,
-                bytes_out=response.body_length if response is not None and response.prepared else 0,
-                error_code=error_code,
-            )
+    upstream = request.get(UPSTREAM)
+    path = (request.raw_path if upstream is None else upstream.target).partition("?")[0]
+    if environment is None and error is None and path.endswith(PROBES):
+        return
+    ref = None if opened is None else opened.connection.ref
+    request.app[SERVICES].request_log.note(
+        Exchange(
+            at=clock.now(),
+            request_id=request[REQUEST_ID],
+            environment="" if environment is None else environment.name,
+            integration_id="" if ref is None else ref.integration_id,
+            connection_id="" if ref is None else ref.connection_id,
+            method=request.method,
+            host="" if upstream is None else upstream.host,
+            path=path[:PATH_LIMIT],
+            status=status,
+            duration_ms=round((clock.monotonic() - began) * 1000, 3),
+            bytes_in=request.content.total_bytes,
+            bytes_out=bytes_out,
+            error_code=error,
         )
-    log.info(
-        "request",
-        request_id=request[REQUEST_ID],
-        environment=environment.name if environment else None,
-        integration=ref.integration_id if ref else None,
-        connection_id=ref.connection_id if ref else None,
-        method=request.method,
-        path=path,
-        status=status,
-        duration_ms=duration_ms,
-        error=error_code,
     )

@@ -1,4 +1,4 @@
-"""One proxied request as the request log keeps it: who, where to, how it went; never a query, a header or a body."""
+"""One exchange as the logs keep it: who, where to, how it went; never a query, a header or a body."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """`path` is the upstream path without its query. `error_code` is ours, None where the provider answered."""
+    """`path` has no query; of a proxied request it is the upstream path, and `host` the provider's.
+
+    A request to our own API has no integration, connection or host: these are empty. Only those with a connection are
+    stored. `error_code` is ours, ``client_left`` or ``cut``; None where the answer went out as it came.
+    """
 
     at: datetime
     request_id: str

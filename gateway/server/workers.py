@@ -19,6 +19,7 @@ Work = Callable[[Callable[[], None]], int]
 
 WATCHED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
 SHORT_LIFE_S: Final = 5.0
 SHORT_LIVES: Final = 3  # so many in a row, and starting another one will not help
 
@@ -108,7 +109,7 @@ class Workers:
                 self.kill()
             for pid, exit_code in self._reap():
                 del self._began[pid]
-                code = code or (1 if exit_code else 0)
+                code = code or (0 if exit_code in ORDERLY else 1)
         return code
 
     def kill(self) -> None:

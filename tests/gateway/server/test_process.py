@@ -1,0 +1,152 @@
+"""`gateway serve` as an operator sees it: lines, signals, exit codes."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.fakes.gateways import document
+from tests.fakes.raw import exchange, parsed
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+LIMIT_S = 20.0
+PYTHON = [sys.executable, "-m", "gateway"]
+
+
+class Process:
+    """A running `gateway serve`; `port` is in the line it printed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.port = 0
+
+    async def ready(self) -> str:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(LIMIT_S):
+            line = (await self.process.stdout.readline()).decode().rstrip("\n")
+        found = re.fullmatch(r"gateway ready on http://127\.0\.0\.1:(\d+)", line)
+        assert found, line
+        self.port = int(found[1])
+        return line
+
+    async def ended(self) -> tuple[int, str, str]:
+        async with asyncio.timeout(LIMIT_S):
+            out, err = await self.process.communicate()
+        assert self.process.returncode is not None
+        return self.process.returncode, out.decode(), err.decode()
+
+    async def ask(self, path: str) -> int:
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        return parsed(await exchange(self.port, head.encode())).status
+
+    def workers(self) -> set[int]:
+        pid = self.process.pid
+        return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+@asynccontextmanager
+async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
+    told = document([])
+    told["environments"]["dev"]["integrations"] = {}
+    told["catalog"] = []
+    told["server"].update(server)
+    (folder / "gateway.yaml").write_text(yaml.safe_dump(told))
+    process = await asyncio.create_subprocess_exec(
+        *PYTHON,
+        *("serve", "-c", str(folder / "gateway.yaml")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    try:
+        yield Process(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_says_when_it_serves_and_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    async with serve(tmp_path) as gateway:
+        await gateway.ready()
+        assert await gateway.ask("/ready") == 200
+        assert await gateway.ask("/health") == 200
+        limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
+        assert re.search(r"Max core file size\s+0\s+0\s", limits)
+        gateway.process.send_signal(number)
+        code, out, err = await gateway.ended()
+    assert code == 0
+    assert out == ""  # nothing but the one line
+    assert "Traceback" not in err
+
+
+async def test_from_the_signal_on_it_is_not_ready_and_still_answers(tmp_path: Path) -> None:
+    async with serve(tmp_path) as gateway:
+        await gateway.ready()
+        gateway.process.send_signal(signal.SIGTERM)
+        statuses = []
+        with contextlib.suppress(OSError, AssertionError):  # until it takes no connection any more
+            while True:
+                statuses.append(await gateway.ask("/ready"))
+        assert statuses
+        assert set(statuses[1:]) == {503}
+        assert (await gateway.ended())[0] == 0
+
+
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async with serve(tmp_path) as gateway:
+        await gateway.ready()
+        gateway.process.send_signal(signal.SIGTERM)
+        while await gateway.ask("/ready") != 503:  # the first one has been heard
+            pass
+        gateway.process.send_signal(signal.SIGINT)
+        assert (await gateway.ended())[0] == -signal.SIGINT
+
+
+async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        async with serve(tmp_path, port=port) as gateway:
+            code, out, err = await gateway.ended()
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f"gateway: 127.0.0.1:{port} is in use. Set another server.port or server.host in gateway.yaml."
+    ]
+
+
+async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Path) -> None:
+    async with serve(tmp_path, workers=2) as gateway:
+        await gateway.ready()
+        first = gateway.workers()
+        assert len(first) == 2
+        os.kill(min(first), signal.SIGKILL)
+        async with asyncio.timeout(LIMIT_S):
+            while len(gateway.workers() - {min(first)}) < 2:
+                await asyncio.sleep(0.01)
+        assert await gateway.ask("/ready") == 200
+        gateway.process.send_signal(signal.SIGTERM)
+        code, _, err = await gateway.ended()
+    assert code == 0
+    assert "worker_died" in err
+
+
+async def test_workers_that_cannot_start_end_it_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "gateway.db").write_bytes(b"this is no database at all" * 100)
+    async with serve(tmp_path, workers=3) as gateway:
+        code, out, err = await gateway.ended()
+    assert (code, out) == (1, "")
+    assert len([line for line in err.splitlines() if line.startswith("gateway: ")]) == 1
+    assert "Traceback" not in err
