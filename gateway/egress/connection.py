@@ -8,7 +8,7 @@ Nothing is ever sent twice here, and what comes unasked ends the connection (RFC
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from gateway.egress.answer import Answer
 from gateway.egress.errors import EgressError
@@ -122,8 +122,7 @@ class Connection(asyncio.Protocol):
     # ── what the transport tells ────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
         stage = self._stage

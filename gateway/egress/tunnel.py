@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import socket
-from typing import Final
+from typing import Final, cast
 
 from yarl import URL
 
@@ -21,8 +21,7 @@ class _Asking(asyncio.Protocol):
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
         self._held += data
