@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from typing import Final, cast
+from typing import Final
 
 RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
@@ -16,9 +16,8 @@ def cut(transport: asyncio.WriteTransport | None) -> None:
     """
     if transport is None:
         return
-    stream = cast("asyncio.WriteTransport", transport)  # uvloop's is none by its class
     peer: socket.socket | None = transport.get_extra_info("socket")
     if peer is not None:
         with suppress(OSError):  # the peer may be gone already
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    stream.abort()
+    transport.abort()
