@@ -92,10 +92,13 @@ class Connection(asyncio.Protocol):
                 self._upload = Upload(self.transport, body, head, self._uploaded, paused=self._writing_paused)
             return await waiter
         except BaseException:
-            self.abort()
+            # Once the waiter is answered, the connection may serve somebody else already.
+            if self._waiter is waiter:
+                self._waiter = None
+                self.abort()
+            elif not waiter.cancelled() and waiter.exception() is None:
+                waiter.result().close()
             raise
-        finally:
-            self._waiter = None
 
     def abort(self) -> None:
         """Drop it at once, with all that is still unsent."""
@@ -152,8 +155,7 @@ class Connection(asyncio.Protocol):
         if self._upload is not None:
             self._upload.stop()
         if stage == _HEAD and not self._heard:
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_exception(Lost())
+            self._refuse(Lost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
         self._gone()
@@ -194,6 +196,10 @@ class Connection(asyncio.Protocol):
                 raise Malformed("it announces itself without end")
 
     def _begin(self, head: AnswerHead, rest: bytes) -> None:
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            self.abort()  # whoever asked has just left
+            return
         self._keep_s = head.keep_s
         self._answer = answer = Answer(head, self)
         if head.status == 101:
@@ -212,8 +218,8 @@ class Connection(asyncio.Protocol):
             self._stage = _UNTIL_CLOSE
             if rest:
                 self._deliver(rest)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(answer)
+        self._waiter = None
+        waiter.set_result(answer)
 
     def _switched(self, rest: bytes) -> None:
         if not self._may_switch:
@@ -284,11 +290,15 @@ class Connection(asyncio.Protocol):
     def _fail(self, fault: EgressError) -> None:
         """Whoever waits for the head, or reads the body, is told."""
         self.abort()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(fault)
+        self._refuse(fault)
         if self._answer is not None:
             self._answer.fail(fault)
             self._answer.source = None
+
+    def _refuse(self, fault: Exception) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(fault)
 
     def _gone(self) -> None:
         owner, self.owner = self.owner, None
