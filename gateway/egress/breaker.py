@@ -15,25 +15,28 @@ PROBE_S: Final = 1  # while one call tries, the others are told to come back in 
 
 
 class Breaker:
-    """Of one origin. Times are monotonic seconds. `answers` counts; whoever reads a call's answer adds to it."""
+    """Of one origin. Times are monotonic seconds.
 
-    __slots__ = ("_failures", "_open_until", "_probing", "answers")
+    `answers` counts; whoever reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
+    """
+
+    __slots__ = ("_failures", "_probing", "answers", "open_until")
 
     def __init__(self) -> None:
         self.answers = 0
         self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES)
-        self._open_until = 0.0
+        self.open_until = 0.0
         self._probing = False
 
     @property
     def closed(self) -> bool:
         """Whether calls pass without a question."""
-        return self._open_until == 0.0
+        return self.open_until == 0.0
 
     def refusal_s(self, now: float) -> float:
         """0: this call is the one that tries whether the provider is back. Else the seconds until the next may."""
-        if now < self._open_until:
-            return self._open_until - now
+        if now < self.open_until:
+            return self.open_until - now
         if self._probing:
             return PROBE_S
         self._probing = True
@@ -42,7 +45,7 @@ class Breaker:
     def failed(self, now: float, *, probe: bool) -> bool:
         """Note a call that got no answer. True: this one opened it."""
         if probe:
-            self._open_until, self._probing = now + OPEN_S, False
+            self.open_until, self._probing = now + OPEN_S, False
             return True
         if not self.closed:
             return False
@@ -52,12 +55,12 @@ class Breaker:
         if len(failures) < FAILURES or now - first_at > WITHIN_S or self.answers - answers_then >= FAILURES:
             return False
         failures.clear()
-        self._open_until = now + OPEN_S
+        self.open_until = now + OPEN_S
         return True
 
     def recovered(self) -> None:
         """The call that tried got an answer."""
-        self._open_until, self._probing = 0.0, False
+        self.open_until, self._probing = 0.0, False
         self._failures.clear()
 
     def untold(self) -> None:

@@ -31,6 +31,19 @@ _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 class Attempts:
     """`count`: how often the request has been sent so far. `upgrade`: the protocol to switch to, if that is asked."""
 
+    __slots__ = (
+        "_gate",
+        "_renewed",
+        "_request",
+        "_retried",
+        "_services",
+        "_upgrade",
+        "_upload",
+        "_waited_s",
+        "_watch",
+        "count",
+    )
+
     def __init__(self, request: web.Request, upload: Upload, watch: Watch, upgrade: str | None = None) -> None:
         self.count = 0
         self._upgrade = upgrade
@@ -58,7 +71,8 @@ class Attempts:
                 return exchange
 
     async def _send(self) -> Exchange:
-        probe = await self._gate.enter()
+        gate = self._gate
+        probe = False if gate.enter_at_once() else await gate.enter()
         outcome: Outcome = "untold"
         self.count += 1
         try:
@@ -79,7 +93,7 @@ class Attempts:
                 outcome = "failed"
             raise silence from None
         finally:
-            self._gate.leave(outcome, probe=probe)
+            gate.leave(outcome, probe=probe)
         return exchange
 
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:

@@ -345,3 +345,12 @@ async def test_a_bomb_is_cut_while_it_unfolds() -> None:
     size, end = len(answer), answer[-8:]
     assert size < 8 << 20
     assert not end.endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/NDJSON; charset=utf-8", "application/jsonl"])
+async def test_json_lines_are_not_held_back_either(kind: str) -> None:
+    answer = await passed(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode())
+    assert "X-Accel-Buffering: no" in head_of(answer)
+    assert b"X-Accel" not in await passed(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n"
+    )

@@ -319,7 +319,8 @@ async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while not writer.transport.is_closing():
             writer.write(b"1\r\nx\r\n")
-            await asyncio.sleep(0.02)
+            await writer.drain()
+            await asyncio.sleep(0)
 
     async with (
         raw_provider(drip) as provider,
