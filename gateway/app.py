@@ -1,8 +1,8 @@
 """The composition root: builds Services, opens them with the application and closes them with it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
@@ -118,15 +118,22 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.serving = True
     yield
     services.serving = False
-    await services.live.close()
-    await services.renewer.close()
-    await services.request_log.close()
+    async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
+        end.push_async_callback(store.close)
+        end.push_async_callback(services.egress.close)
+        end.push_async_callback(services.request_log.close)
+        end.push_async_callback(_ended, tasks)
+        end.push_async_callback(services.renewer.close)
+        end.push_async_callback(services.flows.close)
+        end.push_async_callback(services.live.close)
+
+
+async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:
     for task in tasks:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    await services.egress.close()
-    await store.close()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            log.error("background_task_failed", exc_info=outcome)
 
 
 async def _stop_serving(app: web.Application) -> None:

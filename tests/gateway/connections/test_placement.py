@@ -91,7 +91,7 @@ def test_a_setting_that_is_no_host_label_never_reaches_a_host(config: dict[str, 
         proxy={"base_url": "https://${connectionConfig.subdomain}.example.com/api/"},
     )
     with pytest.raises(InvalidRequest, match=problem) as fault:
-        base_url(entry, config)
+        base_url(entry, config, modes()["OAUTH2"], TOKEN)
     assert fault.value.code == "unresolved_setting"
 
 
@@ -100,5 +100,15 @@ def test_a_base_url_is_taken_apart() -> None:
         connection_config={"subdomain": {"title": "Subdomain"}},
         proxy={"base_url": "https://${connectionConfig.subdomain}.example.com:8443/api/"},
     )
-    base = base_url(entry, {"subdomain": "Acme"})
+    base = base_url(entry, {"subdomain": "Acme"}, modes()["OAUTH2"], TOKEN)
     assert (base.scheme, base.host, base.port, base.path) == ("https", "acme.example.com", 8443, "/api")
+
+
+def test_a_credential_may_stand_in_the_path_of_a_base_url() -> None:
+    entry = provider(auth_mode="API_KEY", proxy={"base_url": "https://api.example.com/bot${apiKey}"})
+    assert base_url(entry, {}, modes()["API_KEY"], KEY).path == "/botk%26y"
+
+
+def test_what_differs_each_time_is_one_moment_for_all_of_a_request() -> None:
+    ready = placed(TOKEN, headers={"x-a": "${random}", "x-b": "${random}"})
+    assert len({value for _, value in ready.defaults}) == 1
