@@ -24,7 +24,7 @@ from gateway.connections.margin import refresh_from
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
-from gateway.errors import NotFound, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import ChangesMissed, Store
 

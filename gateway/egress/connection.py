@@ -184,6 +184,8 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 if data.count(b"\n") != data.count(b"\r\n"):
                     raise Malformed("a line of its head does not end in CR LF")
+                if not b"HTTP/1.".startswith(data[:7]):
+                    raise Malformed("its first line is no status line")
                 self._held = data
                 return
             head = parse_head(data[:end])

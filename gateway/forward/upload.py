@@ -47,7 +47,18 @@ class Upload:
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
-        return Body(self._pieces(), None if self.inflated else request.content_length)
+        length = None if self.inflated else request.content_length
+        return Body(self._pieces(), length, self._whole())
+
+    def _whole(self) -> bytes | None:
+        """All of it, if it has arrived and is still there; None while it is on its way."""
+        content = self._request.content
+        held_up = self._turn is not None and self._turn.locked()
+        if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
+            return None
+        whole = b"".join((*self._kept_pieces, rest := content.read_nowait()))
+        self._keep(rest)
+        return whole
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.
