@@ -17,6 +17,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 # Ids of connections may hold slashes, and published clients do not encode them.
 ID: Final = r"{connection_id:.+}"
+# Encoded line ends are bytes like any other, and the router matches what it has decoded.
+REST: Final = r"{path:(?s:.*)}"
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/health", OPEN(health.health)),
@@ -35,11 +37,19 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", f"/connections/{ID}", API(connections.get_connection)),
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
     ("*", "/proxy", PROXY(forward)),
-    ("*", "/proxy/{path:.*}", PROXY(forward)),
+    ("*", f"/proxy/{REST}", PROXY(forward)),
 )
 
 
+# A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback"})
+
+
 def add_routes(app: web.Application) -> None:
-    """Seat every route on `app`. A key is checked before ``100 Continue`` invites a body."""
+    """Seat every route on `app`, HEAD wherever there is a GET (RFC 9110 §9.1).
+
+    A key is checked before ``100 Continue`` invites a body.
+    """
     for method, path, handler in ROUTES:
-        app.router.add_route(method, path, handler, expect_handler=no_early_continue)
+        for one in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
+            app.router.add_route(one, path, handler, expect_handler=no_early_continue)

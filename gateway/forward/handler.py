@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 
@@ -146,9 +147,10 @@ def _signed(answer: PassedAnswer, request: web.Request, attempts: Attempts) -> P
 def _fields(request: web.Request, exchange: Exchange) -> Fields:
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
-    set_cookie = request[CONNECTION].integration.forward_set_cookie
-    return response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
+    opened = request[CONNECTION]
+    injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", injected)
+    return response_fields(exchange.headers, set_cookie=opened.integration.forward_set_cookie, rewrite=rewriter)
 
 
 async def _relay(exchange: Exchange, answer: PassedAnswer, request: web.Request, watch: Watch) -> None:

@@ -39,9 +39,23 @@ log = structlog.get_logger(__name__)
 
 
 class ClientProtocol(RequestHandler):
-    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is."""
+    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is.
 
-    __slots__ = ("_at_boundary", "_body", "_chunks", "_deaf", "_gone", "_head_bytes", "_held", "_server", "head_since")
+    `stopped`: we cut it ourselves, because the server stops and could not wait any longer.
+    """
+
+    __slots__ = (
+        "_at_boundary",
+        "_body",
+        "_chunks",
+        "_deaf",
+        "_gone",
+        "_head_bytes",
+        "_held",
+        "_server",
+        "head_since",
+        "stopped",
+    )
 
     checks_heads = True  # so that `middleware.strict` need not
 
@@ -56,6 +70,7 @@ class ClientProtocol(RequestHandler):
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
         self.head_since = 0.0
+        self.stopped = False
 
     @property
     def idle(self) -> bool:

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.catalog.provider import Provider, Proxy
-from gateway.connections.opened import BaseUrl, Opened, Placement
+from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
@@ -23,6 +23,7 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
 from gateway.services import SERVICES
+from gateway.wire.origin import Address
 from middleware.connection import connection
 from middleware.credentials import credentials
 from middleware.decompress import decompress
@@ -49,7 +50,7 @@ def opened_at(
     """A connection whose provider listens on this port of the loopback."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    base = BaseUrl("http", host, port, path)
+    base = Address("http", host, port, path)
     return Opened(
         connection=Connection(
             ref=ref,
