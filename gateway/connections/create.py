@@ -123,7 +123,9 @@ class Creator:
 
 def unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
     """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
-    message = f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message}."
+    message = (
+        f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message.rstrip('.')}."
+    )
     if fault.refused:
         return InvalidRequest(
             "connection_test_failed",

@@ -56,7 +56,7 @@ class Answer:
 
 
 class Egress:
-    """Opened and closed with the application; its pools are made on first use, in the loop that uses them."""
+    """Closed with the application; its pools are made on first use, in the loop that uses them."""
 
     def __init__(
         self,
@@ -74,9 +74,6 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self._tls, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[tuple[str, str, int], Pool] = {}
-
-    async def open(self) -> None:
-        """Nothing is dialled yet."""
 
     async def close(self) -> None:
         """Close every connection, also those in use."""

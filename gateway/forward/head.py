@@ -13,6 +13,7 @@ from gateway.wire.fields import Fields
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from middleware.cors import readable
 from middleware.facts import CONNECTION, REQUEST_ID, UPSTREAM
 
 ATTEMPTS: Final = "Gateway-Attempts"
@@ -38,6 +39,7 @@ def switched(request: web.Request, exchange: Exchange, protocol: str) -> Switche
 
 def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
     """With what we say about the exchange."""
+    readable(request, answer.headers)
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)

@@ -25,10 +25,10 @@ from gateway.records.integration import Integration
 from gateway.services import SERVICES
 from gateway.wire.origin import Address
 from middleware.connection import connection
+from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
 from middleware.facts import ENVIRONMENT, REQUEST_ID
-from middleware.preflight import preflight
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -131,7 +131,7 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def application(live: Live, egress: Egress, end: Handler = forward, gates: Gates | None = None) -> web.Application:
-    app = web.Application(middlewares=[preflight, told_apart, connection, upstream, credentials, decompress])
+    app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
         live=live,
         egress=egress,

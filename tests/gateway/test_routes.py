@@ -57,3 +57,72 @@ async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningG
         assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
         assert answer.headers["Gateway-Error"] == "not_ready"
         assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "key", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer nobody-knows-this-one"}]
+)
+async def test_every_401_names_the_scheme(running: RunningGateway, key: dict[str, str]) -> None:
+    async with running.http.get(f"{running.url}/providers", headers=key) as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="gateway"')
+
+
+FROM_A_PAGE = {"Origin": "https://app.example.com"}
+OWN = [
+    "/providers",
+    "/providers/tracker",
+    "/integrations",
+    "/integrations/tracker",
+    "/connect/sessions",
+    "/connections",
+]
+
+
+@pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
+async def test_a_preflight_is_answered_without_a_key(running: RunningGateway, path: str) -> None:
+    asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
+    async with running.http.options(running.url + path, headers=asks) as answer:
+        assert answer.status == 204
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+        assert "Retries" not in answer.headers["Access-Control-Allow-Headers"]
+
+
+@pytest.mark.parametrize("path", OWN)
+async def test_what_a_preflight_allows_can_be_read(running: RunningGateway, path: str) -> None:
+    for key in (running.headers, {}):
+        async with running.http.get(running.url + path, headers={**key, **FROM_A_PAGE}) as answer:
+            assert answer.status in {200, 401, 405}
+            if answer.status != 405:
+                assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        async with running.http.get(running.url + path, headers=key) as answer:
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_proxied_answer_can_be_read_and_so_can_its_refusal(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for connection_id, status in (("c1", 200), ("nobody", 404)):
+        async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as answer:
+            assert answer.status == status
+            assert answer.headers.getall("Access-Control-Allow-Origin") == ["*"]
+            assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
+async def test_pages_answer_no_other_origin(running: RunningGateway, path: str) -> None:
+    async with running.http.get(running.url + path, headers=FROM_A_PAGE) as answer:
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/providers", "GET, HEAD, OPTIONS"),
+        ("/connections", "GET, HEAD, OPTIONS, POST"),
+        ("/connections/x", "DELETE, GET, HEAD, OPTIONS"),
+        ("/connect/sessions", "OPTIONS, POST"),
+    ],
+)
+async def test_options_names_the_methods(running: RunningGateway, path: str, allowed: str) -> None:
+    async with running.http.options(running.url + path) as answer:
+        assert (answer.status, answer.headers["Allow"]) == (204, allowed)
