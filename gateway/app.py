@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -22,7 +23,9 @@ from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
 from gateway.declared import all_faults, examined
-from gateway.egress.client import Egress
+from gateway.egress.bulkhead import Limits
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
 from gateway.keys import Keys
@@ -66,12 +69,19 @@ def services_of(config: Config) -> Services:
     found = examined(config)
     if found.faults:
         raise Faults(found.faults)
+    limits = config.egress.limits
     return Services(
         config=config,
         catalog=found.catalog,
         keys=Keys.declared(config),
         integrations=Integrations(found.integrations),
-        egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
+        egress=Egress(
+            Guard(config.egress.allow),
+            proxy=config.egress.proxy,
+            timeouts=Timeouts(**asdict(config.egress.timeouts)),
+            connections_per_host=limits.connections,
+        ),
+        gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
         request_log=RequestLog(),
         started_at=clock.now(),
     )
@@ -116,6 +126,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.flows.close)
+        end.push_async_callback(services.live.close)
 
 
 async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:

@@ -7,6 +7,7 @@ from middleware.connection import connection
 from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
+from middleware.dry_run import dry_run
 from middleware.error_shape import error_shape
 from middleware.expectation import invite_body
 from middleware.json_only import json_only
@@ -24,4 +25,4 @@ CALLED = Chain(request_id, access_log, cors, error_shape, strict)
 API = Chain(*CALLED, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
-PROXY = Chain(*CALLED, bearer_key, connection, upstream, credentials, decompress, invite_body)
+PROXY = Chain(*CALLED, bearer_key, connection, upstream, credentials, decompress, dry_run, invite_body)

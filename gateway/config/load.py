@@ -112,7 +112,12 @@ def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
 
 
 def _egress(shape: EgressShape) -> model.EgressConfig:
-    return model.EgressConfig(tuple(network for network in shape.allow if network is not None), shape.proxy)
+    return model.EgressConfig(
+        allow=tuple(network for network in shape.allow if network is not None),
+        proxy=shape.proxy,
+        timeouts=model.TimeoutsConfig(**shape.timeouts.model_dump()),
+        limits=model.LimitsConfig(**shape.limits.model_dump()),
+    )
 
 
 def _absolute(url: str, base: Path) -> str:

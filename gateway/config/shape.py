@@ -121,9 +121,26 @@ class EnvironmentShape(Section):
     integrations: dict[IntegrationId, IntegrationShape] = {}
 
 
+class TimeoutsShape(Section):
+    connect_s: Number = Field(10, gt=0, le=600)
+    first_byte_s: Number = Field(60, gt=0, le=86_400)
+    idle_s: Number = Field(60, gt=0, le=86_400)
+    total_s: Number | None = Field(None, gt=0, le=604_800)
+    max_first_byte_s: Number = Field(600, gt=0, le=86_400)
+
+
+class LimitsShape(Section):
+    connections: Whole = Field(20_000, ge=1, le=1_000_000)
+    outstanding: Whole = Field(1000, ge=1, le=1_000_000)
+    waiting: Whole = Field(5000, ge=0, le=1_000_000)
+    wait_s: Number = Field(10, ge=0, le=600)
+
+
 class EgressShape(Section):
     allow: list[Network | None] = []
     proxy: OutboundProxy | None = None
+    timeouts: TimeoutsShape = TimeoutsShape()
+    limits: LimitsShape = LimitsShape()
 
 
 class GatewayShape(Section):
@@ -143,5 +160,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("environments", "*"): EnvironmentShape,
     ("environments", "*", "integrations", "*"): IntegrationShape,
     ("egress",): EgressShape,
+    ("egress", "timeouts"): TimeoutsShape,
+    ("egress", "limits"): LimitsShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""

@@ -34,11 +34,16 @@ _OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CON
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the other two."""
+    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the others.
+
+    `total_s` None: no limit. `max_first_byte_s`: what a caller may ask for at most.
+    """
 
     connect_s: float = 10.0
     first_byte_s: float = 60.0
     idle_s: float = 60.0
+    total_s: float | None = None
+    max_first_byte_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

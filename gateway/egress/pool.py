@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gateway.egress.connection import Connection
-from gateway.egress.errors import EgressError
+from gateway.egress.errors import EgressError, TurnedAway
 from gateway.egress.tls import Sessions
 
 IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
@@ -83,7 +83,9 @@ class Pool:
                 connection.abort()
                 why = "The gateway is stopping." if self._closed else f"{self.origin} closed the connection at once."
                 raise EgressError("unreachable", why)
-        except BaseException:
+        except BaseException as fault:
+            if isinstance(fault, EgressError):
+                fault.sent = False
             self._dialling -= 1
             self._next()
             raise
@@ -94,7 +96,7 @@ class Pool:
     async def _wait(self) -> Connection | None:
         """Somebody's connection when it is free, or None when a place is: that one is counted as dialling already."""
         if len(self._waiting) >= WAITING:
-            raise EgressError("busy", f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
+            raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
         turn: asyncio.Future[Connection | None] = self._loop.create_future()
         self._waiting.append(turn)
         try:
@@ -107,8 +109,12 @@ class Pool:
                 self._decline(turn.result())
             if isinstance(fault, TimeoutError):
                 words = f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
-                raise EgressError("busy", words) from fault
+                raise self._full(words) from fault
             raise
+
+    @staticmethod
+    def _full(words: str) -> TurnedAway:
+        return TurnedAway(words, reason="too_many_connections", retry_after_s=1)
 
     def met(self, connection: Connection) -> None:
         if self._sessions is not None:

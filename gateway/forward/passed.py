@@ -66,6 +66,11 @@ class PassedAnswer(web.StreamResponse):
         transport.write(head)
         writer.output_size += len(head)
 
+    def count(self, sent_bytes: int) -> None:
+        """Bytes that went to the caller past this object."""
+        if self._payload_writer is not None:
+            self._payload_writer.output_size += sent_bytes
+
     def abort(self) -> None:
         """Cut the client's connection: it must not see a clean end.
 
@@ -74,3 +79,16 @@ class PassedAnswer(web.StreamResponse):
         self.cut = True
         framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
         cut(self._req.transport if self._req is not None else None, reset=not framed)
+
+
+class SwitchedAnswer(PassedAnswer):
+    """A 101: the connection speaks `protocol` from here on."""
+
+    def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
+        super().__init__(101, reason, fields, None)
+        self._protocol = protocol
+
+    async def _prepare_headers(self) -> None:
+        self._keep_alive = False
+        self.headers[hdrs.CONNECTION] = "Upgrade"
+        self.headers[hdrs.UPGRADE] = self._protocol

@@ -170,8 +170,8 @@ class ClientProtocol(RequestHandler):
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
-            if self._server.draining or (message.upgrade and message.headers.get("Upgrade", "").lower() != "websocket"):
-                # After an upgrade that it does not know the parser drops what follows in silence.
+            if self._server.draining or message.upgrade:
+                # After it the parser takes nothing for HTTP any more, whether the upgrade comes about or not.
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None

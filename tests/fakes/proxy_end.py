@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler
 from gateway.catalog.provider import Provider, Proxy
 from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
+from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import forward
@@ -84,11 +85,16 @@ def opened_at(
 
 @dataclass
 class Live:
-    """`known` is in memory; `stored` must be awaited. `asked` lists what was."""
+    """`known` is in memory; `stored` must be awaited. `asked` lists what was.
+
+    `newer` is what a renewal brings after the provider has refused a credential; `refused` lists those.
+    """
 
     known: Mapping[ConnectionRef, Opened]
     stored: Mapping[ConnectionRef, Opened] = field(default_factory=dict)
     asked: list[ConnectionRef] = field(default_factory=list)
+    newer: Opened | None = None
+    refused: list[Opened] = field(default_factory=list)
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         return self.known.get(ref)
@@ -99,6 +105,13 @@ class Live:
         if ref not in self.stored:
             raise NotFound("unknown_connection", f"There is no connection {connection_id!r}.")
         return self.stored[ref]
+
+    async def after_refusal(self, sent: Opened) -> Opened | None:
+        self.refused.append(sent)
+        return self.newer
+
+    def start_after_refusal(self, sent: Opened) -> None:
+        self.refused.append(sent)
 
 
 @web.middleware
@@ -117,10 +130,13 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
         return answer
 
 
-def application(live: Live, egress: Egress, end: Handler = forward) -> web.Application:
+def application(live: Live, egress: Egress, end: Handler = forward, gates: Gates | None = None) -> web.Application:
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
-        live=live, egress=egress, config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL))
+        live=live,
+        egress=egress,
+        gates=gates or Gates(),
+        config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL)),
     )
     app[SERVICES] = services
     app.router.add_route("*", "/proxy{rest:.*}", end)
@@ -171,11 +187,12 @@ async def gateway_to(
     guard: Guard | None = None,
     runner_options: Mapping[str, Any] | None = None,
     under: str = "",
+    gates: Gates | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
-    app = application(live, egress)
+    app = application(live, egress, gates=gates)
     if under:
         host = web.Application()
         host.add_subapp(under, app)
