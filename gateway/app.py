@@ -95,7 +95,6 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     store = services.store = await open_store(
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
-    await services.egress.open()
     tokens = TokenEndpoint(services.egress)
     services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)

@@ -66,6 +66,7 @@ Code = Literal[
     "upstream_timeout",
     # our own state
     "busy",
+    "not_ready",
     "token_endpoint_unavailable",
     "store_unavailable",
     "generic_error_support",

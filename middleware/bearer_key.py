@@ -10,7 +10,6 @@ from middleware.chain import Handler
 from middleware.facts import ENVIRONMENT
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
-CHALLENGE: Final[dict[str, str]] = {hdrs.WWW_AUTHENTICATE: 'Bearer realm="gateway"'}
 
 
 @web.middleware
@@ -24,17 +23,12 @@ def key_in(request: web.Request) -> str:
     """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
     field = request.headers.get(hdrs.AUTHORIZATION)
     if field is None:
-        raise Unauthorized(
-            "missing_auth_header",
-            "Send the environment's secret key as 'Authorization: Bearer <key>'.",
-            headers=CHALLENGE,
-        )
+        raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")
     key = key.strip()
     if scheme.lower() not in SCHEMES or not key or " " in key or "," in key:
         raise Unauthorized(
             "malformed_auth_header",
             "Authorization must be 'Bearer <key>' with one secret key and nothing else.",
-            headers=CHALLENGE,
         )
     return key

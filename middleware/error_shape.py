@@ -13,6 +13,7 @@ from middleware.facts import REQUEST_ID
 from middleware.request_id import named
 
 MARK: Final = istr("Gateway-Error")
+CHALLENGE: Final = 'Bearer realm="gateway"'  # a 401 says how to do better (RFC 9110 §15.5.2)
 
 log = structlog.get_logger(__name__)
 
@@ -47,8 +48,11 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:
         response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
-    if fault.close or hdrs.EXPECT in request.headers:
-        response.force_close()  # a refused Expect leaves the client free to send its body or not: nobody can tell
+    if fault.status == 401:
+        response.headers.setdefault(hdrs.WWW_AUTHENTICATE, CHALLENGE)
+    if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
+        # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.
+        response.force_close()
     return named(response, request)
 
 

@@ -49,8 +49,7 @@ def mounted_at(request: web.Request) -> str:
 
 
 def _base(opened: Opened, override: Address | None) -> Address:
-    base = opened.base
-    own = Address(base.scheme, base.host, base.port, base.path)
+    own = opened.base
     if override is None:
         return own
     allowed = opened.allowed_origins | {own.origin}

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
+from urllib.parse import unquote
 
 from aiohttp import hdrs, web
 
 from gateway.egress.errors import EgressError, Kind
 from gateway.egress.exchange import Exchange
-from gateway.errors import Code, GatewayError, InvalidRequest, UpstreamFailed, UpstreamTimeout
+from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
@@ -18,6 +19,7 @@ from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from middleware.cors import readable
 from middleware.facts import CONNECTION, DECODER, REQUEST_ID, UPSTREAM
 
 _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
@@ -27,6 +29,7 @@ _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
     "timeout": (UpstreamTimeout, "upstream_timeout"),
     "protocol": (UpstreamFailed, "upstream_protocol"),
     "too_large": (UpstreamFailed, "upstream_protocol"),
+    "busy": (Unavailable, "busy"),
 }
 _BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
 
@@ -105,14 +108,17 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     """The head of the answer. Raises MalformedAnswer."""
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy")
-    set_cookie = request[CONNECTION].integration.forward_set_cookie
+    opened = request[CONNECTION]
+    injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", injected)
+    set_cookie = opened.integration.forward_set_cookie
     fields = response_fields(exchange.headers, set_cookie=set_cookie, rewrite=rewriter)
     if decoded:
         fields = decoded_fields(fields)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if _is_event_stream(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    readable(request, answer.headers)
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
     return answer
@@ -143,7 +149,7 @@ def _heard_by_caller(fault: Exception, request: web.Request, upload: Upload) -> 
         )
     if isinstance(fault, EgressError):
         kind, code = _HEARD_AS[fault.kind]
-        return kind(code, fault.message, close=close)
+        return kind(code, fault.message, close=close, retry_after_s=1 if fault.kind == "busy" else None)
     return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
 
 

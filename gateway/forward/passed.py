@@ -4,17 +4,15 @@
 """
 
 import re
-import socket
-import struct
 from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 
+from gateway.wire.cut import cut
 from gateway.wire.fields import Fields
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class PassedAnswer(web.StreamResponse):
@@ -74,10 +72,5 @@ class PassedAnswer(web.StreamResponse):
         An HTTP/1.0 client takes even a closed connection for one, hence the reset.
         """
         self.cut = True
-        transport = self._req.transport if self._req is not None else None
-        if transport is None:
-            return
-        peer: socket.socket | None = transport.get_extra_info("socket")
-        if peer is not None and hdrs.CONTENT_LENGTH not in self.headers and hdrs.TRANSFER_ENCODING not in self.headers:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.abort()
+        framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
+        cut(self._req.transport if self._req is not None else None, reset=not framed)

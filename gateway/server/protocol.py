@@ -39,9 +39,24 @@ log = structlog.get_logger(__name__)
 
 
 class ClientProtocol(RequestHandler):
-    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is."""
+    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is.
 
-    __slots__ = ("_at_boundary", "_body", "_chunks", "_deaf", "_gone", "_head_bytes", "_held", "_server", "head_since")
+    `stopped`: we cut it ourselves, because the server stops and could not wait any longer.
+    """
+
+    __slots__ = (
+        "_at_boundary",
+        "_body",
+        "_chunks",
+        "_deaf",
+        "_gone",
+        "_head_bytes",
+        "_held",
+        "_server",
+        "_tail",
+        "head_since",
+        "stopped",
+    )
 
     checks_heads = True  # so that `middleware.strict` need not
 
@@ -51,11 +66,13 @@ class ClientProtocol(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
         self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
         self._at_boundary = False
+        self._tail = b""  # the last three bytes of that body's pieces, since an empty line may be cut in two
         self._head_bytes = 0
         self._held = b""  # heads that came while too many requests waited already
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
         self.head_since = 0.0
+        self.stopped = False
 
     @property
     def idle(self) -> bool:
@@ -95,13 +112,21 @@ class ClientProtocol(RequestHandler):
                 return
             end = size
             if cuts < CUTS and (between or self._chunks is not None):
-                found = data.find(HEAD_END, at)
-                end = size if found < 0 else found + 4
+                end = self._empty_line(data, at)
             cuts += 1
             self._feed(data if end - at == size else data[at:end])
             at = end
             if at >= size:
                 return
+
+    def _empty_line(self, data: bytes, at: int) -> int:
+        """Where the first empty line after `at` ends, or else the data; the line may have begun in the piece before."""
+        if self._tail:
+            found = (self._tail + data[at : at + 3]).find(HEAD_END)
+            if found >= 0:
+                return at + found + 4 - len(self._tail)
+        found = data.find(HEAD_END, at)
+        return len(data) if found < 0 else found + 4
 
     def _feed(self, piece: bytes) -> None:
         body, chunks, count = self._body, self._chunks, self._request_count
@@ -117,7 +142,8 @@ class ClientProtocol(RequestHandler):
             return
         if chunks is not None:
             if piece:
-                self._at_boundary = piece.endswith(HEAD_END)
+                end = self._tail + piece[-4:]
+                self._at_boundary, self._tail = end.endswith(HEAD_END), end[-3:]
             if body.is_eof():
                 self._chunked_body_ended(new)
                 return
@@ -178,7 +204,7 @@ class ClientProtocol(RequestHandler):
         """
         for _ in range(followers):
             self._messages.pop()
-        self._chunks = None
+        self._chunks, self._tail = None, b""
         if followers == 0 and self._at_boundary and not self._upgraded:
             self._parser = HttpRequestParser(
                 self,

@@ -7,9 +7,9 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
+from gateway.dot_segments import has_dot_segment
 from gateway.errors import InvalidRequest, Issue
 from gateway.wire.origin import Address, parse_address
-from gateway.wire.url import has_dot_segment
 
 _INTEGRATION_ID: Final = re.compile(r"[a-zA-Z0-9~:.@ _-]+")
 _CONNECTION_ID: Final = re.compile(r"""[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+""")

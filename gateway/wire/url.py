@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_plus
 
+from gateway.dot_segments import has_dot_segment
 from gateway.errors import InvalidRequest
 from gateway.wire.origin import ABSOLUTE, parse_authority
 
 _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
-_SEPARATORS: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
-_DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +62,6 @@ def rest_of(target: str, mounted_at: str) -> Rest:
     return Rest(path, mark + query)
 
 
-def has_dot_segment(path: str) -> bool:
-    """Whether some server could read a segment as ``.`` or ``..``: also encoded, behind ``%2f``, before ``;``."""
-    if "." not in path and "%2" not in path:
-        return False
-    return any(_DOT.sub(".", segment.partition(";")[0]) in (".", "..") for segment in _SEPARATORS.split(path))
-
-
 def join(base_path: str, rest: Rest) -> str:
     """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base."""
     return (base_path + rest.path or "/") + rest.query
@@ -80,7 +72,7 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     name, in whatever encoding; `defaults` stand in where the caller sent none. The other pairs stay byte for byte."""
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
-    sent = [_name(pair) for pair in pairs]
+    sent = [name_of(pair) for pair in pairs]
     added: list[str] = []
     replaced: set[str] = set()
     for name, value in slots:
@@ -95,5 +87,6 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     return f"{path}?{'&'.join(kept + added)}"
 
 
-def _name(pair: str) -> str:
+def name_of(pair: str) -> str:
+    """The name in ``name=value``, decoded."""
     return unquote_plus(pair.partition("=")[0])

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.catalog.provider import Provider, Proxy
-from gateway.connections.opened import BaseUrl, Opened, Placement
+from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
@@ -22,11 +22,12 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
 from gateway.services import SERVICES
+from gateway.wire.origin import Address
 from middleware.connection import connection
+from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
 from middleware.facts import ENVIRONMENT, REQUEST_ID
-from middleware.preflight import preflight
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -48,7 +49,7 @@ def opened_at(
     """A connection whose provider listens on this port of the loopback."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    base = BaseUrl("http", host, port, path)
+    base = Address("http", host, port, path)
     return Opened(
         connection=Connection(
             ref=ref,
@@ -117,7 +118,7 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def application(live: Live, egress: Egress, end: Handler = forward) -> web.Application:
-    app = web.Application(middlewares=[preflight, told_apart, connection, upstream, credentials, decompress])
+    app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
         live=live, egress=egress, config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL))
     )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
 from tests.fakes.proxy_end import PUBLIC_URL, gateway_to, opened_at
-from tests.fakes.raw_provider import Script, raw_provider
+from tests.fakes.raw_provider import Script, raw_provider, read_message
 
 OURS = "Host: gw\r\nAuthorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1"
 
@@ -86,6 +87,19 @@ async def test_links_into_the_providers_base_lead_through_us() -> None:
         f'Link: <{PUBLIC_URL}/proxy/p?page=2>; rel="next"; title="<{provider.origin}/v1/>", '
         f"<{provider.origin}/v2/p>; rel=a, <?p=1>; rel=b"
     ) in lines
+
+
+async def test_a_link_that_repeats_the_address_asked_for_does_not_hand_the_credential_out() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, _ = await read_message(reader)
+        target = head.split(b" ")[1]
+        writer.write(b"HTTP/1.1 200 OK\r\nLink: <%s&page=2>; rel=next\r\nContent-Length: 0\r\n\r\n" % target)
+
+    placement = Placement(query_slots=(("api%20key", "s3cr3t"),))
+    async with raw_provider(echo) as provider, gateway_to(opened_at(provider.port, "/v1", placement)) as gateway:
+        answer = await gateway.call("/proxy/p?q=%2F")
+    assert f"Link: <{PUBLIC_URL}/proxy/p?q=%2F&page=2>; rel=next\r\n".encode() in answer
+    assert b"s3cr3t" not in answer
 
 
 @pytest.mark.parametrize(

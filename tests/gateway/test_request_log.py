@@ -37,9 +37,12 @@ class Kept:
         self.batches: list[list[Exchange]] = []
         self.down: Exception | None = None
         self.asked = asyncio.Event()
+        self.free: asyncio.Event | None = None  # if there is one, it is waited for
 
     async def add_many(self, exchanges: Sequence[Exchange]) -> None:
         self.asked.set()
+        if self.free is not None:
+            await self.free.wait()
         if self.down is not None:
             raise self.down
         self.batches.append(list(exchanges))
@@ -147,6 +150,24 @@ async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -
     assert kept.ids == ["1"]
 
 
+async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
+    log, kept = RequestLog(), Kept()
+    kept.free = asyncio.Event()
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    log.note(exchange(1))
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+    log.note(exchange(2))
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    kept.free.set()
+    await closing
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kept.ids == ["1", "2"]
+
+
 async def written_once_empty(log: RequestLog, kept: Kept) -> None:
     """Lets the log know its store."""
     task = asyncio.create_task(log.write_to(kept, every_s=60))
@@ -154,3 +175,27 @@ async def written_once_empty(log: RequestLog, kept: Kept) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
+    class Slow(Kept):
+        def __init__(self) -> None:
+            super().__init__()
+            self.go_on = asyncio.Event()
+
+        async def add_many(self, exchanges: Sequence[Exchange]) -> None:
+            await super().add_many(exchanges)
+            await self.go_on.wait()
+
+    log, kept = RequestLog(), Slow()
+    for number in range(3):
+        log.note(exchange(number))
+    writing = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        kept.go_on.set()
+        await closing
+    writing.cancel()
+    assert kept.ids == ["0", "1", "2"]

@@ -1,0 +1,66 @@
+"""The gateway under test: the whole application on our own runner, with one integration for each way of injecting.
+
+wire      Authorization: Bearer <credential>
+slotted   X-Api-Key and the query's `key` hold the credential; Accept and Content-Type have defaults
+based     as `wire`, its base address has the path /v1, and it wants the provider's cookies
+decoding  as `wire`, and undoes content codings
+nowhere   as `wire`, with an address that nobody listens on
+"""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.wire.bench import CREDENTIAL, Bench
+from tests.wire.recorder import Recorder
+
+BEARER = {"headers": {"authorization": "Bearer ${apiKey}"}}
+SLOTS = {
+    "headers": {"x-api-key": "${apiKey}", "accept": "application/vnd.wire+json", "content-type": "application/wire"},
+    "query": {"key": "${apiKey}"},
+}
+
+
+def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
+    return {
+        "wire": {"base_url": origin, **BEARER},
+        "slotted": {"base_url": origin, **SLOTS},
+        "based": {"base_url": f"{origin}/v1", **BEARER},
+        "decoding": {"base_url": origin, "decompress": True, **BEARER},
+        "nowhere": {"base_url": nowhere, **BEARER},
+    }
+
+
+@asynccontextmanager
+async def gateway_before(recorder: Recorder, folder: Path) -> AsyncIterator[Bench]:
+    """A running gateway whose integrations all lead to `recorder`, with connection `c1` in each."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, never listening: nobody else gets this port
+        port: int = closed.getsockname()[1]
+        entries = proxies(f"http://127.0.0.1:{recorder.port}", f"http://127.0.0.1:{port}")
+        for name, proxy in entries.items():
+            entry = {"display_name": name, "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+            write_entry(folder, name, {**entry, "proxy": proxy})
+        told = document(
+            [f"127.0.0.1/32:{recorder.port}", f"127.0.0.1/32:{port}"],
+            **{name: {"provider": name, "forward_set_cookie": name == "based"} for name in entries},
+        )
+        del told["environments"]["dev"]["integrations"]["tracker"]
+        running = RunningGateway(folder, told)
+        await running.start()
+        try:
+            for name in entries:
+                await connect(running, name)
+            yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder)
+        finally:
+            await running.stop()
+
+
+async def connect(running: RunningGateway, integration: str, connection: str = "c1", key: str = "") -> None:
+    """A connection whose credential is `key`."""
+    credentials = {"type": "API_KEY", "apiKey": key or CREDENTIAL.decode()}
+    body = {"provider_config_key": integration, "connection_id": connection, "credentials": credentials}
+    await running.json("POST", "/connections", json=body, expect=201)

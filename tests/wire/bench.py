@@ -1,0 +1,265 @@
+"""Raw bytes into a real gateway, a recorder behind it, and what must hold of every message that passes, whatever the case.
+
+passes      one request arrives, its answer comes back, and the same connection serves the next request
+refuses     nothing arrives, the answer is ours, and the connection is closed (or kept, where that is said)
+answered    what the caller gets for what the provider says; afterwards nobody's answer is anybody else's
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import h11
+import pytest
+from _pytest.mark import ParameterSet
+
+from gateway.wire.cut import cut
+from tests.fakes.gateways import SECRET_KEY
+from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
+from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
+
+PATIENCE_S: Final = 10.0  # far more than any answer takes
+CREDENTIAL: Final = b"wire-credential-0123"
+STAYS_HERE: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect "
+    b"provider-config-key connection-id base-url-override retries retry-on decompress forward-headers-on-redirect "
+    b"forwarded x-real-ip".split()
+)
+STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
+
+
+def table(*rows: tuple[Any, ...]) -> list[ParameterSet]:
+    """Rows of (name, value, …) as parameters that go by their names."""
+    cases = [row if isinstance(row, ParameterSet) else pytest.param(*row[1:], id=row[0]) for row in rows]
+    assert len({case.id for case in cases}) == len(cases), "two cases of one name"
+    return cases
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`end`: ``framed``, ``closed`` (read up to a clean end), or ``torn`` (the body broke off)."""
+
+    head: Head
+    body: Body
+    end: str = "framed"
+    interim: tuple[bytes, ...] = ()
+
+    @property
+    def status(self) -> int:
+        return int(self.head.start.split(b" ")[1])
+
+    @property
+    def code(self) -> str:
+        return (self.head.one("gateway-error") or b"").decode()
+
+    @property
+    def passed_on(self) -> list[bytes]:
+        """The provider's lines: without those that the gateway writes in any case."""
+        ours = (b"gateway-request-id:", b"content-length:", b"transfer-encoding:", b"connection:", b"date:")
+        return [line for line in self.head.lines if not line.lower().startswith(ours)]
+
+
+class Caller:
+    """One client connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def send(self, *pieces: bytes) -> None:
+        for n, piece in enumerate(pieces):
+            if n:
+                await turns()
+            self.writer.write(piece)
+
+    async def answer(self, method: bytes = b"GET") -> Answer:
+        """The next answer, with the interim ones before it."""
+        interim = []
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                head = parse_head(await self.reader.readuntil(b"\r\n\r\n"))
+                if not head.start.split(b" ")[1].startswith(b"1"):
+                    break
+                interim.append(head.raw)
+            status = head.start.split(b" ")[1]
+            if method == b"HEAD" or status in (b"204", b"304"):
+                return Answer(head, Body(b"", "none"), interim=tuple(interim))
+            try:
+                body = await read_body(self.reader, head, without="close")
+            except asyncio.IncompleteReadError as fault:
+                return Answer(head, Body(fault.partial, "torn"), "torn", tuple(interim))
+            except ConnectionResetError:
+                return Answer(head, Body(b"", "torn"), "torn", tuple(interim))
+        return Answer(head, body, "closed" if body.framing == "close" else "framed", tuple(interim))
+
+    def reset(self) -> None:
+        cut(self.writer.transport)
+
+    async def rest(self) -> bytes:
+        """What else comes until the connection ends, in whichever manner."""
+        seen = bytearray()
+        async with asyncio.timeout(PATIENCE_S):
+            try:
+                while piece := await self.reader.read(65536):
+                    seen += piece
+            except ConnectionError:
+                pass
+        return bytes(seen)
+
+
+@dataclass
+class Bench:
+    port: int
+    public_url: str
+    recorder: Recorder
+    asked: int = 0
+
+    @property
+    def last_target(self) -> bytes:
+        return b"/after-%d" % self.asked
+
+    def next_target(self) -> bytes:
+        """A target of a follow-up that nobody has used yet."""
+        self.asked += 1
+        return self.last_target
+
+    @asynccontextmanager
+    async def dial(self) -> AsyncIterator[Caller]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
+        try:
+            yield Caller(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    def set(self, script: Says | Script) -> None:
+        self.recorder.says = script
+        self.recorder.heard.clear()
+        self.recorder.faults.clear()
+
+    async def passes(self, *pieces: bytes, script: Says = FINE, kept: bool = True) -> tuple[Heard, Answer]:
+        """`kept`: whether the connection goes on after the answer."""
+        self.set(script)
+        async with self.dial() as caller:
+            await caller.send(*pieces)
+            answer = await caller.answer(pieces[0].split(b" ", 1)[0])
+            assert not answer.code, (answer.code, answer.body.data)
+            await self.goes_on(caller, kept=kept)
+        heard = self.recorder.heard[0]
+        assert [other.target for other in self.recorder.heard[1:]] == ([self.last_target] if kept else [])
+        self.check_arrivals()
+        return heard, answer
+
+    @asynccontextmanager
+    async def talk(self, *pieces: bytes, script: Says | Script = FINE) -> AsyncIterator[Caller]:
+        """A connection on which `pieces` have been sent, for cases that look for themselves."""
+        self.set(script)
+        async with self.dial() as caller:
+            await caller.send(*pieces)
+            yield caller
+
+    async def refused(self, *pieces: bytes) -> Answer:
+        """Whatever the refusal: it is ours, nothing arrives, and the connection is closed."""
+        async with self.talk(*pieces) as caller:
+            answer = await caller.answer()
+            assert answer.code, answer
+            assert await caller.rest() == b""
+        assert answer.head.one("connection") == b"close"
+        check_ours(answer)
+        await self.serves_others()
+        assert [heard.target for heard in self.recorder.heard] == [self.last_target]
+        return answer
+
+    async def refuses(self, *pieces: bytes, status: int, code: str, kept: bool = False) -> Answer:
+        self.set(FINE)
+        async with self.dial() as caller:
+            await caller.send(*pieces)
+            answer = await caller.answer(pieces[0].split(b" ", 1)[0])
+            assert (answer.status, answer.code) == (status, code), answer
+            await self.goes_on(caller, kept=kept)
+            if not kept:
+                assert answer.head.one("connection") == b"close"
+        check_ours(answer)
+        if not kept:
+            await self.serves_others()
+        assert [heard.target for heard in self.recorder.heard] == [self.last_target]
+        return answer
+
+    async def answered(self, script: Says | Script, asked: bytes | None = None, kept: bool = True) -> Answer:
+        """The answer to `asked` when the provider does as `script` says."""
+        self.set(script)
+        asked = request() if asked is None else asked
+        async with self.dial() as caller:
+            await caller.send(asked)
+            answer = await caller.answer(asked.split(b" ", 1)[0])
+            assert CREDENTIAL not in answer.head.raw + answer.body.data
+            await turns(120)  # whatever the provider goes on to say arrives while nobody waits for an answer
+            await self.goes_on(caller, kept=kept and answer.end == "framed")
+        if answer.code:
+            check_ours(answer)
+        await self.serves_others()
+        self.check_arrivals()
+        return answer
+
+    async def goes_on(self, caller: Caller, *, kept: bool) -> None:
+        """The next request on the connection is served and nothing else; or the connection is at its end."""
+        if kept:
+            target = self.next_target()
+            await caller.send(request(b"/proxy" + target, CLOSE))
+            answer = await caller.answer()
+            assert answer.body.data == target, answer
+        assert await caller.rest() == b""
+
+    async def serves_others(self) -> None:
+        """Another connection gets its own answer."""
+        target = self.next_target()
+        async with self.dial() as caller:
+            await caller.send(request(b"/proxy" + target, CLOSE))
+            assert (await caller.answer()).body.data == target
+
+    def check_arrivals(self) -> None:
+        assert self.recorder.faults == []
+        for heard in self.recorder.heard:
+            check_arrival(heard, self.recorder.authority)
+
+
+def check_arrival(heard: Heard, authority: bytes) -> None:
+    """What holds of every request that leaves towards a provider, whoever caused it."""
+    head = heard.head
+    assert SECRET_KEY.encode() not in head.raw
+    assert head.start.endswith(b" HTTP/1.1")
+    assert head.one("host") == authority
+    assert sum(CREDENTIAL in value for _, value in head.fields) == 1
+    assert len(head.all("authorization")) <= 1
+    for name, _ in head.fields:
+        plain = name.lower().replace(b"_", b"-")
+        assert plain not in STAYS_HERE, head.raw
+        assert not plain.startswith(STAYS_HERE_PREFIXES), head.raw
+    if heard.partial is None:
+        check_second_reader(heard)
+
+
+def check_second_reader(heard: Heard) -> None:
+    """h11 reads the same message, to the last byte."""
+    reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
+    reader.receive_data(heard.head.raw + (heard.body.raw or heard.body.data))
+    seen = reader.next_event()
+    assert isinstance(seen, h11.Request)
+    assert (seen.method, seen.target) == (heard.method, heard.target)
+    body = bytearray()
+    while not isinstance(event := reader.next_event(), h11.EndOfMessage):
+        assert isinstance(event, h11.Data), event
+        body += event.data
+    assert bytes(body) == heard.body.data
+    assert reader.trailing_data[0] == b""
+
+
+def check_ours(answer: Answer) -> None:
+    """What holds of every error that the gateway authors."""
+    told = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
+    assert told["code"] == answer.code
+    assert answer.head.start.startswith(b"HTTP/1.1 ")
+    assert answer.head.one("cache-control") == b"no-store"
+    assert answer.head.one("gateway-request-id")
+    assert SECRET_KEY.encode() not in answer.head.raw + answer.body.data

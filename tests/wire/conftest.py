@@ -1,0 +1,27 @@
+"""One gateway and one recorder a module, on the loop that `gateway serve` runs on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import pytest
+import pytest_asyncio
+
+from gateway.server.process import loop_factory
+from tests.wire.before import gateway_before
+from tests.wire.bench import Bench
+from tests.wire.recorder import Recorder, turns
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    made_by = loop_factory()
+    return {made_by.__name__.lower(): made_by} if made_by is not None else {"asyncio": asyncio.new_event_loop}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
+    recorder = Recorder()
+    await recorder.start()
+    async with gateway_before(recorder, tmp_path_factory.mktemp("wire")) as bench:
+        yield bench
+    await recorder.stop()
+    await turns()

@@ -1,0 +1,162 @@
+"""The provider of the wire suite: a bare socket that keeps every byte it gets, and says what a case tells it to say."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gateway.wire.cut import RESET
+from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
+
+AFTER: Final = b"/after-"
+"""How the targets of follow-ups begin: always answered properly, with the target as body, whatever the script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """`pieces` one after the other, then what becomes of the connection. `early`: before the request's body is read.
+
+    ``{origin}`` stands for the recorder's own origin.
+    """
+
+    pieces: tuple[bytes, ...]
+    then: Literal["keep", "close", "reset"] = "keep"
+    early: bool = False
+
+
+def says(*pieces: bytes, then: Literal["keep", "close", "reset"] = "keep", early: bool = False) -> Says:
+    return Says(pieces, then, early)
+
+
+def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
+    return b"HTTP/1.1 200 OK\r\n" + fields + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+FINE: Final = says(ok())
+FINE_HEAD: Final = says(ok().removesuffix(b"ok"))
+Script = Callable[["Heard", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Heard:
+    """One request as it arrived. `partial` is what came of a body that broke off, else None."""
+
+    connection: int
+    head: Head
+    body: Body = field(default_factory=lambda: Body(b"", "none"))
+    partial: bytes | None = None
+
+    @property
+    def method(self) -> bytes:
+        return self.head.start.split(b" ")[0]
+
+    @property
+    def target(self) -> bytes:
+        return self.head.start.split(b" ")[1]
+
+    @property
+    def passed_on(self) -> list[bytes]:
+        """The caller's lines: without Host, Authorization and framing, which are the gateway's to write."""
+        ours = (b"host:", b"authorization:", b"content-length:", b"transfer-encoding:")
+        return [line for line in self.head.lines if not line.lower().startswith(ours)]
+
+
+@dataclass
+class Recorder:
+    """`heard` in order of arrival; `faults` are messages that no strict reader would take."""
+
+    says: Says | Script = FINE
+    port: int = 0
+    heard: list[Heard] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    open: set[int] = field(default_factory=set)
+    dialled: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _server: asyncio.Server | None = None
+
+    @property
+    def authority(self) -> bytes:
+        return b"127.0.0.1:%d" % self.port
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 22)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.dialled += 1
+        number = self.dialled
+        self.open.add(number)
+        try:
+            while await self._exchange(number, reader, writer):
+                pass
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the gateway left, or the suite is over
+        except Misframed as fault:
+            self.faults.append(str(fault))
+        finally:
+            self.open.discard(number)
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _exchange(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        try:
+            raw = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError as fault:
+            if fault.partial:
+                self.faults.append(f"half a head: {fault.partial!r}")
+            return False
+        heard = Heard(number, parse_head(raw))
+        self.heard.append(heard)
+        script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
+        if heard.target.startswith(AFTER):
+            script = says(ok(heard.target))
+        if not isinstance(script, Says):
+            await script(heard, reader, writer)
+            return False
+        if script.early:
+            await self._say(script, writer)
+            if script.then != "keep":
+                return False
+        try:
+            heard.body = await read_body(reader, heard.head, without="none")
+        except asyncio.IncompleteReadError as fault:
+            heard.partial = fault.partial
+            return False
+        except ConnectionError:
+            heard.partial = b""
+            raise
+        if not script.early:
+            await self._say(script, writer)
+        return script.then == "keep"
+
+    async def _say(self, script: Says, writer: asyncio.StreamWriter) -> None:
+        for n, piece in enumerate(script.pieces):
+            if n:
+                await turns()
+            writer.write(piece.replace(b"{origin}", b"http://" + self.authority))
+            await writer.drain()
+        if script.then == "reset":
+            await turns()  # what was said shall arrive before the reset does
+            peer: socket.socket = writer.get_extra_info("socket")
+            with suppress(OSError):
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            writer.transport.abort()
+
+
+async def turns(count: int = 30) -> None:
+    """Turns of the loop, in which what was written arrives and is acted on."""
+    for _ in range(count):
+        await asyncio.sleep(0)
