@@ -85,6 +85,13 @@ class Issue:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
 
 
+def told_together(issues: Sequence[Issue]) -> str:
+    """One message for several faults: the first three, and how many more there are."""
+    shown = [issue.message.removesuffix(".") for issue in issues[:3]]
+    rest = len(issues) - len(shown)
+    return "; ".join([*shown, *([f"and {rest} more"] if rest else [])]) + "."
+
+
 class GatewayError(Exception):
     """A refusal or a failure with the status it leaves with.
 

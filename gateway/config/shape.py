@@ -29,6 +29,11 @@ def _no_truth(value: object) -> object:
     return value
 
 
+def _truth(value: object) -> object:
+    """A reference brings text, so these two words are taken as text too; ``"yes"`` in quotes is as likely a mistake."""
+    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
+
+
 def _read(check: Callable[[str], Any]) -> BeforeValidator:
     """For what is written as text and kept as something else; other types are left for pydantic to refuse."""
 
@@ -64,6 +69,7 @@ EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
 Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
+Truth: TypeAlias = Annotated[bool, BeforeValidator(_truth), Field(strict=True)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 
 
@@ -110,7 +116,7 @@ class IntegrationShape(Section):
     scopes: list[Scope | None] | None = None
     display_name: DisplayName | None = None
     allowed_origins: list[Origin | None] = []
-    forward_set_cookie: bool = False
+    forward_set_cookie: Truth = False
     site_selection: Literal["match", "ask"] = "match"
 
 
