@@ -20,8 +20,8 @@ venv-dev: .venv/.dev  ## the same, with what the tests need
 # uv is quick; where it cannot be had, plain pip does the same more slowly.
 define install
 	$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip -q --python $(BIN)/python install uv \
-	  && $(UV) pip install -q --python $(BIN)/python --require-hashes -r $(1) \
-	  && $(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . \
+	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --require-hashes -r $(1) \
+	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --no-deps --no-build-isolation -e . \
 	|| { echo "make: no uv here, using pip"; $(PYTHON) -m venv --clear .venv \
 	  && $(BIN)/python -m pip install -q --require-hashes -r $(1) \
 	  && $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .; }

@@ -27,6 +27,7 @@ class Load:
     p50_us: float
     p99_us: float
     cpu_us: float = 0.0
+    round: int = 0
 
     @property
     def per_second(self) -> float:

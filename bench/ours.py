@@ -32,7 +32,7 @@ class Ours:
 
     name: str = "gateway"
     title: str = "**gateway**"
-    note: str = "the whole chain: key, connection, injection, log, metrics"
+    note: str = "the whole chain: key, connection, injection, log"
     workers: int = 1
     connections: int = IN_USE
 
@@ -86,7 +86,7 @@ def seed() -> Seed:
 def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int) -> list[str]:
     """Write the configuration and the catalog entry; the command that serves with them."""
     configuration = {
-        "server": {"host": HOST, "port": port, "workers": workers},
+        "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
         "store": {"url": "sqlite:///gateway.db", "encryption_keys": [held.encryption_key]},
         "catalog": ["catalog"],
         "environments": {

@@ -74,8 +74,9 @@ def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections:
     """The median over rounds of `one` to `other`, compared within each round, so that a slow minute hits both."""
     if one is None or other is None:
         return None
-    pairs = zip(one.loads.get(connections, []), other.loads.get(connections, []), strict=False)
-    found = [getattr(a, what) / getattr(b, what) for a, b in pairs if getattr(b, what)]
+    theirs = {load.round: getattr(load, what) for load in other.loads.get(connections, [])}
+    ours = [(getattr(load, what), theirs.get(load.round)) for load in one.loads.get(connections, [])]
+    found: list[float] = [figure / beside for figure, beside in ours if beside]
     return statistics.median(found) if found else None
 
 

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -137,7 +137,7 @@ def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, s
                     say(str(fault))
                     continue
                 if number:
-                    row.loads.setdefault(connections, []).append(found)
+                    row.loads.setdefault(connections, []).append(replace(found, round=number))
 
 
 def _download(server: Server, row: Row, options: Options) -> None:

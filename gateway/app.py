@@ -21,7 +21,7 @@ from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
-from gateway.declared import catalog_of, integrations
+from gateway.declared import all_faults, examined
 from gateway.egress.client import Egress
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
@@ -63,15 +63,14 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    catalog = catalog_of(config)
-    declared, faults, _ = integrations(config, catalog)
-    if faults:
-        raise Faults(faults)
+    found = examined(config)
+    if found.faults:
+        raise Faults(found.faults)
     return Services(
         config=config,
-        catalog=catalog,
+        catalog=found.catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(declared),
+        integrations=Integrations(found.integrations),
         egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
         request_log=RequestLog(),
         started_at=clock.now(),
@@ -81,9 +80,12 @@ def services_of(config: Config) -> Services:
 def _read(config: Configured) -> Config:
     if isinstance(config, Config):
         return config
-    if isinstance(config, Mapping):
-        return configuration.parse(config, base=Path.cwd())
-    return configuration.load(Path(config))
+    try:
+        if isinstance(config, Mapping):
+            return configuration.parse(config, base=Path.cwd())
+        return configuration.load(Path(config))
+    except Faults as found:
+        raise all_faults(found) from None
 
 
 async def _opened(app: web.Application) -> AsyncIterator[None]:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large"]
+Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large", "busy"]
 
 
 class EgressError(Exception):

@@ -9,10 +9,14 @@ from gateway.wire.fields import Fields
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to send as they come. `length` None: sent chunked, since the sender did not say how many."""
+    """Bytes to send as they come. `length` None: sent chunked, since the sender did not say how many.
+
+    `whole`: all of them, where they are at hand; they leave together with the head, and `pieces` is not read.
+    """
 
     pieces: AsyncIterator[bytes]
     length: int | None
+    whole: bytes | None = None
 
 
 class Exchange(Protocol):

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from gateway.egress.errors import EgressError, Kind
 from gateway.egress.exchange import Exchange
-from gateway.errors import Code, GatewayError, InvalidRequest, UpstreamFailed, UpstreamTimeout
+from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
@@ -29,6 +29,7 @@ _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
     "timeout": (UpstreamTimeout, "upstream_timeout"),
     "protocol": (UpstreamFailed, "upstream_protocol"),
     "too_large": (UpstreamFailed, "upstream_protocol"),
+    "busy": (Unavailable, "busy"),
 }
 _BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
 
@@ -148,7 +149,7 @@ def _heard_by_caller(fault: Exception, request: web.Request, upload: Upload) -> 
         )
     if isinstance(fault, EgressError):
         kind, code = _HEARD_AS[fault.kind]
-        return kind(code, fault.message, close=close)
+        return kind(code, fault.message, close=close, retry_after_s=1 if fault.kind == "busy" else None)
     return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
 
 

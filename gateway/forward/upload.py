@@ -36,7 +36,11 @@ class Upload:
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
-        return Body(self._pieces(), None if self.inflated else request.content_length)
+        length = None if self.inflated else request.content_length
+        whole = (
+            request.content.read_nowait() if request.content.is_eof() and request.content.exception() is None else None
+        )
+        return Body(self._pieces(), length, whole)
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.

@@ -81,7 +81,7 @@ def too_large() -> GatewayError:
 
 def _request_line(piece: bytes) -> tuple[str, str, str]:
     """Method, target and version; the target is whatever stands between the other two, spaces included."""
-    line = piece.lstrip(b"\r\n").partition(b"\r\n")[0].decode("latin-1")
+    line = piece.lstrip(b"\r\n").partition(b"\n")[0].removesuffix(b"\r").decode("latin-1")
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")
     return method, target, version

@@ -53,6 +53,7 @@ class ClientProtocol(RequestHandler):
         "_head_bytes",
         "_held",
         "_server",
+        "_tail",
         "head_since",
         "stopped",
     )
@@ -65,6 +66,7 @@ class ClientProtocol(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
         self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
         self._at_boundary = False
+        self._tail = b""  # the last three bytes of that body's pieces, since an empty line may be cut in two
         self._head_bytes = 0
         self._held = b""  # heads that came while too many requests waited already
         self._deaf = False  # nothing more is read as HTTP on this connection
@@ -110,13 +112,21 @@ class ClientProtocol(RequestHandler):
                 return
             end = size
             if cuts < CUTS and (between or self._chunks is not None):
-                found = data.find(HEAD_END, at)
-                end = size if found < 0 else found + 4
+                end = self._empty_line(data, at)
             cuts += 1
             self._feed(data if end - at == size else data[at:end])
             at = end
             if at >= size:
                 return
+
+    def _empty_line(self, data: bytes, at: int) -> int:
+        """Where the first empty line after `at` ends, or else the data; the line may have begun in the piece before."""
+        if self._tail:
+            found = (self._tail + data[at : at + 3]).find(HEAD_END)
+            if found >= 0:
+                return at + found + 4 - len(self._tail)
+        found = data.find(HEAD_END, at)
+        return len(data) if found < 0 else found + 4
 
     def _feed(self, piece: bytes) -> None:
         body, chunks, count = self._body, self._chunks, self._request_count
@@ -132,7 +142,8 @@ class ClientProtocol(RequestHandler):
             return
         if chunks is not None:
             if piece:
-                self._at_boundary = piece.endswith(HEAD_END)
+                end = self._tail + piece[-4:]
+                self._at_boundary, self._tail = end.endswith(HEAD_END), end[-3:]
             if body.is_eof():
                 self._chunked_body_ended(new)
                 return
@@ -193,7 +204,7 @@ class ClientProtocol(RequestHandler):
         """
         for _ in range(followers):
             self._messages.pop()
-        self._chunks = None
+        self._chunks, self._tail = None, b""
         if followers == 0 and self._at_boundary and not self._upgraded:
             self._parser = HttpRequestParser(
                 self,

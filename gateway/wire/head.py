@@ -52,7 +52,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
         raise MethodNotAllowed("method_not_allowed", f"{method} is not possible here.", headers=ALLOW, close=True)
     if hdrs.TRANSFER_ENCODING in headers:
         _check_coding(version, headers)
-    if hdrs.EXPECT in headers and headers[hdrs.EXPECT].strip().lower() != "100-continue":
+    if hdrs.EXPECT in headers and any(value.strip().lower() != "100-continue" for value in headers.getall(hdrs.EXPECT)):
         raise ExpectationFailed("invalid_headers", "The only expectation here is '100-continue'.", close=True)
     if UNFIT.search(target):
         raise InvalidRequest(

@@ -57,7 +57,7 @@ def test_a_short_run_measures_us_beside_aiohttp(tmp_path: Path) -> None:
 
 
 def _row(name: str, *cpu_us: float) -> Row:
-    loads = [Load(1000, 1.0, 0, 500.0, 2000.0, cpu) for cpu in cpu_us]
+    loads = [Load(1000, 1.0, 0, 500.0, 2000.0, cpu, number) for number, cpu in enumerate(cpu_us, 1)]
     row = Row(name, name, "", "1.0", loads={32: loads, 1: loads})
     row.down = [Stream(900.0, 1.0, 40.0, 2.5)]
     row.idle = Idle(100, 40.0, 50.0)
@@ -68,6 +68,9 @@ def test_a_ratio_is_taken_within_each_round() -> None:
     slow_minute = _row("one", 10.0, 100.0, 10.0)
     assert ratio(slow_minute, _row("other", 5.0, 50.0, 5.0)) == 2.0
     assert ratio(slow_minute, None) is None
+    failed_in_the_first = _row("other", 1.0, 50.0, 5.0)
+    failed_in_the_first.loads[32] = failed_in_the_first.loads[32][1:]
+    assert ratio(slow_minute, failed_in_the_first) == 2.0
 
 
 def test_a_goal_that_could_not_be_measured_is_neither_met_nor_missed() -> None:

@@ -35,6 +35,7 @@ def ok(body: bytes = b"ok", fields: bytes = b"") -> bytes:
 
 
 FINE: Final = says(ok())
+FINE_HEAD: Final = says(ok().removesuffix(b"ok"))
 Script = Callable[["Heard", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -119,7 +120,7 @@ class Recorder:
             return False
         heard = Heard(number, parse_head(raw))
         self.heard.append(heard)
-        script = self.says
+        script = FINE_HEAD if self.says is FINE and heard.method == b"HEAD" else self.says
         if heard.target.startswith(AFTER):
             script = says(ok(heard.target))
         if not isinstance(script, Says):
@@ -127,6 +128,8 @@ class Recorder:
             return False
         if script.early:
             await self._say(script, writer)
+            if script.then != "keep":
+                return False
         try:
             heard.body = await read_body(reader, heard.head, without="none")
         except asyncio.IncompleteReadError as fault:

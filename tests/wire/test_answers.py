@@ -1,0 +1,212 @@
+"""The way back: a provider's answer passes as it is, in a framing of ours, and nobody's answer is anybody else's."""
+
+import pytest
+
+from tests.wire.bench import Bench, table
+from tests.wire.messages import HOST, KEY, naming, request, sized
+from tests.wire.recorder import Says, ok, says
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BASED = request(ours=HOST + KEY + naming(b"based"))
+
+STATUSES = table(*((f"{status.decode()} {reason.decode(errors='replace')}", status, reason) for status, reason in (
+    (b"200", b"OK"), (b"201", b"Created"), (b"202", b"Accepted"), (b"206", b"Partial Content"), (b"207", b"Multi-Status"),
+    (b"299", b"Quite Fine"), (b"301", b"Moved"), (b"302", b"Found"), (b"307", b""), (b"400", b"Bad"), (b"401", b"No"),
+    (b"403", b"Forbidden"), (b"404", b"Not Found"), (b"405", b"Not Allowed"), (b"409", b"Conflict"), (b"410", b"Gone"),
+    (b"418", b"I'm a teapot"), (b"422", b"Unprocessable"), (b"429", b"Too Many Requests"), (b"500", b"Oops"),
+    (b"502", b"Bad Gateway"), (b"503", b"Busy"), (b"599", b"Odd"), (b"600", b"Beyond"), (b"999", b"Last"),
+    (b"200", b"caf\xe9 in Latin-1"), (b"200", "café".encode()), (b"200", b"tab\tinside"),
+)))  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "reason"), STATUSES)
+async def test_a_status_passes_with_its_reason(bench: Bench, status: bytes, reason: bytes) -> None:
+    answer = await bench.answered(says(b"HTTP/1.1 " + status + b" " + reason + b"\r\nContent-Length: 2\r\n\r\nok"))
+    assert answer.head.start in (b"HTTP/1.1 " + status + b" " + reason, b"HTTP/1.1 " + status + b" tabinside")
+    assert (answer.body.data, answer.code) == (b"ok", "")
+
+
+async def test_a_status_without_a_reason_passes(bench: Bench) -> None:
+    answer = await bench.answered(says(b"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok"))
+    assert (answer.status, answer.body.data) == (200, b"ok")
+
+
+PASSED = table(
+    ("the case of a name", b"x-LOWER-and-UPPER: 1\r\n"),
+    ("order and duplicates", b"X-B: 1\r\nX-A: 2\r\nX-B: 3\r\n"),
+    ("an empty value", b"X-A: \r\n"),
+    ("Latin-1", b"X-A: caf\xe9\r\n"),
+    ("UTF-8", "X-A: café ☃\r\n".encode()),
+    ("every byte beyond ASCII", b"X-A: " + bytes(range(0x80, 0x100)) + b"\r\n"),
+    ("a tab inside a value", b"X-A: a\tb\r\n"),
+    ("validators", b'ETag: W/"x"\r\nLast-Modified: Mon, 01 Jan 2024 00:00:00 GMT\r\n'),
+    ("caching", b"Cache-Control: public, max-age=60\r\nAge: 3\r\nExpires: 0\r\nVary: *\r\n"),
+    ("a content type", b"Content-Type: application/json; charset=x\r\nContent-Language: de\r\n"),
+    ("a coding that we do not undo", b"Content-Encoding: gzip\r\n"),
+    ("a disposition", b'Content-Disposition: attachment; filename="caf\xe9.pdf"\r\n'),
+    ("a range", b"Accept-Ranges: bytes\r\nContent-Range: bytes 0-1/5\r\n"),
+    ("Server, and none is added", b"Server: theirs/1.0\r\n"),
+    ("Via", b"Via: 1.1 theirs\r\n"),
+    ("WWW-Authenticate, twice", b"WWW-Authenticate: Bearer\r\nWWW-Authenticate: Basic realm=x\r\n"),
+    ("Retry-After", b"Retry-After: 120\r\n"),
+    ("limits", b"X-RateLimit-Limit: 5\r\nX-RateLimit-Remaining: 0\r\nRateLimit: limit=1\r\n"),
+    ("X-Request-Id", b"X-Request-Id: theirs\r\n"),
+    ("Content-Security-Policy", b"Content-Security-Policy: default-src 'none'\r\nX-Frame-Options: DENY\r\n"),
+    ("a name with every token character", b"!#$%&'*+-.^_`|~09Az: 1\r\n"),
+    ("an underscore in a name", b"X_A: 1\r\n"),
+    ("a hundred fields", b"".join(b"X-%d: %d\r\n" % (n, n) for n in range(100))),
+    ("a value of 16 KB", b"X-A: " + b"a" * 16_000 + b"\r\n"),
+    ("Content-Location elsewhere", b"Content-Location: https://cdn.example/x\r\n"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", PASSED)
+async def test_a_field_of_an_answer_passes_as_it_is(bench: Bench, lines: bytes) -> None:
+    answer = await bench.answered(says(ok(fields=lines)))
+    assert b"".join(line + b"\r\n" for line in answer.passed_on) == lines
+
+
+async def test_a_date_passes_and_stands_in(bench: Bench) -> None:
+    theirs = await bench.answered(says(ok(fields=b"Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n")))
+    assert theirs.head.one("date") == b"Mon, 01 Jan 2024 00:00:00 GMT"
+    assert (await bench.answered(says(ok()))).head.one("date")
+
+
+DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
+    b"Access-Control-Allow-Origin: *", b"Access-Control-Allow-Credentials: true", b"Access-Control-Expose-Headers: *",
+    b"access_control_allow_origin: *", b"Strict-Transport-Security: max-age=1", b"Alt-Svc: h3=\":443\"", b"NEL: {}",
+    b"Report-To: {}", b"Reporting-Endpoints: x", b"Clear-Site-Data: \"*\"", b"Service-Worker-Allowed: /",
+    b"Public-Key-Pins: x", b"Set-Cookie: a=b", b"Set-Cookie2: a=b", b"set_cookie: a=b", b"Gateway-Error: forged",
+    b"gateway_error: forged", b"Gateway-Request-Id: forged", b"Gateway-Attempts: 9", b"X-Accel-Redirect: /etc/passwd",
+    b"X-Accel-Buffering: yes", b"X-Sendfile: /etc/passwd", b"Keep-Alive: timeout=5", b"Proxy-Authenticate: Basic",
+    b"Proxy-Connection: close", b"Trailer: X", b"TE: x", b"Upgrade: h2c", b"Connection: X-Hop\r\nX-Hop: 1",
+    b"Connection: x-hop, X-Other\r\nX-HOP: 1\r\nX-Other: 2",
+)))  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", DROPPED)
+async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lines: bytes) -> None:
+    answer = await bench.answered(says(ok(fields=b"X-Before: 1\r\n" + lines + b"X-After: 2\r\n")))
+    assert answer.passed_on == [b"X-Before: 1", b"X-After: 2"]
+    assert answer.head.one("gateway-error") is None
+    assert b"forged" not in answer.head.raw
+
+
+async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> None:
+    cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d, e\r\n"
+    assert (await bench.answered(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
+        b"a=b; HttpOnly",
+        b"c=d, e",
+    ]
+
+
+REFERENCES = table(
+    ("Location into the base address", b"Location", b"{origin}/v1/next?a=%2f#f", b"{us}/proxy/next?a=%2f#f"),
+    ("Location at the base address", b"Location", b"{origin}/v1", b"{us}/proxy"),
+    ("Location at the base address with a query", b"Location", b"{origin}/v1?a", b"{us}/proxy?a"),
+    ("Location from the root", b"Location", b"/v1/next", b"{us}/proxy/next"),
+    ("Location from the root, outside the base", b"Location", b"/v2/next", b"/v2/next"),
+    ("Location beside the base address", b"Location", b"{origin}/v11/next", b"{origin}/v11/next"),
+    ("Location relative to the request", b"Location", b"next?a", b"next?a"),
+    ("Location to a query", b"Location", b"?page=2", b"?page=2"),
+    ("Location without a scheme", b"Location", b"//{authority}/v1/next", b"{us}/proxy/next"),
+    ("Location to another host", b"Location", b"https://other.example/v1/next", b"https://other.example/v1/next"),
+    ("Location to another scheme", b"Location", b"https://{authority}/v1/next", b"https://{authority}/v1/next"),
+    ("Location to another port", b"Location", b"http://127.0.0.1:1/v1/next", b"http://127.0.0.1:1/v1/next"),
+    ("Location with a user", b"Location", b"http://x@{authority}/v1/next", b"http://x@{authority}/v1/next"),
+    ("Location in capitals", b"LOCATION", b"HTTP://{authority}/v1/next", b"{us}/proxy/next"),
+    ("Content-Location", b"Content-Location", b"{origin}/v1/here", b"{us}/proxy/here"),
+    ("Link to the next page", b"Link", b'<{origin}/v1/p?page=2>; rel="next"', b'<{us}/proxy/p?page=2>; rel="next"'),
+    ("Link with several targets", b"Link", b'<{origin}/v1/a>; rel="next", </v1/b>; rel="last",<{origin}/v2/c>',
+     b'<{us}/proxy/a>; rel="next", <{us}/proxy/b>; rel="last",<{origin}/v2/c>'),
+    ("Link with a target in a title", b"Link", b'</v1/a>; title="<{origin}/v1/b>"', b'<{us}/proxy/a>; title="<{origin}/v1/b>"'),
+    ("Link with a comma in its target", b"Link", b"<{origin}/v1/a,b>; rel=x", b"<{us}/proxy/a,b>; rel=x"),
+    ("Link without brackets", b"Link", b"{origin}/v1/a", b"{origin}/v1/a"),
+    ("another field with an address", b"X-Next", b"{origin}/v1/next", b"{origin}/v1/next"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "theirs", "ours"), REFERENCES)
+async def test_a_reference_into_the_base_leads_through_us(
+    bench: Bench, name: bytes, theirs: bytes, ours: bytes
+) -> None:
+    def filled(text: bytes) -> bytes:
+        authority = bench.recorder.authority
+        told = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
+        return told.replace(b"{us}", bench.public_url.encode())
+
+    said = ok(fields=name + b": " + filled(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
+    answer = await bench.answered(says(said), BASED)
+    assert answer.passed_on == [name + b": " + filled(ours)]
+
+
+FRAMED = table(
+    ("a length", says(ok(b"abc")), b"abc", "length"),
+    ("a length of nothing", says(ok(b"")), b"", "length"),
+    ("chunks", says(CHUNKED_OK + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), b"abc", "chunks"),
+    ("chunks with extensions", says(CHUNKED_OK + b'3;a="b"\r\nabc\r\n0;x\r\n\r\n'), b"abc", "chunks"),
+    ("chunks with trailers", says(CHUNKED_OK + b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nGateway-Error: x\r\n\r\n"), b"abc", "chunks"),
+    ("chunks of nothing", says(CHUNKED_OK + b"0\r\n\r\n"), b"", "chunks"),
+    ("chunks with sizes in capitals", says(CHUNKED_OK + b"0A\r\n0123456789\r\n0\r\n\r\n"), b"0123456789", "chunks"),
+    ("the connection's end", says(b"HTTP/1.1 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
+    ("the connection's end, after nothing", says(b"HTTP/1.1 200 OK\r\n\r\n", then="close"), b"", "chunks"),
+    ("HTTP/1.0 and the connection's end", says(b"HTTP/1.0 200 OK\r\n\r\nabc", then="close"), b"abc", "chunks"),
+    ("HTTP/1.0 and a length", says(b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc", then="close"), b"abc", "length"),
+    ("a length and Connection: close", says(ok(b"abc", b"Connection: close\r\n"), then="close"), b"abc", "length"),
+    ("a head and a body in pieces", says(b"HTTP/1.1 2", b"00 OK\r\nContent-Le", b"ngth: 3\r\n\r", b"\na", b"bc"), b"abc", "length"),
+    ("chunks in pieces", says(CHUNKED_OK, b"3", b"\r", b"\nab", b"c\r\n0\r", b"\n\r", b"\n"), b"abc", "chunks"),
+    ("a body that looks like an answer", says(ok(ok(b"evil"))), ok(b"evil"), "length"),
+    ("a chunk that looks like an answer",
+     says(CHUNKED_OK + b"%x\r\n%s\r\n0\r\n\r\n" % (len(ok()), ok())), ok(), "chunks"),
+    ("200 KB", says(ok(bytes(range(256)) * 800)), bytes(range(256)) * 800, "length"),
+    ("an interim answer first", says(b"HTTP/1.1 100 Continue\r\n\r\n" + ok(b"abc")), b"abc", "length"),
+    ("early hints first", says(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", ok(b"abc")), b"abc", "length"),
+    ("several interim answers first",
+     says(b"HTTP/1.1 102 Processing\r\n\r\n" * 5 + b"HTTP/1.1 100 Continue\r\n\r\n", ok(b"abc")), b"abc", "length"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "body", "framing"), FRAMED)
+async def test_a_body_passes_in_whatever_framing_it_came(
+    bench: Bench, script: Says, body: bytes, framing: str | None
+) -> None:
+    answer = await bench.answered(script)
+    assert (answer.code, answer.body.data) == ("", body)
+    assert framing in (None, answer.body.framing)
+    assert answer.body.trailers == ()
+    assert answer.interim == ()
+
+
+async def test_two_lengths_that_agree_are_one_or_none(bench: Bench) -> None:
+    """RFC 9112 §6.3 lets a recipient do either."""
+    answer = await bench.answered(says(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok"))
+    assert (answer.status, answer.body.data) == (200, b"ok") or answer.code == "upstream_protocol"
+
+
+BODILESS = table(
+    ("HEAD with a length", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", b"12"),
+    ("HEAD with a coding", b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
+    ("HEAD with neither", b"HEAD", b"HTTP/1.1 200 OK\r\n\r\n", None),
+    ("HEAD answered by an error", b"HEAD", b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n", b"9"),
+    ("204", b"GET", b"HTTP/1.1 204 No Content\r\n\r\n", None),
+    ("204 to a POST", b"POST", b"HTTP/1.1 204 No Content\r\n\r\n", None),
+    ("304", b"GET", b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n', None),
+    ("304 with a length", b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 12\r\n\r\n", b"12"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "said", "length"), BODILESS)
+async def test_an_answer_without_a_body_has_none(
+    bench: Bench, method: bytes, said: bytes, length: bytes | None
+) -> None:
+    answer = await bench.answered(says(said), request(method=method))
+    assert answer.head.one("content-length") == length
+    assert answer.head.all("transfer-encoding") == []
+
+
+async def test_an_answer_to_an_upload_passes_and_its_connection_serves_the_next(bench: Bench) -> None:
+    answer = await bench.answered(says(ok(b"abc")), sized(b"hello"))
+    assert answer.body.data == b"abc"
+    assert bench.recorder.heard[0].connection == bench.recorder.heard[-1].connection

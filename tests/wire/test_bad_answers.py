@@ -1,0 +1,169 @@
+"""A provider that answers badly: 502 before the first byte, a torn answer after it, and no harm to anybody else."""
+
+from typing import Any
+
+import pytest
+
+from tests.wire.bench import Bench, table
+from tests.wire.messages import CLOSE, HOST, KEY, naming, request
+from tests.wire.recorder import Says, ok, says, turns
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED_OK = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+EVIL = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+LENIENT = pytest.mark.xfail(strict=True, reason="egress/session.py: aiohttp's response parser is lenient in production")
+
+
+def lenient(name: str, *values: Any) -> Any:
+    return pytest.param(*values, id=name, marks=LENIENT)
+
+
+NOT_HTTP = table(
+    ("nothing at all", says(b"", then="close")),
+    ("nothing, and a reset", says(b"", then="reset")),
+    ("half a head", says(HEAD + b"Content-Le", then="close")),
+    ("half a head, and a reset", says(HEAD + b"Content-Le", then="reset")),
+    ("text", says(b"this is not HTTP\r\n\r\n", then="close")),
+    ("HTML", says(b"<html>hello</html>", then="close")),
+    ("another protocol", says(b"SSH-2.0-OpenSSH_9.6\r\n", then="close")),
+    ("TLS", says(b"\x15\x03\x01\x00\x02\x02\x46", then="close")),
+    lenient("HTTP/2.0", says(b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    lenient("HTTP/0.9", says(b"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a status of two digits", says(b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a status of four digits", says(b"HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a status of letters", says(b"HTTP/1.1 abc OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a status of 000", says(b"HTTP/1.1 000 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a negative status", says(b"HTTP/1.1 -20 OK\r\nContent-Length: 2\r\n\r\nok", then="close")),
+    ("a switch of protocols", says(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", then="close")),
+    ("interim answers only", says(b"HTTP/1.1 100 Continue\r\n\r\n" * 3, then="close")),
+    ("a length and a coding", says(HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
+    ("a coding and a length", says(HEAD + b"Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n")),
+    ("two lengths that differ", says(HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nokk")),
+    ("a list of lengths that differ", says(HEAD + b"Content-Length: 2, 3\r\n\r\nokk")),
+    ("a negative length", says(HEAD + b"Content-Length: -2\r\n\r\nok")),
+    ("a length with a sign", says(HEAD + b"Content-Length: +2\r\n\r\nok")),
+    ("a length that is no number", says(HEAD + b"Content-Length: many\r\n\r\nok")),
+    ("a length beyond 64 bits", says(HEAD + b"Content-Length: 99999999999999999999999\r\n\r\nok")),
+    ("a length with a space inside", says(HEAD + b"Content-Length: 2 0\r\n\r\nok")),
+    ("an empty length", says(HEAD + b"Content-Length: \r\n\r\nok", then="close")),
+    ("gzip, chunked", says(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    ("chunked, identity", says(HEAD + b"Transfer-Encoding: chunked, identity\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    ("chunked twice", says(HEAD + b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    ("an unknown coding", says(HEAD + b"Transfer-Encoding: cow\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    lenient("chunked in HTTP/1.0", says(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", then="close")),
+    ("NUL in a value", says(HEAD + b"X: a\x00b\r\nContent-Length: 2\r\n\r\nok")),
+    ("a control byte in a value", says(HEAD + b"X: a\x01b\r\nContent-Length: 2\r\n\r\nok")),
+    ("a bare carriage return in a value", says(HEAD + b"X: a\rb\r\nContent-Length: 2\r\n\r\nok")),
+    ("a bare carriage return that hides a field",
+     says(HEAD + b"X: a\rContent-Length: 0\r\nContent-Length: 2\r\n\r\nok")),
+    lenient("bare line feeds", says((HEAD + b"Content-Length: 2\r\n\r\n").replace(b"\r\n", b"\n") + b"ok")),
+    lenient("a bare line feed after a field", says(HEAD + b"X: a\nContent-Length: 2\r\n\r\nok")),
+    lenient("a folded field", says(HEAD + b"X: a\r\n b\r\nContent-Length: 2\r\n\r\nok")),
+    ("a space before a colon", says(HEAD + b"X : a\r\nContent-Length: 2\r\n\r\nok")),
+    ("a space before the colon of the length", says(HEAD + b"Content-Length : 2\r\n\r\nok")),
+    ("a name with a space", says(HEAD + b"X Y: a\r\nContent-Length: 2\r\n\r\nok")),
+    ("a field without a name", says(HEAD + b": a\r\nContent-Length: 2\r\n\r\nok")),
+    ("a field without a colon", says(HEAD + b"nonsense\r\nContent-Length: 2\r\n\r\nok")),
+    lenient("a space before the first field", says(HEAD + b" X: a\r\nContent-Length: 2\r\n\r\nok")),
+    lenient("an empty line before the answer", says(b"\r\n" + ok())),
+    lenient("a control byte in the reason", says(b"HTTP/1.1 200 O\x01K\r\nContent-Length: 2\r\n\r\nok")),
+    ("a head of 70 KB in one field", says(HEAD + b"X: " + b"a" * 70_000 + b"\r\n\r\n", then="close")),
+    lenient("a head of 100 KB in many", says(HEAD + b"X: " + (b"a" * 1000 + b"\r\nX: ") * 100 + b"\r\n\r\n", then="close")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", NOT_HTTP)
+async def test_what_is_no_clean_http_is_a_502(bench: Bench, script: Says) -> None:
+    answer = await bench.answered(script)
+    assert (answer.status, answer.code[:9]) == (502, "upstream_")
+
+
+TORN = table(
+    ("a length that is not reached", says(HEAD + b"Content-Length: 10\r\n\r\n", b"abc", then="close")),
+    ("a length that is not reached, and a reset", says(HEAD + b"Content-Length: 10\r\n\r\n", b"abc", then="reset")),
+    ("a length, and nothing", says(HEAD + b"Content-Length: 10\r\n\r\n", then="close")),
+    ("chunks without the last", says(CHUNKED_OK, b"3\r\nabc\r\n", then="close")),
+    ("chunks without the last, and a reset", says(CHUNKED_OK, b"3\r\nabc\r\n", then="reset")),
+    ("half a chunk", says(CHUNKED_OK, b"5\r\nabc", then="close")),
+    ("a last chunk without the empty line", says(CHUNKED_OK, b"3\r\nabc\r\n0\r\n", then="close")),
+    ("a trailer that breaks off", says(CHUNKED_OK, b"3\r\nabc\r\n0\r\nX: a", then="close")),
+    ("a size that is no number", says(CHUNKED_OK, b"3\r\nabc\r\nzz\r\nabc\r\n0\r\n\r\n")),
+    ("a negative size", says(CHUNKED_OK, b"3\r\nabc\r\n-1\r\nabc\r\n0\r\n\r\n")),
+    ("a size with a prefix", says(CHUNKED_OK, b"3\r\nabc\r\n0x3\r\nabc\r\n0\r\n\r\n")),
+    ("a size beyond 64 bits", says(CHUNKED_OK, b"3\r\nabc\r\n10000000000000003\r\nabc\r\n0\r\n\r\n")),
+    ("a chunk longer than its size", says(CHUNKED_OK, b"3\r\nabc\r\n2\r\nabc\r\n0\r\n\r\n")),
+    lenient("a size with a space after it", says(CHUNKED_OK, b"3\r\nabc\r\n3 \r\nabc\r\n0\r\n\r\n")),
+    ("a size with a bare line feed", says(CHUNKED_OK, b"3\r\nabc\r\n3\nabc\r\n0\r\n\r\n")),
+    lenient("a chunk that ends with a bare line feed", says(CHUNKED_OK, b"3\r\nabc\n0\r\n\r\n")),
+    ("no length, and a reset", says(HEAD + b"\r\n", b"abc", then="reset")),
+    ("HTTP/1.0 without a length, and a reset", says(b"HTTP/1.0 200 OK\r\n\r\n", b"abc", then="reset")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"], ids=["1.1", "1.0"])
+@pytest.mark.parametrize("script", TORN)
+async def test_a_torn_answer_never_looks_whole(bench: Bench, script: Says, version: bytes) -> None:
+    answer = await bench.answered(script, request(version=version))
+    assert (answer.end == "torn" and answer.code == "") or answer.status == 502
+
+
+STRAY = table(
+    ("a second answer", says(ok(b"one") + EVIL)),
+    ("a second answer a moment later", says(ok(b"one"), EVIL)),
+    ("a second answer after chunks", says(CHUNKED_OK + b"3\r\none\r\n0\r\n\r\n" + EVIL)),
+    ("bytes beyond the length", says(ok(b"one") + b"x")),
+    lenient("line ends beyond the length", says(ok(b"one") + b"\r\n\r\n")),
+    lenient("half an answer beyond the length", says(ok(b"one") + b"HTTP/1.1 200 OK\r\nContent-")),
+    ("an interim answer afterwards", says(ok(b"one") + b"HTTP/1.1 100 Continue\r\n\r\n")),
+)
+
+
+@pytest.mark.parametrize("script", STRAY)
+async def test_stray_bytes_are_nobodys_answer(bench: Bench, script: Says) -> None:
+    answer = await bench.answered(script)
+    assert (answer.status, answer.body.data, answer.code) == (200, b"one", "") or answer.status == 502
+    assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
+
+
+BODILESS_STRAY = table(
+    ("a body after HEAD", b"HEAD", ok(b"evil")),
+    ("a whole answer after HEAD", b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(EVIL) + EVIL),
+    ("a body after 204", b"GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\nevil"),
+    ("an answer after 204", b"GET", b"HTTP/1.1 204 No Content\r\n\r\n" + EVIL),
+    ("chunks after 204", b"GET", b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n"),
+    ("a body after 304", b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil"),
+    ("an answer after 304", b"GET", b"HTTP/1.1 304 Not Modified\r\n\r\n" + EVIL),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "said"), BODILESS_STRAY)
+async def test_a_body_where_none_may_be_is_nobodys(bench: Bench, method: bytes, said: bytes) -> None:
+    answer = await bench.answered(says(said), request(method=method))
+    assert answer.status in (200, 204, 304, 502)
+    assert b"evil" not in answer.body.data
+    assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection
+
+
+async def test_nobody_listening_is_a_502(bench: Bench) -> None:
+    async with bench.talk(request(fields=CLOSE, ours=HOST + KEY + naming(b"nowhere"))) as caller:
+        answer = await caller.answer()
+    assert (answer.status, answer.code) == (502, "upstream_unreachable")
+    assert bench.recorder.heard == []
+
+
+async def test_an_answer_before_it_was_asked_for_is_nobodys(bench: Bench) -> None:
+    """The provider speaks on a kept connection between two calls."""
+    await bench.answered(says(ok(b"one")))
+    await bench.answered(says(ok(b"two"), EVIL))
+    await turns()
+    for _ in range(5):
+        await bench.serves_others()
+
+
+async def test_a_broken_answer_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:
+    """A 502 of ours is complete, so the client's connection goes on; the provider's does not."""
+    answer = await bench.answered(says(b"this is not HTTP\r\n\r\n", then="keep"))
+    assert answer.status == 502
+    assert bench.recorder.heard[0].connection != bench.recorder.heard[-1].connection

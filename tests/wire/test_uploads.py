@@ -1,0 +1,152 @@
+"""Bodies on their way out: the same bytes in a framing of ours, whole or visibly torn."""
+
+import gzip
+from typing import Any
+
+import pytest
+
+from tests.wire.bench import Bench, table
+from tests.wire.messages import CHUNKED, request, sized, upload
+from tests.wire.recorder import ok, says, turns
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVERY_BYTE = bytes(range(256))
+ODD = b"0\r\n\r\nGET /evil HTTP/1.1\r\nHost: x\r\n\r\n"
+
+BODIES = table(
+    ("one byte", b"x"),
+    ("every byte there is", EVERY_BYTE),
+    ("line ends only", b"\r\n\r\n\n\r"),
+    ("the end of a chunked body", b"0\r\n\r\n"),
+    ("another request", ODD),
+    ("JSON with odd spacing", b'{ "a" :1,\r\n"a":2 }\n'),
+    ("a form with encoded letters", b"a=%41+b&&a=%zz"),
+    ("multipart", b'--b\r\nContent-Disposition: form-data; name="f"; filename="x"\r\n\r\n\x00\xff\r\n--b--\r\n'),
+    ("gzip", gzip.compress(b"text" * 100, mtime=0)),
+    ("300 KB", EVERY_BYTE * 1200),
+)
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_body_of_declared_length_arrives_whole(bench: Bench, body: bytes) -> None:
+    heard, _ = await bench.passes(sized(body, b"Content-Encoding: gzip\r\nContent-Type: a/b\r\n"))
+    assert (heard.body.data, heard.body.framing) == (body, "length")
+    assert heard.passed_on == [b"Content-Encoding: gzip", b"Content-Type: a/b"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_chunked_body_arrives_whole(bench: Bench, body: bytes) -> None:
+    chunks = b"".join(
+        b"%X\r\n%s\r\n" % (len(body[at : at + 999]), body[at : at + 999]) for at in range(0, len(body), 999)
+    )
+    heard, _ = await bench.passes(upload(CHUNKED, chunks + b"0\r\n\r\n"))
+    assert (heard.body.data, heard.body.framing) == (body, "chunks")
+
+
+CHUNKS = table(
+    ("extensions are dropped", b"3;a=b;c\r\nabc\r\n0;last\r\n\r\n", b"abc"),
+    ("an extension in quotes", b'3;a="b;c"\r\nabc\r\n0\r\n\r\n', b"abc"),
+    ("zeros before a size", b"0003\r\nabc\r\n0000\r\n\r\n", b"abc"),
+    ("sizes in either case", b"A\r\n0123456789\r\na\r\n0123456789\r\n0\r\n\r\n", b"01234567890123456789"),
+    ("trailers are dropped", b"3\r\nabc\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n", b"abc"),
+    ("trailers that look like ours", b"3\r\nabc\r\n0\r\nConnection-Id: c2\r\nAuthorization: Bearer x\r\n\r\n", b"abc"),
+    ("a trailer that names a host", b"3\r\nabc\r\n0\r\nHost: evil.example\r\n\r\n", b"abc"),
+    ("no data at all", b"0\r\n\r\n", b""),
+    ("chunks of one byte", b"1\r\nx\r\n" * 500 + b"0\r\n\r\n", b"x" * 500),
+)
+
+
+@pytest.mark.parametrize(("chunks", "body"), CHUNKS)
+async def test_only_the_data_of_chunks_travels_on(bench: Bench, chunks: bytes, body: bytes) -> None:
+    heard, _ = await bench.passes(upload(CHUNKED, chunks))
+    assert heard.body.data == body
+    assert heard.body.trailers == ()
+    assert b";" not in heard.body.raw
+
+
+@pytest.mark.parametrize("coding", [b"chunked", b"CHUNKED", b"Chunked", b"  chunked  "])
+async def test_the_coding_has_no_case(bench: Bench, coding: bytes) -> None:
+    heard, _ = await bench.passes(upload(b"Transfer-Encoding: " + coding + b"\r\n", b"3\r\nabc\r\n0\r\n\r\n"))
+    assert heard.body.data == b"abc"
+
+
+NOTHING = table(
+    ("GET without a length", b"GET", b"", "none"),
+    ("DELETE without a length", b"DELETE", b"", "none"),
+    ("OPTIONS without a length", b"OPTIONS", b"", "none"),
+    ("GET with a length of nothing", b"GET", b"Content-Length: 0\r\n", "length"),
+    ("DELETE with a length of nothing", b"DELETE", b"Content-Length: 0\r\n", "length"),
+    ("POST with a length of nothing", b"POST", b"Content-Length: 0\r\n", "length"),
+    ("POST without a length", b"POST", b"", "length"),
+    ("a length with zeros before it", b"POST", b"Content-Length: 000\r\n", "length"),
+)
+
+
+@pytest.mark.parametrize(("method", "fields", "framing"), NOTHING)
+async def test_no_body_is_told_as_it_was(bench: Bench, method: bytes, fields: bytes, framing: str) -> None:
+    heard, _ = await bench.passes(request(fields=fields, method=method))
+    assert (heard.body.data, heard.body.framing) == (b"", framing)
+
+
+async def test_a_body_sent_in_pieces_arrives_while_it_is_sent(bench: Bench) -> None:
+    async with bench.talk(upload(b"Content-Length: 6\r\n")) as caller:
+        await turns()
+        assert [heard.target for heard in bench.recorder.heard] == [b"/x"]
+        await caller.send(b"abc")
+        await turns()
+        await caller.send(b"def")
+        assert (await caller.answer()).status == 200
+    assert bench.recorder.heard[0].body.data == b"abcdef"
+
+
+TORN = table(
+    ("in the middle of its length", b"Content-Length: 10\r\n", b"abc"),
+    ("before its first byte", b"Content-Length: 10\r\n", b""),
+    ("in the middle of a chunk", CHUNKED, b"5\r\nab"),
+    ("after a chunk", CHUNKED, b"2\r\nab\r\n"),
+    ("in the middle of a size", CHUNKED, b"2\r\nab\r\n1"),
+    ("before the last empty line", CHUNKED, b"2\r\nab\r\n0\r\n"),
+    ("in a trailer", CHUNKED, b"2\r\nab\r\n0\r\nX-Su"),
+)
+
+
+@pytest.mark.parametrize("ending", ["half-closed", "closed", "reset"])
+@pytest.mark.parametrize(("fields", "body"), TORN)
+async def test_a_body_that_breaks_off_is_never_whole(bench: Bench, fields: bytes, body: bytes, ending: str) -> None:
+    async with bench.talk(upload(fields, body)) as caller:
+        await turns()
+        if ending == "half-closed":
+            caller.writer.write_eof()
+            await caller.rest()
+        elif ending == "closed":
+            caller.writer.close()
+        else:
+            caller.reset()
+        await turns()
+    await bench.serves_others()
+    assert all(heard.target != b"/x" or heard.partial is not None for heard in bench.recorder.heard)
+    assert bench.recorder.faults == []
+
+
+REST_LENGTH = b"Content-Length: %d\r\n" % (5 + len(ODD))
+EARLY = table(
+    ("of declared length", REST_LENGTH, b"hello", ODD),
+    ("chunked", CHUNKED, b"5\r\nhello\r\n", b"%x\r\n%s\r\n0\r\n\r\n" % (len(ODD), ODD)),
+)
+
+
+@pytest.mark.parametrize("then", ["keep", "close"])
+@pytest.mark.parametrize(("fields", "first", "rest"), EARLY)
+async def test_an_answer_before_the_bodys_end_comes_at_once_and_the_rest_is_no_request(
+    bench: Bench, fields: bytes, first: bytes, rest: bytes, then: Any
+) -> None:
+    early = says(ok(b"no").replace(b"200 OK", b"413 Too Large"), early=True, then=then)
+    async with bench.talk(upload(fields, first), script=early) as caller:
+        answer = await caller.answer()
+        assert (answer.status, answer.code, answer.body.data) == (413, "", b"no")
+        await caller.send(rest)
+        if answer.head.one("connection") != b"close":
+            await bench.goes_on(caller, kept=True)
+    await bench.serves_others()
+    assert b"/evil" not in [heard.target for heard in bench.recorder.heard]

@@ -1,0 +1,141 @@
+"""Versions, forms of the target, methods, and who is asked: what may begin a request."""
+
+import pytest
+
+from tests.wire.bench import Bench, table
+from tests.wire.messages import HOST, KEY, naming, request
+from tests.wire.recorder import says
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMES = KEY + naming()
+V10 = b"HTTP/1.0"
+
+
+def hosted(host: bytes, target: bytes) -> bytes:
+    return request(target, ours=b"Host: " + host + b"\r\n" + NAMES)
+
+
+FORMS = table(
+    ("absolute-form of our own host", hosted(b"gw.example", b"http://gw.example/proxy/x%2Fy?z"), b"/x%2Fy?z"),
+    ("absolute-form with https", hosted(b"gw.example", b"https://gw.example/proxy/x"), b"/x"),
+    ("absolute-form in capitals", hosted(b"gw.example", b"HTTP://GW.example/proxy/x"), b"/x"),
+    ("absolute-form with a port", hosted(b"gw.example:3003", b"http://gw.example:3003/proxy/x"), b"/x"),
+    ("absolute-form with a query alone", hosted(b"gw.example", b"http://gw.example/proxy?x"), b"/?x"),
+    ("any well-formed Host", hosted(b"other.example", b"/proxy/x"), b"/x"),
+    ("an address as Host", hosted(b"127.0.0.1:3003", b"/proxy/x"), b"/x"),
+    ("IPv6 as Host", hosted(b"[::1]:3003", b"/proxy/x"), b"/x"),
+    ("a Host with an underscore", hosted(b"my_gw", b"/proxy/x"), b"/x"),
+    ("an empty Host", hosted(b"", b"/proxy/x"), b"/x"),
+)
+
+
+@pytest.mark.parametrize(("data", "arrives"), FORMS)
+async def test_our_own_authority_is_stripped_and_the_provider_gets_its_own(
+    bench: Bench, data: bytes, arrives: bytes
+) -> None:
+    heard, _ = await bench.passes(data)
+    assert heard.target == arrives
+
+
+REFUSED = table(
+    ("absolute-form of another host", hosted(b"gw.example", b"http://evil.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form of another port", hosted(b"gw.example", b"http://gw.example:81/proxy/x"), 400, "bad_framing"),
+    ("absolute-form with a user", hosted(b"gw.example", b"http://a@gw.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form of another scheme", hosted(b"gw.example", b"ftp://gw.example/proxy/x"), 400, "bad_framing"),
+    ("absolute-form without an authority", hosted(b"gw.example", b"http:///proxy/x"), 400, None),
+    ("a target without a slash", request(b"proxy/x"), 400, "bad_path"),
+    ("an authority alone", request(b"gw.example:80"), 400, None),
+    ("an asterisk for GET", request(b"*"), 400, "bad_path"),
+    ("no target", b"GET HTTP/1.1\r\n" + HOST + NAMES + b"\r\n", 400, None),
+    ("HTTP/0.9", request(version=b"HTTP/0.9"), 505, "bad_framing"),
+    ("no version", request().replace(b" HTTP/1.1", b"", 1), None, "bad_framing"),
+    ("HTTP/1.2", request(version=b"HTTP/1.2"), 505, "bad_framing"),
+    ("HTTP/2.0", request(version=b"HTTP/2.0"), 505, "bad_framing"),
+    ("HTTP/1.10", request(version=b"HTTP/1.10"), 400, "bad_framing"),
+    ("HTTP/01.1", request(version=b"HTTP/01.1"), 400, "bad_framing"),
+    ("http/1.1 in lower case", request(version=b"http/1.1"), 400, "bad_framing"),
+    ("HTTP /1.1", request(version=b"HTTP /1.1"), 400, None),
+    ("HTTPS/1.1", request(version=b"HTTPS/1.1"), 400, "bad_framing"),
+    ("the preface of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", None, "bad_framing"),
+    ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "bad_framing"),
+    ("a body coded in HTTP/1.0",
+     request(version=V10, fields=b"Transfer-Encoding: chunked\r\n", body=b"0\r\n\r\n"), 400, "bad_framing"),
+    ("TRACE", request(method=b"TRACE"), 405, "method_not_allowed"),
+    ("CONNECT", request(b"gw.example:443", method=b"CONNECT"), 405, "method_not_allowed"),
+    ("CONNECT below the mount", request(b"/proxy/x", method=b"CONNECT"), None, None),
+    ("a method in lower case", request(method=b"get"), None, None),
+    ("a method with a control byte", request(method=b"G\x01T"), 400, "bad_framing"),
+    ("a method beyond ASCII", request(method=b"G\xc3\x89T"), 400, "bad_framing"),
+    ("a method with a colon", request(method=b"GET:"), None, None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "status", "code"), REFUSED)
+async def test_what_is_not_plain_http_1_1_is_refused(
+    bench: Bench, data: bytes, status: int | None, code: str | None
+) -> None:
+    answer = await bench.refused(data)
+    assert answer.status == status if status else answer.status in (400, 405, 501, 505)
+    if code:
+        assert answer.code == code
+
+
+METHODS = table(*((name, name.encode()) for name in (
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "QUERY", "SEARCH",
+)))  # fmt: skip
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_a_method_arrives_as_it_is(bench: Bench, method: bytes) -> None:
+    heard, answer = await bench.passes(request(method=method))
+    assert (heard.method, answer.status) == (method, 200)
+
+
+@pytest.mark.parametrize(
+    "method", table(*((name.decode(), name) for name in (b"GET", b"DELETE", b"OPTIONS", b"PATCH")))
+)
+async def test_a_method_may_have_a_body(bench: Bench, method: bytes) -> None:
+    heard, _ = await bench.passes(request(fields=b"Content-Length: 3\r\n", body=b"abc", method=method))
+    assert (heard.body.data, heard.body.framing) == (b"abc", "length")
+
+
+PREFLIGHTS = table(
+    ("a preflight is answered here", b"Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n", HOST, False),
+    ("a preflight with a key goes on",
+     b"Origin: https://a.example\r\nAccess-Control-Request-Method: PUT\r\n", HOST + NAMES, True),
+    ("OPTIONS from a browser, but no preflight, goes on", b"Origin: https://a.example\r\n", HOST + NAMES, True),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "ours", "arrives"), PREFLIGHTS)
+async def test_options(bench: Bench, fields: bytes, ours: bytes, arrives: bool) -> None:
+    async with bench.talk(request(fields=fields, ours=ours, method=b"OPTIONS")) as caller:
+        answer = await caller.answer()
+    assert answer.status == (200 if arrives else 204)
+    assert len(bench.recorder.heard) == arrives
+    if not arrives:
+        assert answer.head.one("access-control-allow-origin") == b"*"
+        assert answer.head.one("content-length") is None
+
+
+OLD = table(
+    ("ends with the connection", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", False),
+    ("keeps it when asked",
+     b"Connection: keep-alive\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok", "framed", True),
+    ("has a chunked answer unchunked", b"Connection: keep-alive\r\n",
+     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"ok", "closed", False),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said", "body", "end", "kept"), OLD)
+async def test_http_1_0(bench: Bench, fields: bytes, said: bytes, body: bytes, end: str, kept: bool) -> None:
+    heard, answer = await bench.passes(request(version=V10, fields=fields), script=says(said), kept=kept)
+    assert heard.head.start == b"GET /x HTTP/1.1"
+    assert (answer.body.data, answer.end) == (body, end)
+    assert answer.head.all("transfer-encoding") == []
+
+
+async def test_http_1_0_without_host_is_fine(bench: Bench) -> None:
+    heard, _ = await bench.passes(request(version=V10, ours=NAMES), kept=False)
+    assert heard.head.one("host") == bench.recorder.authority
