@@ -25,22 +25,25 @@ class Rest:
     query: str
 
 
-def origin_form(raw_target: str, host: str | None) -> str:
-    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2).
+def origin_form(target: str, host: str) -> str:
+    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
-    Raises InvalidRequest ``bad_path`` if an absolute target's authority is not the one in Host.
+    `host` is what Host says, found to be a host name by `head`: of one such as ``my_gw`` only the same text will do.
+
+    Raises InvalidRequest ``bad_framing`` if an absolute target's authority is not the one in Host, a default port aside.
     """
-    absolute = ABSOLUTE.match(raw_target)
-    if absolute is None:
-        return raw_target
-    scheme = absolute["scheme"].lower()
-    asked = parse_authority(scheme, absolute["authority"])
-    if asked is None or host is None or asked != parse_authority(scheme, host):
-        raise InvalidRequest(
-            "bad_path", "The address in the request line and Host differ; send the path alone.", close=True
-        )
-    rest = raw_target[absolute.end() :]
-    return rest if rest.startswith("/") else f"/{rest}"
+    if target.startswith(("/", "*")):
+        return target
+    absolute = ABSOLUTE.match(target)
+    if absolute is not None:
+        scheme, authority = absolute["scheme"].lower(), absolute["authority"]
+        asked = parse_authority(scheme, authority)
+        if authority.lower() == host.lower() or (asked is not None and asked == parse_authority(scheme, host)):
+            rest = target[absolute.end() :]
+            return rest if rest.startswith("/") else f"/{rest}"
+    raise InvalidRequest(
+        "bad_framing", "The target's authority is not the one in Host. Send the path alone.", close=True
+    )
 
 
 def rest_of(target: str, mounted_at: str) -> Rest:

@@ -22,6 +22,7 @@ from gateway.forward import forward
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
+from gateway.server import GatewayRunner
 from gateway.services import SERVICES
 from gateway.wire.origin import Address
 from middleware.connection import connection
@@ -40,6 +41,9 @@ class Opening(NamedTuple):
     network: ipaddress.IPv4Network | ipaddress.IPv6Network
     port: int | None = None
 
+
+on_our_runner = False
+"""Whether `gateway_to` serves on `gateway.runner`; the loops of `tests/gateway/conftest.py` say so."""
 
 LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
 
@@ -198,7 +202,11 @@ async def gateway_to(
         host.add_subapp(under, app)
         app = host
     options = {"auto_decompress": False, "handler_cancellation": True, "max_field_size": 32768, "access_log": None}
-    runner = web.AppRunner(app, **{**options, **(runner_options or {})})
+    runner: web.AppRunner
+    if on_our_runner and runner_options is None:
+        runner = GatewayRunner(app, drain_s=0)
+    else:
+        runner = web.AppRunner(app, **{**options, **(runner_options or {})})
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
