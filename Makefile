@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate check fmt lock wheel clean
+.PHONY: help venv venv-dev run test crowd mutate check fmt lock bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -20,8 +20,8 @@ venv-dev: .venv/.dev  ## the same, with what the tests need
 # uv is quick; where it cannot be had, plain pip does the same more slowly.
 define install
 	$(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip -q --python $(BIN)/python install uv \
-	  && $(UV) pip install -q --python $(BIN)/python --require-hashes -r $(1) \
-	  && $(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e . \
+	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --require-hashes -r $(1) \
+	  && $(UV) pip install -q --compile-bytecode --python $(BIN)/python --no-deps --no-build-isolation -e . \
 	|| { echo "make: no uv here, using pip"; $(PYTHON) -m venv --clear .venv \
 	  && $(BIN)/python -m pip install -q --require-hashes -r $(1) \
 	  && $(BIN)/python -m pip install -q --no-deps --no-build-isolation -e .; }
@@ -61,6 +61,17 @@ fmt: venv-dev  ## put the code into shape
 lock: venv-dev  ## write both lock files anew from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
+
+bench: venv  ## the gateway beside other proxies; writes bench/results.md; short with BENCH=--quick
+	@$(BIN)/python -m bench $(BENCH)
+
+bench-peers:  ## install the other proxies and wrk (Debian and Ubuntu, as root)
+	@for package in wrk nginx haproxy caddy golang-go nodejs; do \
+	  case $$package in golang-go) has=go;; nodejs) has=node;; *) has=$$package;; esac; \
+	  PATH=$$PATH:/usr/sbin command -v $$has > /dev/null && continue; \
+	  apt-cache show $$package > /dev/null 2>&1 || { echo "make: no package $$package here; the benchmark goes without"; continue; }; \
+	  DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -q --no-install-recommends $$package || exit 1; \
+	done; echo "make: where a service was started with them, stop it: systemctl disable --now nginx haproxy caddy"
 
 wheel: venv-dev  ## the package, in dist/
 	@$(BIN)/python -m hatchling build -t wheel

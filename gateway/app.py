@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -21,8 +22,10 @@ from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
-from gateway.declared import catalog_of, integrations
-from gateway.egress.client import Egress
+from gateway.declared import all_faults, examined
+from gateway.egress.bulkhead import Limits
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
 from gateway.keys import Keys
@@ -63,16 +66,22 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    catalog = catalog_of(config)
-    declared, faults, _ = integrations(config, catalog)
-    if faults:
-        raise Faults(faults)
+    found = examined(config)
+    if found.faults:
+        raise Faults(found.faults)
+    limits = config.egress.limits
     return Services(
         config=config,
-        catalog=catalog,
+        catalog=found.catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(declared),
-        egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
+        integrations=Integrations(found.integrations),
+        egress=Egress(
+            Guard(config.egress.allow),
+            proxy=config.egress.proxy,
+            timeouts=Timeouts(**asdict(config.egress.timeouts)),
+            connections_per_host=limits.connections,
+        ),
+        gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
         request_log=RequestLog(),
         started_at=clock.now(),
     )
@@ -81,9 +90,12 @@ def services_of(config: Config) -> Services:
 def _read(config: Configured) -> Config:
     if isinstance(config, Config):
         return config
-    if isinstance(config, Mapping):
-        return configuration.parse(config, base=Path.cwd())
-    return configuration.load(Path(config))
+    try:
+        if isinstance(config, Mapping):
+            return configuration.parse(config, base=Path.cwd())
+        return configuration.load(Path(config))
+    except Faults as found:
+        raise all_faults(found) from None
 
 
 async def _opened(app: web.Application) -> AsyncIterator[None]:
@@ -93,7 +105,6 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     store = services.store = await open_store(
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
-    await services.egress.open()
     tokens = TokenEndpoint(services.egress)
     services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
@@ -115,6 +126,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.flows.close)
+        end.push_async_callback(services.live.close)
 
 
 async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:

@@ -1,5 +1,6 @@
 """The time, in one place, so that a test can set it. Call as ``clock.now()``, never ``from gateway.clock import now``."""
 
+import asyncio
 import time
 from datetime import UTC, datetime
 
@@ -12,3 +13,8 @@ def now() -> datetime:
 def monotonic() -> float:
     """Seconds that never go back, for durations and deadlines within this process."""
     return time.monotonic()
+
+
+async def sleep(seconds: float) -> None:
+    """Let time pass without holding up others."""
+    await asyncio.sleep(seconds)

@@ -1,13 +1,15 @@
 """What gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from gateway import resources
 from gateway.auth import modes
+from gateway.catalog.faults import CatalogFaults
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
-from gateway.config import Config, EnvironmentConfig, Fault, IntegrationConfig
+from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 
@@ -21,12 +23,48 @@ SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 
 
 def catalog_of(config: Config | None) -> Catalog:
-    """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults with every fault of every file."""
+    """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults, which
+    is a config.Faults, with every fault of every file."""
     folders = [resources.folder("catalog"), *(config.catalog if config else ())]
     return load_catalog(folders, scripts=SCRIPTS, modes=modes().keys())
 
 
-def integrations(config: Config, catalog: Catalog) -> tuple[list[Integration], list[Fault], list[Fault]]:
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A configuration held against its catalog: what came of it, the faults that forbid a start, the warnings."""
+
+    catalog: Catalog
+    integrations: list[Integration]
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+
+
+def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
+    """Everything that is wrong with the catalog of `config` and with the integrations it declares, in one pass.
+
+    `left_out`: places of `config` whose fault is known already.
+    """
+    faults: list[Fault] = []
+    try:
+        catalog = catalog_of(config)
+    except CatalogFaults as found:
+        catalog = found.catalog
+        faults += found.faults
+    built, wrong, warnings = integrations(config, catalog, left_out)
+    return Examined(catalog, built, (*wrong, *faults), tuple(warnings))
+
+
+def all_faults(found: Faults) -> Faults:
+    """`found` in a configuration, and those of its catalog and integrations as far as it can be read."""
+    if found.readable is None:
+        return found
+    behind = examined(found.readable.config, found.readable.left_out)
+    return Faults([*found.faults, *behind.faults], found.readable)
+
+
+def integrations(
+    config: Config, catalog: Catalog, left_out: Collection[Place] = ()
+) -> tuple[list[Integration], list[Fault], list[Fault]]:
     """All declared integrations, the faults that forbid a start, and the warnings that do not; each as ``file:line``."""
     built: list[Integration] = []
     faults: list[Fault] = []
@@ -35,10 +73,13 @@ def integrations(config: Config, catalog: Catalog) -> tuple[list[Integration], l
         for key, declared in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
             provider = catalog.get(declared.provider)
+            if (*place, "provider") in left_out or (provider is None and declared.provider in catalog.faulty):
+                continue
             if provider is None:
                 faults.append(_unknown(config, catalog, (*place, "provider"), declared.provider))
                 continue
-            faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
+            if (*place, "client_id") not in left_out:
+                faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
             warnings += (Fault(config.where(*at), message) for at, message in _warnings(place, declared, provider))
             built.append(_integration(environment, key, declared))
     return built, faults, warnings

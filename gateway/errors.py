@@ -66,6 +66,7 @@ Code = Literal[
     "upstream_timeout",
     # our own state
     "busy",
+    "not_ready",
     "token_endpoint_unavailable",
     "store_unavailable",
     "generic_error_support",
@@ -82,6 +83,13 @@ class Issue:
 
     def as_json(self) -> dict[str, Any]:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
+
+
+def told_together(issues: Sequence[Issue]) -> str:
+    """One message for several faults: the first three, and how many more there are."""
+    shown = [issue.message.removesuffix(".") for issue in issues[:3]]
+    rest = len(issues) - len(shown)
+    return "; ".join([*shown, *([f"and {rest} more"] if rest else [])]) + "."
 
 
 class GatewayError(Exception):

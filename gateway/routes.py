@@ -5,13 +5,13 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api import connect, connections, health, integrations, logos, providers
+from gateway.api import connect, connections, health, integrations, logos, options, providers
 from gateway.forward import forward
 from gateway.pages.begin import begin
 from gateway.pages.callback import callback
 from gateway.pages.connect import connect_page
 from middleware.expectation import no_early_continue
-from middleware.surfaces import API, OPEN, PROXY
+from middleware.surfaces import API, CALLED, OPEN, PROXY
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -28,20 +28,35 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/oauth/connect/{integration_id}", OPEN(begin)),
     ("GET", "/oauth/callback", OPEN(callback)),
     ("GET", "/providers", API(providers.list_providers)),
+    ("OPTIONS", "/providers", CALLED(options.options)),
     ("GET", "/providers/{provider}", API(providers.get_provider)),
+    ("OPTIONS", "/providers/{provider}", CALLED(options.options)),
     ("GET", "/integrations", API(integrations.list_integrations)),
+    ("OPTIONS", "/integrations", CALLED(options.options)),
     ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),
+    ("OPTIONS", "/integrations/{unique_key}", CALLED(options.options)),
     ("POST", "/connect/sessions", API(connect.create_session)),
+    ("OPTIONS", "/connect/sessions", CALLED(options.options)),
     ("GET", "/connections", API(connections.list_connections)),
     ("POST", "/connections", API(connections.import_connection)),
+    ("OPTIONS", "/connections", CALLED(options.options)),
     ("GET", f"/connections/{ID}", API(connections.get_connection)),
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connections/{ID}", CALLED(options.options)),
     ("*", "/proxy", PROXY(forward)),
     ("*", f"/proxy/{REST}", PROXY(forward)),
 )
 
 
+# A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback"})
+
+
 def add_routes(app: web.Application) -> None:
-    """Seat every route on `app`. A key is checked before ``100 Continue`` invites a body."""
+    """Seat every route on `app`, HEAD wherever there is a GET (RFC 9110 §9.1).
+
+    A key is checked before ``100 Continue`` invites a body.
+    """
     for method, path, handler in ROUTES:
-        app.router.add_route(method, path, handler, expect_handler=no_early_continue)
+        for one in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
+            app.router.add_route(one, path, handler, expect_handler=no_early_continue)

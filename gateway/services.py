@@ -14,6 +14,7 @@ from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.egress.client import Egress
+from gateway.egress.gates import Gates
 from gateway.keys import Keys
 from gateway.request_log import RequestLog
 from gateway.store import Store
@@ -31,6 +32,7 @@ class Services:
     keys: Keys
     integrations: Integrations
     egress: Egress
+    gates: Gates
     request_log: RequestLog
     started_at: datetime
     serving: bool = False

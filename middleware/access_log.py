@@ -5,15 +5,19 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
+from gateway.records.connection import ConnectionRef
 from gateway.records.exchange import Exchange
+from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
 from middleware.chain import Handler
 from middleware.error_shape import MARK
-from middleware.facts import CONNECTION, ENVIRONMENT, REQUEST_ID, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, UPSTREAM
 
 # Asked by load balancers every second; they would drown what matters.
 PROBES: Final = ("/health", "/ready")
+UNREMARKABLE: Final = (None, "not_ready")
 CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
+STOPPED: Final = 503  # what it would have been told, had there been time
 PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need more of it
 
 
@@ -26,11 +30,11 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     except web.HTTPException as redirect:
         _note(request, began, redirect.status, _length(redirect), None)
         raise
-    except BaseException:  # the task is cancelled: the client has gone
-        _note(request, began, CUT_OFF, 0, "client_left")
+    except BaseException:  # the task is cancelled: the client has gone, or must go
+        status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
+        _note(request, began, status, 0, error)
         raise
-    error = "cut" if getattr(response, "cut", False) else response.headers.get(MARK)
-    _note(request, began, response.status, _length(response), error)
+    _note(request, began, response.status, _length(response), _error(request, response))
     return response
 
 
@@ -39,21 +43,44 @@ def _length(response: web.StreamResponse) -> int:
     return response.body_length if response.prepared else response.content_length or 0
 
 
+def _error(request: web.Request, response: web.StreamResponse) -> str | None:
+    if getattr(response, "cut", False):
+        return "stopped" if _stopped(request) else "cut"
+    return response.headers.get(MARK)
+
+
+def _stopped(request: web.Request) -> bool:
+    """Whether our own server has cut the connection at the end of its drain."""
+    return getattr(request.protocol, "stopped", False)
+
+
+def below_base(upstream: UpstreamRequest) -> str:
+    """What the caller asked for. The base path is the entry's, and may hold a setting that is secret."""
+    return upstream.target.removeprefix(upstream.base_path)
+
+
+def _asked_for(request: web.Request) -> ConnectionRef | None:
+    """The connection that was named, where it could not be opened: a log is searched for it all the more."""
+    wish = request.get(ASKED)
+    return None if wish is None else ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
+
+
 def _note(request: web.Request, began: float, status: int, bytes_out: int, error: str | None) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
-    path = (request.raw_path if upstream is None else upstream.target).partition("?")[0]
-    if environment is None and error is None and path.endswith(PROBES):
+    path = (request.raw_path if upstream is None else below_base(upstream)).partition("?")[0]
+    if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
         return
     ref = None if opened is None else opened.connection.ref
+    named = ref or _asked_for(request)
     request.app[SERVICES].request_log.note(
         Exchange(
             at=clock.now(),
             request_id=request[REQUEST_ID],
             environment="" if environment is None else environment.name,
-            integration_id="" if ref is None else ref.integration_id,
-            connection_id="" if ref is None else ref.connection_id,
+            integration_id="" if named is None else named.integration_id,
+            connection_id="" if named is None else named.connection_id,
             method=request.method,
             host="" if upstream is None else upstream.host,
             path=path[:PATH_LIMIT],

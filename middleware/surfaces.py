@@ -4,12 +4,13 @@ from middleware.access_log import access_log
 from middleware.bearer_key import bearer_key
 from middleware.chain import Chain
 from middleware.connection import connection
+from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
+from middleware.dry_run import dry_run
 from middleware.error_shape import error_shape
 from middleware.expectation import invite_body
 from middleware.json_only import json_only
-from middleware.preflight import preflight
 from middleware.request_id import request_id
 from middleware.strict import strict
 from middleware.upstream import upstream
@@ -17,8 +18,11 @@ from middleware.upstream import upstream
 # End users' browsers and load balancers: no key.
 OPEN = Chain(request_id, access_log, error_shape, strict)
 
+# Programs, scripts in browsers among them, whatever they want.
+CALLED = Chain(request_id, access_log, cors, error_shape, strict)
+
 # The customer's back end.
-API = Chain(*OPEN, bearer_key, json_only)
+API = Chain(*CALLED, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
-PROXY = Chain(*OPEN, preflight, bearer_key, connection, upstream, credentials, decompress, invite_body)
+PROXY = Chain(*CALLED, bearer_key, connection, upstream, credentials, decompress, dry_run, invite_body)

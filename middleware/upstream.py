@@ -1,7 +1,5 @@
 """Where it goes: the raw path on the provider's base URL, with the fields that travel on (requirement 4.3)."""
 
-from typing import Final
-
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
@@ -11,24 +9,19 @@ from gateway.errors import InvalidRequest, MethodNotAllowed
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire import headers, url
 from gateway.wire.fields import from_wire
+from gateway.wire.head import ALLOW, NEVER
 from gateway.wire.origin import Address
 from middleware.facts import ASKED, CONNECTION, UPSTREAM
-
-# CONNECT asks for a tunnel, which nobody could watch; TRACE echoes the credential we inject (RFC 9110 §9.3.8).
-_REFUSED: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
-_ALLOWED: Final = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"
 
 
 @web.middleware
 async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
     ``base_url_override_not_allowed``."""
-    if request.method in _REFUSED:
-        raise MethodNotAllowed(
-            "method_not_allowed", f"{request.method} is not proxied.", headers={"Allow": _ALLOWED}, close=True
-        )
+    if request.method in NEVER:
+        raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
     base = _base(request[CONNECTION], request[ASKED].base_url)
-    target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST))
+    target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
     rest = url.rest_of(target, mounted_at(request))
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
@@ -49,8 +42,7 @@ def mounted_at(request: web.Request) -> str:
 
 
 def _base(opened: Opened, override: Address | None) -> Address:
-    base = opened.base
-    own = Address(base.scheme, base.host, base.port, base.path)
+    own = opened.base
     if override is None:
         return own
     allowed = opened.allowed_origins | {own.origin}

@@ -6,8 +6,8 @@ from aiohttp import web
 from pydantic import Field, model_validator
 
 from gateway.api.body import Strict, read_json
-from gateway.api.connection_json import stamp_z
 from gateway.api.shapes import EndUserBody, OrganizationBody, ProviderConfigKey, Tags, derived_tags, end_user
+from gateway.auth.moments import iso
 from gateway.errors import InvalidRequest, Issue
 from gateway.services import SERVICES, Services
 from middleware.facts import ENVIRONMENT
@@ -60,7 +60,7 @@ async def create_session(request: web.Request) -> web.Response:
         webhook_url_override=body.webhook_url_override,
     )
     link = f"{services.config.server.public_url}/connect?session_token={token}"
-    told = {"token": token, "connect_link": link, "expires_at": stamp_z(session.expires_at)}
+    told = {"token": token, "connect_link": link, "expires_at": iso(session.expires_at)}
     return web.json_response({"data": told}, status=201)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from gateway.auth.moments import iso
 from gateway.records.connection import Connection, EndUser
 from gateway.store import Store
 
@@ -35,7 +36,7 @@ def whole(
     held: Any = dict(store.open(connection.credential)) if credentials else {}
     if not with_refresh_token:
         config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
-    when = stamp_z if zulu else stamp
+    when = iso if zulu else stamp
     return {
         **_common(connection),
         "connection_config": config,
@@ -54,7 +55,7 @@ def _common(connection: Connection) -> dict[str, Any]:
         "connection_id": connection.ref.connection_id,
         "provider_config_key": connection.ref.integration_id,
         "provider": connection.provider,
-        "errors": [{"type": "auth", "log_id": f"{noted.code} {stamp_z(noted.at)}"}] if noted else [],
+        "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
         "end_user": _end_user(connection.end_user),
         "tags": dict(connection.tags),
         "metadata": connection.metadata,
@@ -64,11 +65,6 @@ def _common(connection: Connection) -> dict[str, Any]:
 def stamp(when: datetime) -> str:
     """``2026-01-02T03:04:05.678+00:00``."""
     return when.isoformat(timespec="milliseconds")
-
-
-def stamp_z(when: datetime) -> str:
-    """``2026-01-02T03:04:05.678Z``."""
-    return stamp(when).replace("+00:00", "Z")
 
 
 def _end_user(user: EndUser | None) -> dict[str, Any] | None:

@@ -34,6 +34,7 @@ FILTERS: Final = (
     "page",
     "cursor",
 )
+TRUTHS: Final = ("force_refresh", "refresh_token", "refresh_github_app_jwt_token")
 MOST: Final = 2000
 WITHOUT_LIMIT: Final = 10_000
 
@@ -52,9 +53,8 @@ class Import(Strict):
 
 
 async def list_connections(request: web.Request) -> web.Response:
-    query = query_of(request, FILTERS, nested=("tags",))
-    limit = number(query, "limit", least=1, most=MOST)
-    page = number(query, "page", least=0, most=10**9)
+    query = query_of(request, FILTERS, nested=("tags",), numbers={"limit": (1, MOST), "page": (0, 10**9)})
+    limit, page = number(query, "limit"), number(query, "page")
     if page is not None and "cursor" in query:
         raise wrong_query("page", "Give either 'page' or 'cursor'.")
     wanted = ListFilter(
@@ -79,12 +79,11 @@ async def list_connections(request: web.Request) -> web.Response:
 
 async def get_connection(request: web.Request) -> web.Response:
     """One connection with its credentials, renewed where needed (requirement 8)."""
-    query = query_of(request, ("provider_config_key", "force_refresh", "refresh_token", "refresh_github_app_jwt_token"))
+    query = query_of(request, ("provider_config_key", *TRUTHS), truths=TRUTHS)
     services = request.app[SERVICES]
     ref = _ref(request, services, query)
     with_refresh_token = truth(query, "refresh_token")
     force = truth(query, "force_refresh")
-    truth(query, "refresh_github_app_jwt_token")
     await services.store.connections.touch_fetched(ref, now=clock.now())
     try:
         connection = await services.live.current(ref, force=force)

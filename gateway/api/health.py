@@ -1,9 +1,14 @@
 """Whether the process lives, and whether it serves: for load balancers, without a key."""
 
-from aiohttp import web
+from typing import Final
 
-from gateway.errors import GatewayError
+from aiohttp import hdrs, web
+
+from gateway.errors import Code, GatewayError
 from gateway.services import SERVICES
+from middleware.error_shape import MARK
+
+NOT_READY: Final[Code] = "not_ready"
 
 
 async def health(_request: web.Request) -> web.Response:
@@ -12,7 +17,10 @@ async def health(_request: web.Request) -> web.Response:
 
 
 async def ready(request: web.Request) -> web.Response:
-    """200 once the store is open and readable, 503 before that and from the moment a stop begins."""
+    """200 once the store is open and readable, 503 before that and from the moment a stop begins.
+
+    The body is that of api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    """
     services = request.app[SERVICES]
     if services.serving:
         try:
@@ -21,4 +29,5 @@ async def ready(request: web.Request) -> web.Response:
             pass
         else:
             return web.json_response({"result": "ok"})
-    return web.json_response({"result": "not ready"}, status=503)
+    headers = {MARK: NOT_READY, hdrs.CACHE_CONTROL: "no-store"}
+    return web.json_response({"result": "not ready"}, status=503, headers=headers)

@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.api.body import query_of
-from gateway.api.connection_json import stamp_z
+from gateway.auth.moments import iso
 from gateway.errors import NotFound
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
@@ -37,6 +37,6 @@ def _shown(services: Services, integration: Integration) -> dict[str, Any]:
         "provider": provider.name,
         "display_name": integration.display_name or provider.display_name,
         "logo": shown["logo_url"],
-        "created_at": stamp_z(services.started_at),
-        "updated_at": stamp_z(services.started_at),
+        "created_at": iso(services.started_at),
+        "updated_at": iso(services.started_at),
     }

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, StringConstraints
 
 from gateway.api.body import Strict
+from gateway.dot_segments import has_dot_segment
 from gateway.records.connection import EndUser
 
 CONNECTION_ID: Final = r"^[a-zA-Z0-9,.;:=+~\[\]|@${}\"'\\/_ -]+$"
@@ -14,7 +15,20 @@ EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10
 
-ConnectionId = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID)]
+
+def _addressable(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("must not begin or end with a space: HTTP drops it, and the id could not be sent again")
+    if has_dot_segment(text):
+        raise ValueError("must not hold '.' or '..' as a whole segment: clients resolve it in an address")
+    return text
+
+
+ConnectionId = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID),
+    AfterValidator(_addressable),
+]
 ProviderConfigKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=PROVIDER_CONFIG_KEY)]
 Short = Annotated[str, StringConstraints(max_length=255)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]

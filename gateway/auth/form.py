@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.auth.moments import moment
-from gateway.errors import InvalidRequest, Issue
+from gateway.errors import InvalidRequest, Issue, told_together
 from gateway.oauth.token import MAX_LIFETIME, positive_seconds
 
 
@@ -87,7 +87,7 @@ class Form:
             if name not in self._read and name not in ignored:
                 self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
         if self._issues:
-            raise InvalidRequest("invalid_body", self._issues[0].message, errors=self._issues)
+            raise InvalidRequest("invalid_body", told_together(self._issues), errors=self._issues)
 
     def _fault(self, name: str, code: str, message: str) -> None:
         self._issues.append(Issue(code, message, (*self._path, name)))

@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.catalog.address import parse_address
 from gateway.catalog.names import spellings
-from gateway.catalog.places import Place, addresses, known_settings, texts
+from gateway.catalog.places import Place, addresses, dotted, known_settings, texts
 from gateway.catalog.provider import Provider, Setting
 from gateway.catalog.template import TemplateError, placeholders
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
@@ -119,8 +119,10 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
         try:
             address = parse_address(template)
         except TemplateError as wrong:
-            yield place, str(wrong)
+            yield place, f"{dotted(place)}: {wrong}"
             continue
+        if _has_dot_segment(template):
+            yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the address it leads to"
         if place[:2] == ("proxy", "allowed_origins") and (address.query or address.path not in {(), ("/",)}):
             yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
         if place == ("proxy", "base_url") and address.query:
@@ -134,9 +136,18 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
         try:
             parse_address(f"https://host{path}")
         except TemplateError as wrong:
-            yield place, str(wrong)
+            yield place, f"{dotted(place)}: {wrong}"
         else:
+            if _has_dot_segment(path):
+                yield place, f"{dotted(place)} has a segment '.' or '..'; write the path it leads to"
             yield from _unfilled(provider, place, path)
+
+
+def _has_dot_segment(template: str) -> bool:
+    """As `/proxy` refuses them in a caller's path: plain or percent-encoded, between any kind of slash."""
+    path = template.partition("?")[0].rpartition("://")[2]
+    steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
+    return any(step.partition(";")[0] in {".", ".."} for step in steps)
 
 
 def _texts(provider: Provider) -> Iterator[Finding]:
@@ -144,7 +155,7 @@ def _texts(provider: Provider) -> Iterator[Finding]:
         try:
             names = placeholders(template)
         except TemplateError as wrong:
-            yield place, str(wrong)
+            yield place, f"{dotted(place)}: {wrong}"
             continue
         if names and re.search(r"\}\s*\|\|", template):
             yield place, "templates have no '||'; give the setting a default_value instead"

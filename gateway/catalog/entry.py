@@ -1,10 +1,11 @@
 """One file ▸ one provider: the shape by pydantic, and each of its faults put into words with the line it stands in."""
 
+import copy
 import difflib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -13,6 +14,13 @@ from gateway.catalog.checks import Words, check
 from gateway.catalog.document import Document, Unreadable, read
 from gateway.catalog.faults import Fault
 from gateway.catalog.provider import Provider
+
+# Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
+_READ_BY_CHECKS: Final = frozenset(
+    {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
+    | {"token_response_metadata", "redirect_uri_metadata"}
+)
+_STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"], "docs": "https://docs.example.com"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,34 @@ def _provider(name: str, document: Document) -> tuple[Provider | None, list[Faul
     try:
         return Provider.model_validate({**document.value, "name": name}), faults
     except ValidationError as wrong:
-        return None, faults + [
-            _fault(error, document) for error in wrong.errors(include_url=False, include_context=True)
-        ]
+        errors = wrong.errors(include_url=False, include_context=True)
+        faults += [_fault(error, document) for error in errors]
+        return _sound_part({**document.value, "name": name}, errors), faults
+
+
+def _sound_part(given: dict[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
+    """What is right in an entry, for the checks that look at values: without what is wrong, and with stand-ins for what
+    every entry needs. None where the checks would then only repeat what is said already."""
+    if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
+        return None
+    part = _STAND_INS | copy.deepcopy(given)
+    for error in errors:
+        _drop(part, error["loc"])
+    try:
+        return Provider.model_validate(_STAND_INS | part)
+    except ValidationError:
+        return None
+
+
+def _drop(value: Any, place: Sequence[int | str]) -> None:
+    """Take `place` out of `value`, or what holds it if it lies in a list; nothing where it is not there."""
+    for step in place[:-1]:
+        inner = value.get(step) if isinstance(value, dict) else None
+        if not isinstance(inner, dict):
+            break
+        value, place = inner, place[1:]
+    if isinstance(value, dict):
+        value.pop(place[0], None)
 
 
 def _fault(error: ErrorDetails, document: Document) -> Fault:
@@ -75,6 +108,12 @@ def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
             return f"{_dotted(path)} must be a list, such as [a, b]"
         case "dict_type" | "model_type":
             return f"{_dotted(path)} must be `key: value` lines"
+        case "bool_type" | "bool_parsing":
+            return f"{_dotted(path)} must be true or false"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"{_dotted(path)} must be a whole number"
+        case "float_type" | "float_parsing":
+            return f"{_dotted(path)} must be a number"
         case "literal_error":
             return f"{_dotted(path)} must be {error['ctx']['expected']}"
         case "too_short" | "string_too_short":

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from gateway.config import faults as config_faults
+
+if TYPE_CHECKING:
+    from gateway.catalog.load import Catalog
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(config_faults.Fault):
     """`where` is ``file:line`` (or a folder). A ``fault`` stops loading; a ``warning`` is only said by `lint`."""
 
-    where: str
-    message: str
     level: Literal["fault", "warning"] = "fault"
 
     @property
@@ -19,13 +22,12 @@ class Fault:
         _, _, line = self.where.rpartition(":")
         return int(line) if line.isdigit() else 0
 
-    def __str__(self) -> str:
-        return f"{self.where}: {self.message}"
 
+class CatalogFaults(config_faults.Faults):
+    """The catalog cannot be used as it is; `faults` names every reason, `catalog` holds what is right in it."""
 
-class CatalogFaults(Exception):
-    """The catalog cannot be used as it is; `faults` names every reason, and str() gives one a line."""
+    faults: tuple[Fault, ...]
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("\n".join(map(str, faults)))
-        self.faults = tuple(faults)
+    def __init__(self, faults: Sequence[Fault], catalog: "Catalog") -> None:
+        super().__init__(faults)
+        self.catalog = catalog

@@ -19,8 +19,12 @@ ENDINGS = frozenset({".yaml", ".yml"})
 class Catalog:
     """The providers, by name and in the order of their names. Never changes: a reload makes a new one."""
 
-    def __init__(self, providers: Mapping[str, Provider], paths: Mapping[str, Path]) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], paths: Mapping[str, Path], faulty: Collection[str] = ()
+    ) -> None:
+        """`faulty`: names of entries that are there and cannot be used."""
         self.providers: Mapping[str, Provider] = MappingProxyType(dict(sorted(providers.items())))
+        self.faulty = frozenset(faulty)
         self._paths = dict(paths)
 
     def get(self, name: str) -> Provider | None:
@@ -48,10 +52,16 @@ def load_catalog(
     vocabulary. Raises CatalogFaults with everything that is wrong in any file.
     """
     entries, faults = read_folders(folders, scripts=scripts, modes=modes)
+    latest = {entry.name: entry for entry in entries}
+    providers = {name: entry.provider for name, entry in latest.items() if entry.provider is not None}
+    catalog = Catalog(
+        providers,
+        {name: entry.path for name, entry in latest.items()},
+        faulty=[name for name, entry in latest.items() if entry.provider is None],
+    )
     if faults:
-        raise CatalogFaults(faults)
-    providers = {entry.name: entry.provider for entry in entries if entry.provider is not None}
-    return Catalog(providers, {entry.name: entry.path for entry in entries})
+        raise CatalogFaults(faults, catalog)
+    return catalog
 
 
 def read_folders(

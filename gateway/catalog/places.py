@@ -7,6 +7,14 @@ from gateway.catalog.provider import Provider
 Place = tuple[str | int, ...]
 
 
+def dotted(place: Place) -> str:
+    """``proxy.allowed_origins[0]``"""
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
 def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Every address template of an entry and where it stands."""
     for key in ("authorization_url", "token_url", "refresh_url", "revocation_url"):

@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 from gateway.catalog.address import Piece, is_port, parse_address
 from gateway.catalog.names import find
-from gateway.catalog.paths import has_dot_segment
 from gateway.catalog.setting import Setting
 from gateway.catalog.template import Name, TemplateError, parse
 from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
+from gateway.dot_segments import has_dot_segment
 
 NO_VALUES: Final[Mapping[str, str]] = {}
 LONGEST_SEGMENT: Final = 4096

@@ -81,7 +81,7 @@ class Provider(Shape):
     categories: list[str] = Field(min_length=1)
     """What it is for, from the vocabulary in docs/catalog.md."""
     auth_mode: str
-    """How a connection proves itself: `OAUTH2`, `API_KEY`, `BASIC` …"""
+    """How a connection proves itself: `OAUTH2`, `API_KEY` or `BASIC`."""
     authorization_url: str | None = None
     """Where the end user is sent to consent. Placeholders allowed."""
     token_url: str | None = None

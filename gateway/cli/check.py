@@ -2,25 +2,17 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.cli.refusal import Told, hint_at_init, placed
 
 if TYPE_CHECKING:
     from gateway.config import Config
-
-
-class Told(Protocol):
-    """A fault of the configuration or of the catalog."""
-
-    @property
-    def where(self) -> str: ...
-    @property
-    def message(self) -> str: ...
 
 
 @click.command()
@@ -37,6 +29,8 @@ def check(file: Path, as_json: bool) -> None:
     else:
         for fault in faults:
             print(f"{fault.where}: {fault.message}", file=sys.stderr)
+        if faults:
+            hint_at_init(file)
         for warning in warnings:
             print(f"{warning.where}: warning: {warning.message}", file=sys.stderr)
         if config and not faults:
@@ -45,38 +39,25 @@ def check(file: Path, as_json: bool) -> None:
 
 
 def _examined(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]":
-    """The configuration if it can be read at all, what forbids a start, and what does not."""
-    from gateway.catalog.faults import CatalogFaults
+    """The configuration if it is in order, what forbids a start, and what does not."""
+    from gateway.cli.doubts import doubtful, unusable
     from gateway.config import Faults, load
-    from gateway.declared import catalog_of, integrations
+    from gateway.declared import examined
 
+    known: list[Told] = []
+    left_out: Collection[tuple[str, ...]] = ()
     try:
         config = load(file)
     except Faults as error:
-        return None, error.faults, ()
-    try:
-        catalog = catalog_of(config)
-    except CatalogFaults as error:
-        return config, error.faults, ()
-    _, faults, warnings = integrations(config, catalog)
-    return config, faults, [*warnings, *_unreachable(config)]
-
-
-def _unreachable(config: "Config") -> Iterator[Told]:
-    """What is allowed and hardly meant."""
-    from gateway.config import Fault
-
-    for name, environment in config.environments.items():
-        if not environment.secret_keys:
-            yield Fault(
-                config.where("environments", name), f"environment '{name}' has no secret key, so nobody can call it"
-            )
-    if not config.environments:
-        yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
-    for index, allowed in enumerate(config.egress.allow):
-        if allowed.network.prefixlen == 0:
-            where = config.where("egress", "allow", str(index))
-            yield Fault(where, f"{allowed.network} lets providers lead calls to every private address")
+        known = [*error.faults]
+        if error.readable is None:
+            return None, known, ()
+        config, left_out = error.readable.config, error.readable.left_out
+    found = examined(config, left_out)
+    faults = [*known, *unusable(config), *found.faults]
+    if faults:
+        return None, faults, found.warnings
+    return config, (), [*found.warnings, *doubtful(config, found.catalog)]
 
 
 def _summary(config: "Config", file: Path) -> Iterator[str]:
@@ -93,8 +74,8 @@ def _summary(config: "Config", file: Path) -> Iterator[str]:
 def _report(config: "Config | None", faults: Sequence[Told], warnings: Sequence[Told]) -> dict[str, Any]:
     report: dict[str, Any] = {
         "ok": not faults,
-        "faults": [_placed(fault) for fault in faults],
-        "warnings": [_placed(warning) for warning in warnings],
+        "faults": [placed(fault) for fault in faults],
+        "warnings": [placed(warning) for warning in warnings],
     }
     if config and not faults:
         report |= {
@@ -104,12 +85,6 @@ def _report(config: "Config | None", faults: Sequence[Told], warnings: Sequence[
             "environments": {name: sorted(it.integrations) for name, it in config.environments.items()},
         }
     return report
-
-
-def _placed(told: Told) -> dict[str, Any]:
-    file, _, line = told.where.rpartition(":")
-    placed = {"where": told.where, "message": told.message}
-    return {**placed, "file": file, "line": int(line)} if file and line.isdigit() else placed
 
 
 def _without_password(url: str) -> str:

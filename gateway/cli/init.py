@@ -3,12 +3,14 @@
 import base64
 import json
 import secrets
+import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
 from gateway.cli.options import as_json
+from gateway.cli.program import program
 
 CONFIGURATION = """\
 # The configuration of an integration gateway. Every key and its default: docs/configuration.md.
@@ -117,6 +119,8 @@ def _refusal(paths: list[Path]) -> str:
 
 
 def _told(folder: Path, file: Path, callback_url: str, kept: list[str]) -> str:
+    typed = program()
+    given = shlex.quote(str(file))
     keys = "\n".join(f"  {folder / name}{'  (kept)' if name in kept else ''}" for name in KEYS)
     return f"""Written, for you alone to read:
   {file}
@@ -128,6 +132,6 @@ Register this callback address at each provider:
 
 Next:
   1. Back up {folder / "encryption_key"} apart from the database, and keep both keys out of version control.
-  2. Declare an integration in {file}; `gateway catalog list` shows the providers.
-  3. gateway check -c {file}
-  4. gateway serve -c {file}"""
+  2. Declare an integration in {file}; `{typed} catalog list` shows the providers.
+  3. {typed} check -c {given}
+  4. {typed} serve -c {given}"""

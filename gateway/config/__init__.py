@@ -9,7 +9,7 @@
 Each step adds the faults it finds; they are reported together.
 """
 
-from gateway.config.faults import Fault, Faults
+from gateway.config.faults import Fault, Faults, Readable
 from gateway.config.load import load, parse
 from gateway.config.model import (
     AllowedNetwork,
@@ -31,6 +31,7 @@ __all__ = [
     "Faults",
     "IntegrationConfig",
     "LiveConfig",
+    "Readable",
     "ServerConfig",
     "StoreConfig",
     "load",

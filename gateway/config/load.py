@@ -1,14 +1,14 @@
 """gateway.yaml ▸ Config, in one pass that reports every fault at once."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gateway.config import model, rules
-from gateway.config.document import Document, Finding, from_mapping, read_file
-from gateway.config.faults import Faults
+from gateway.config.document import Document, Finding, Place, from_mapping, read_file
+from gateway.config.faults import Faults, Readable
 from gateway.config.reading import read_shape
 from gateway.config.shape import EgressShape, EnvironmentShape, GatewayShape, IntegrationShape, ServerShape
 from gateway.config.substitution import Substitution, substitute
@@ -37,12 +37,14 @@ def _config(document: Document, *, base: Path, environ: Mapping[str, str], path:
     faulty = {finding.place for finding in findings}
     shape, misread = read_shape(filled, faulty)
     faulty |= {finding.place for finding in misread}
-    broken = rules.findings(shape, base, faulty)
+    broken = list(rules.findings(shape, base, faulty))
     findings += (_with_origin(finding, origins) for finding in (*misread, *broken))
     faults = document.faults(findings)
+    left_out = frozenset({*faulty, *(finding.place for finding in broken)})
+    config = _built(shape, base, path, document, left_out)
     if faults:
-        raise Faults(faults)
-    return _built(shape, base, path, document)
+        raise Faults(faults, Readable(config, left_out))
+    return config
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
@@ -51,7 +53,9 @@ def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Fi
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 
 
-def _built(shape: GatewayShape, base: Path, path: Path | None, document: Document) -> model.Config:
+def _built(
+    shape: GatewayShape, base: Path, path: Path | None, document: Document, left_out: Collection[Place]
+) -> model.Config:
     environments = {name: _environment(name, environment) for name, environment in shape.environments.items()}
     keys = tuple(key for key in shape.store.encryption_keys if key is not None)
     live = shape.live
@@ -59,7 +63,11 @@ def _built(shape: GatewayShape, base: Path, path: Path | None, document: Documen
         server=_server(shape.server),
         live=model.LiveConfig(live.ttl_s, live.max_connections, live.trust_s),
         store=model.StoreConfig(_absolute(shape.store.url, base), keys),
-        catalog=tuple(Path(os.path.normpath(base / folder)) for folder in shape.catalog if folder is not None),
+        catalog=tuple(
+            Path(os.path.normpath(base / folder))
+            for index, folder in enumerate(shape.catalog)
+            if folder is not None and ("catalog", str(index)) not in left_out
+        ),
         environments=environments,
         egress=_egress(shape.egress),
         path=path,
@@ -104,7 +112,12 @@ def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
 
 
 def _egress(shape: EgressShape) -> model.EgressConfig:
-    return model.EgressConfig(tuple(network for network in shape.allow if network is not None), shape.proxy)
+    return model.EgressConfig(
+        allow=tuple(network for network in shape.allow if network is not None),
+        proxy=shape.proxy,
+        timeouts=model.TimeoutsConfig(**shape.timeouts.model_dump()),
+        limits=model.LimitsConfig(**shape.limits.model_dump()),
+    )
 
 
 def _absolute(url: str, base: Path) -> str:

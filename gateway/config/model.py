@@ -71,11 +71,34 @@ class AllowedNetwork:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeoutsConfig:
+    """Seconds. `total_s` None: a call may take as long as something moves."""
+
+    connect_s: float
+    first_byte_s: float
+    idle_s: float
+    total_s: float | None
+    max_first_byte_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """For each provider origin: open connections, calls whose answer is outstanding, those that wait, and how long."""
+
+    connections: int
+    outstanding: int
+    waiting: int
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class EgressConfig:
     """`proxy` may hold a password."""
 
     allow: tuple[AllowedNetwork, ...]
     proxy: str | None = field(repr=False)
+    timeouts: TimeoutsConfig
+    limits: LimitsConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,11 @@ def _no_truth(value: object) -> object:
     return value
 
 
+def _truth(value: object) -> object:
+    """A reference brings text, so these two words are taken as text too; ``"yes"`` in quotes is as likely a mistake."""
+    return {"true": True, "false": False}.get(value.lower(), value) if isinstance(value, str) else value
+
+
 def _read(check: Callable[[str], Any]) -> BeforeValidator:
     """For what is written as text and kept as something else; other types are left for pydantic to refuse."""
 
@@ -64,6 +69,7 @@ EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
 Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
+Truth: TypeAlias = Annotated[bool, BeforeValidator(_truth), Field(strict=True)]
 Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf_nan=False)]
 
 
@@ -110,7 +116,7 @@ class IntegrationShape(Section):
     scopes: list[Scope | None] | None = None
     display_name: DisplayName | None = None
     allowed_origins: list[Origin | None] = []
-    forward_set_cookie: bool = False
+    forward_set_cookie: Truth = False
     site_selection: Literal["match", "ask"] = "match"
 
 
@@ -121,9 +127,26 @@ class EnvironmentShape(Section):
     integrations: dict[IntegrationId, IntegrationShape] = {}
 
 
+class TimeoutsShape(Section):
+    connect_s: Number = Field(10, gt=0, le=600)
+    first_byte_s: Number = Field(60, gt=0, le=86_400)
+    idle_s: Number = Field(60, gt=0, le=86_400)
+    total_s: Number | None = Field(None, gt=0, le=604_800)
+    max_first_byte_s: Number = Field(600, gt=0, le=86_400)
+
+
+class LimitsShape(Section):
+    connections: Whole = Field(20_000, ge=1, le=1_000_000)
+    outstanding: Whole = Field(1000, ge=1, le=1_000_000)
+    waiting: Whole = Field(5000, ge=0, le=1_000_000)
+    wait_s: Number = Field(10, ge=0, le=600)
+
+
 class EgressShape(Section):
     allow: list[Network | None] = []
     proxy: OutboundProxy | None = None
+    timeouts: TimeoutsShape = TimeoutsShape()
+    limits: LimitsShape = LimitsShape()
 
 
 class GatewayShape(Section):
@@ -143,5 +166,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("environments", "*"): EnvironmentShape,
     ("environments", "*", "integrations", "*"): IntegrationShape,
     ("egress",): EgressShape,
+    ("egress", "timeouts"): TimeoutsShape,
+    ("egress", "limits"): LimitsShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""

@@ -4,7 +4,6 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -14,7 +13,7 @@ from gateway.auth.mode import AuthMode
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections.live import Live
-from gateway.connections.ready import base_url, placement, spelled, values
+from gateway.connections.ready import base_url, placement, values
 from gateway.connections.settings import accepted, complete, parted
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
@@ -124,7 +123,9 @@ class Creator:
 
 def unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
     """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
-    message = f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message}."
+    message = (
+        f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message.rstrip('.')}."
+    )
     if fault.refused:
         return InvalidRequest(
             "connection_test_failed",
@@ -156,7 +157,7 @@ class NewCredential:
 
     async def get_json(self, path: str) -> Any:
         base = base_url(self.provider, self.config, self._mode, self._held)
-        url = spelled(base.scheme, base.host, base.port) + base.path + path
+        url = base.origin + base.path + path
         query = "&".join(f"{name}={text}" for name, text in self._placement.query_slots)
         headers = {"accept": "application/json", **dict(self._placement.defaults), **dict(self._placement.slots)}
         try:
@@ -170,7 +171,7 @@ class NewCredential:
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
-        where = urlsplit(url).path
+        where = path.partition("?")[0]  # without the base path, which may hold a secret setting
         if answer.status != 200:
             raise ProviderUnreadable(f"{where} answered {answer.status}", refused=answer.status in {401, 403})
         try:

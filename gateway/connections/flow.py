@@ -33,6 +33,10 @@ from gateway.store import Store
 
 LIFETIME: Final = timedelta(minutes=10)
 MAX_WORDS: Final = 500
+NEITHER: Final = (
+    "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
+    "whoever runs it for help."
+)
 PROTOCOL: Final = frozenset(
     {
         "response_type",
@@ -71,7 +75,6 @@ class CallbackFailed(InvalidRequest):
     """An authorization that led to nothing; knows what it was for, as far as that is safe to tell."""
 
     integration_id: str | None = None
-    connection_id: str | None = None
 
 
 class Flows:
@@ -199,7 +202,7 @@ class Flows:
                 "you began, or start again here.",
             )
         if "code" not in query and "error" not in query:
-            raise _about(flow, InvalidRequest("invalid_state", "The provider sent neither a code nor an error back."))
+            raise _about(flow, InvalidRequest("invalid_state", NEITHER))
         mine = await self._store.flows.consume(flow.state_digest, now=clock.now())
         if mine is None:
             raise _about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
@@ -297,11 +300,11 @@ def _provider_words(provider: Provider, query: Mapping[str, str]) -> str:
 
 
 def _short(words: str) -> str:
-    """A provider's words, made fit to be shown: bounded, one line, printable."""
-    return "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
+    """A provider's words, made fit to stand in a sentence: bounded, one line, printable, without a full stop."""
+    return "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS]).rstrip(" .")
 
 
 def _about(flow: Flow, fault: InvalidRequest) -> CallbackFailed:
     failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
-    failed.integration_id, failed.connection_id = flow.integration_id, flow.connection_id
+    failed.integration_id = flow.integration_id
     return failed

@@ -8,7 +8,7 @@ read, entries serve until `ttl_s` after the last time it could.
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -24,11 +24,12 @@ from gateway.connections.margin import refresh_from
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
-from gateway.errors import NotFound, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import ChangesMissed, Store
 
 OPENED_S: Final = 60.0
+RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is not renewed for a provider's 401
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
@@ -61,6 +62,7 @@ class Live:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
@@ -118,6 +120,55 @@ class Live:
             return connection
         self.replace(connection)
         return connection
+
+    async def after_refusal(self, sent: Opened) -> Opened | None:
+        """The connection with a newer credential than `sent` has, which the provider has just answered with a 401.
+
+        Renewed now, unless that was done already, here or elsewhere. None where a newer one is not to be had: the mode
+        knows no renewal, the token is fresh from the token endpoint, or that refuses or is silent.
+        """
+        newer = await asyncio.shield(self.start_after_refusal(sent))
+        return newer if newer is not None and newer.connection.version > sent.connection.version else None
+
+    def start_after_refusal(self, sent: Opened) -> "asyncio.Task[Opened | None]":
+        """The task that does that, one for all whom the provider refuses meanwhile; it outlives whoever asked."""
+        ref = sent.connection.ref
+        task = self._refused.get(ref)
+        if task is None:
+            task = self._refused[ref] = asyncio.create_task(self._after_refusal(sent))
+            task.add_done_callback(lambda done: (self._refused.pop(ref, None), done.cancelled() or done.exception()))
+        return task
+
+    async def close(self) -> None:
+        """Let go of what waits for a renewal; the renewal itself is the renewer's."""
+        for task in list(self._refused.values()):
+            task.cancel()
+        await asyncio.gather(*self._refused.values(), return_exceptions=True)
+
+    async def _after_refusal(self, sent: Opened) -> Opened | None:
+        ref, version = sent.connection.ref, sent.connection.version
+        try:
+            kept = self._kept.get(ref)
+            known = kept.connection if kept else await self._loaded(ref)
+            row = known if known.version > version else await self._renewed_for(known)
+            if row is None:
+                return None
+            self.replace(row)
+            return await self.opened(*ref)
+        except GatewayError as fault:
+            log.info("no_newer_credential", connection_id=ref.connection_id, integration=ref[1], detail=fault.message)
+            return None
+
+    async def _renewed_for(self, row: Connection) -> Connection | None:
+        """`row` renewed ahead of its time, by this node or another; None where that cannot or shall not be."""
+        now = clock.now()
+        first = row.version == 1  # an import may bring a token that is old
+        if not first and row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
+            return None
+        held = self._store.open(row.credential)
+        if not modes()[held["type"]].refreshable(held) or not backoff.may_try(row, now):
+            return None
+        return await self._renewer.renewed(row)
 
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written; the credential is opened at its next use."""

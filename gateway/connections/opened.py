@@ -5,16 +5,7 @@ from dataclasses import dataclass, field
 from gateway.catalog.provider import Provider
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-
-
-@dataclass(frozen=True, slots=True)
-class BaseUrl:
-    """The entry's `proxy.base_url` with this connection's settings in it; `path` has no trailing slash."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
+from gateway.wire.origin import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +24,15 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`allowed_origins`: where its credential may travel, spelled as `UpstreamRequest.origin` spells it."""
+    """`base`: the entry's `proxy.base_url` with this connection's settings in it.
+
+    `allowed_origins`: where its credential may travel, spelled as `Address.origin` and `UpstreamRequest.origin` do.
+    """
 
     connection: Connection
     integration: Integration
     provider: Provider
-    base: BaseUrl
+    base: Address
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
     for_one_request: bool = False  # the entry's templates hold ``${now}`` or ``${random}``

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from gateway.auth.mode import AuthMode
 from gateway.catalog.interpolate import (
@@ -16,14 +16,14 @@ from gateway.catalog.interpolate import (
     setting_values,
 )
 from gateway.catalog.provider import Provider
-from gateway.connections.opened import BaseUrl, Opened, Placement
+from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.secret import Secret
+from gateway.wire.origin import Address, parse_address
 
 NONE: Final[Mapping[str, str]] = {}
-PORTS: Final = {"http": 80, "https": 443}
 
 
 def ready(
@@ -49,11 +49,20 @@ def ready(
     )
 
 
-def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> BaseUrl:
+def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
     credential = {name: secret.reveal() for name, secret in mode.values(held).items()}
-    parts = urlsplit(filled(provider, provider.proxy.base_url, config, credential))
-    return BaseUrl(parts.scheme, parts.hostname or "", parts.port or PORTS[parts.scheme], parts.path.rstrip("/"))
+    return _address(provider, filled(provider, provider.proxy.base_url, config, credential))
+
+
+def _address(provider: Provider, url: str) -> Address:
+    try:
+        return parse_address(url)
+    except ValueError as fault:
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"An address of provider '{provider.name}' cannot be used with this connection's settings: {fault}.",
+        ) from fault
 
 
 def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
@@ -134,14 +143,7 @@ def _split(
     return slots, defaults
 
 
-def _origins(base: BaseUrl, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
-    yield spelled(base.scheme, base.host, base.port)
+def _origins(base: Address, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
+    yield base.origin
     for template in (*provider.proxy.allowed_origins, *integration.allowed_origins):
-        parts = urlsplit(filled(provider, template, config) if "${" in template else template)
-        if parts.hostname:
-            yield spelled(parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme, 0))
-
-
-def spelled(scheme: str, host: str, port: int) -> str:
-    """An origin as `UpstreamRequest.origin` spells it, so that the two can be compared as text."""
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        yield _address(provider, filled(provider, template, config) if "${" in template else template).origin

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.catalog.interpolate import BadValue, check_value
 from gateway.catalog.provider import Provider, Setting
-from gateway.errors import InvalidRequest, Issue
+from gateway.errors import InvalidRequest, Issue, told_together
 
 
 def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
         if (fault := _fault(name, value, provider.connection_config.get(name)))
     ]
     if issues:
-        raise InvalidRequest("connection_validation_failed", issues[0].message, errors=issues)
+        raise InvalidRequest("connection_validation_failed", told_together(issues), errors=issues)
     return config
 
 
@@ -41,7 +41,7 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
         if not (setting.optional or setting.automated or setting.default_value is not None or config.get(name))
     ]
     if missing:
-        raise InvalidRequest("connection_validation_failed", missing[0].message, errors=missing)
+        raise InvalidRequest("connection_validation_failed", told_together(missing), errors=missing)
 
 
 def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,84 +1,110 @@
-"""aiohttp's answer as an Exchange: bytes as they came, an early end told from a clean one."""
+"""An answer on its way in: what has arrived and has not been read yet, and how it ends."""
 
-import aiohttp
-from aiohttp import hdrs
+import asyncio
+from typing import Protocol
 
 from gateway.egress.errors import EgressError
-from gateway.egress.session import PlainRequest, explained
-from gateway.wire.fields import from_wire
+from gateway.wire.answer_head import AnswerHead
 
 
-class SessionExchange:
-    """See `Exchange`. Raises EgressError ``protocol`` at once if the answer's framing leaves room for two readings."""
+class Source(Protocol):
+    """The connection that an answer arrives on."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, request: PlainRequest, origin: str) -> None:
-        self._answer = answer
-        self._request = request
-        self._origin = origin
-        self.status = answer.status
-        self.reason = answer.reason or ""
-        self.headers = from_wire(answer.raw_headers)
-        self._chunked = False
-        self._lost = request.protocol.closed if request.protocol is not None else None
-        if self._lost is not None:
-            self._lost.add_done_callback(self._connection_lost)
-        else:
-            self._connection_lost()
-        try:
-            self.length = self._framing()
-        except EgressError:
-            self.close()
-            raise
+    def may_go_on(self) -> None: ...
 
-    def _framing(self) -> int | None:
-        """The declared length (RFC 9112 §6.3); what can be read in two ways is an attack or a broken server."""
-        if self.status < 200:
-            raise EgressError("protocol", f"{self._origin} switched protocols without being asked to.")
-        codings = self._answer.headers.getall(hdrs.TRANSFER_ENCODING, [])
-        lengths = set(self._answer.headers.getall(hdrs.CONTENT_LENGTH, []))
-        if codings:
-            if lengths or [coding.strip().lower() for coding in codings] != ["chunked"]:
-                raise EgressError("protocol", f"{self._origin} framed its answer in two ways at once.")
-            self._chunked = True
-            return None
-        if not lengths:
-            return None
-        length = lengths.pop()
-        if lengths or not (length.isascii() and length.isdigit()):
-            raise EgressError("protocol", f"{self._origin} framed its answer with an impossible length.")
-        return int(length)
+    def abort(self) -> None: ...
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]: ...
+
+
+class Answer:
+    """See `Exchange`. `source` is its connection, None once that has nothing more to do with it.
+
+    Only the connection calls `feed`, `end` and `fail`; each may come before anyone reads. `held_bytes` are unread.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_fault",
+        "_pieces",
+        "_reader",
+        "headers",
+        "held_bytes",
+        "length",
+        "reason",
+        "source",
+        "status",
+    )
+
+    def __init__(self, head: AnswerHead, source: Source) -> None:
+        self.status = head.status
+        self.reason = head.reason
+        self.headers = head.fields
+        self.length = head.length
+        self.source: Source | None = source
+        self.held_bytes = 0
+        self._pieces: list[bytes] = []
+        self._ended = False
+        self._fault: EgressError | None = None
+        self._reader: asyncio.Future[None] | None = None
 
     async def read(self) -> bytes:
-        try:
-            piece = await self._answer.content.readany()
-        except Exception as fault:
-            self.close()
-            raise explained(fault, self._origin) from fault
-        if not piece:
-            self._forget_connection()
-            if self.length is None and not self._chunked:
-                self._demand_clean_close()
+        while not self._pieces:
+            if self._fault is not None:
+                raise self._fault
+            if self._ended:
+                return b""
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        pieces = self._pieces
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.held_bytes = 0
+        if self.source is not None:
+            self.source.may_go_on()
         return piece
 
-    def _connection_lost(self, _lost: object = None) -> None:
-        """After a broken chunk aiohttp closes the connection, but tells nobody who waits for the body."""
-        content = self._answer.content
-        if not content.is_eof() and content.exception() is None:
-            content.set_exception(aiohttp.ClientPayloadError("the connection was lost"))
-
-    def _forget_connection(self) -> None:
-        if self._lost is not None:
-            self._lost.remove_done_callback(self._connection_lost)
-            self._lost = None
-
-    def _demand_clean_close(self) -> None:
-        """A body that ends with its connection is whole only if that was closed, not reset (RFC 9112 §8)."""
-        protocol = self._request.protocol
-        if protocol is not None and isinstance(protocol.exception(), aiohttp.ClientOSError):
-            raise EgressError("protocol", f"{self._origin} broke off in the middle of its answer.")
-
     def close(self) -> None:
-        self._forget_connection()
-        if not self._answer.closed:
-            self._request.abort()
-            self._answer.close()
+        if self.source is not None:
+            self.source.abort()
+            self.source = None
+        if not self._ended:
+            self._pieces.clear()
+            self.fail(EgressError("protocol", "The exchange was given up before its end."))
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """After status 101: hand the connection over to `protocol`, with reading paused, and what has come already.
+
+        From here on the transport is the caller's to close.
+        """
+        source, self.source = self.source, None
+        if self.status != 101 or source is None:
+            raise EgressError("protocol", "The exchange did not switch protocols.")
+        return source.switch(protocol)
+
+    @property
+    def fault(self) -> EgressError | None:
+        return self._fault
+
+    def feed(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.held_bytes += len(piece)
+        self._wake()
+
+    def end(self) -> None:
+        """All has come that there is."""
+        self._ended = True
+        self._wake()
+
+    def fail(self, fault: EgressError) -> None:
+        """What has come can still be read, then `fault` is raised."""
+        if not self._ended and self._fault is None:
+            self._fault = fault
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)

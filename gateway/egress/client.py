@@ -1,46 +1,49 @@
 """The one way out: guarded connections to providers, for proxied calls, token endpoints and scripts alike.
 
-Two pools, since what may be dialled differs by scheme: https reaches the public internet and what the operator opened,
-http only the latter. With an outbound proxy, https goes through a third: CONNECT to the address that was checked.
+https reaches the public internet and what the operator opened, http only the latter. With an outbound proxy, https goes
+through it: CONNECT to the address that was checked.
 """
 
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Literal
+from typing import Final
 
-import aiohttp
 from aiohttp import hdrs
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from gateway.egress.answer import SessionExchange
+from gateway.egress.answer import Answer as LiveAnswer
+from gateway.egress.connection import Connection, Lost
+from gateway.egress.dial import Dialler
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
-from gateway.egress.guard import Guard, Scheme, literal
-from gateway.egress.names import GuardedResolver, Names
-from gateway.egress.session import PlainRequest, exactly
+from gateway.egress.guard import Guard, Scheme
+from gateway.egress.names import Names
+from gateway.egress.pool import Pool
+from gateway.egress.tls import prepared
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
+from gateway.wire.request_head import request_head
 
-Pool = Literal["http", "https", "proxied"]
-
-_KEEP_ALIVE_S: Final = 45.0  # shorter than the 60 s after which many providers close
-_LINE_BYTES: Final = 32 * 1024
-_HEADER_LINES: Final = 256
-_NO_AUTO_HEADERS: Final = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE)
+_REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the other two."""
+    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the others.
+
+    `total_s` None: no limit. `max_first_byte_s`: what a caller may ask for at most.
+    """
 
     connect_s: float = 10.0
     first_byte_s: float = 60.0
     idle_s: float = 60.0
+    total_s: float | None = None
+    max_first_byte_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Answer:
 
 
 class Egress:
-    """Opened and closed with the application; its pools are made on first use, in the loop that uses them."""
+    """Closed with the application; its pools are made on first use, in the loop that uses them."""
 
     def __init__(
         self,
@@ -66,50 +69,46 @@ class Egress:
     ) -> None:
         self.guard = guard
         self.timeouts = timeouts or Timeouts()
-        self._proxy = URL(proxy) if proxy else None
-        self._connections_per_host = connections_per_host
-        self._tls = tls or ssl.create_default_context()
-        self._tls.minimum_version = max(self._tls.minimum_version, ssl.TLSVersion.TLSv1_2)
+        self._limit = connections_per_host
+        self._tls, self._sessions = prepared(tls)
         self._names = Names()
-        self._pools: dict[Pool, aiohttp.ClientSession] = {}
-
-    async def open(self) -> None:
-        """Nothing is dialled yet."""
+        self._dialler = Dialler(guard, self._names, self._tls, self.timeouts.connect_s, URL(proxy) if proxy else None)
+        self._pools: dict[tuple[str, str, int], Pool] = {}
 
     async def close(self) -> None:
         """Close every connection, also those in use."""
-        for pool in self._pools.values():
+        for pool in list(self._pools.values()):
             await pool.close()
         self._pools.clear()
         self._names.close()
 
-    async def send(self, request: UpstreamRequest, body: Body | None = None) -> Exchange:
+    async def send(self, request: UpstreamRequest, body: Body | None = None, *, upgrade: str | None = None) -> Exchange:
         """Send it and wait for the answer's head; `request.headers` must hold end-to-end fields only.
 
-        With `body` of length 0 its length is declared and nothing follows. Raises EgressError.
+        With `body` of length 0 its length is declared and nothing follows. A kept connection that turns out to be dead
+        is replaced once, if what was sent is safe and has no body (RFC 9112 §9.3.1). Raises EgressError.
+
+        `upgrade` asks to switch to that protocol (RFC 9110 §7.8); if the status is 101, `switch` hands it over.
         """
-        scheme: Scheme = "https" if request.scheme == "https" else "http"
-        self.guard.check(scheme, request.host, request.port)
-        pool: Pool = scheme
-        address = request.host
-        if scheme == "https" and self._proxy is not None:
-            pool, address = "proxied", await self._checked_address(request)
-        host = bracketed(request.host)
-        if request.port != DEFAULT_PORTS[scheme]:
-            host = f"{host}:{request.port}"
-        length = body.length if body is not None else None
-        sent, head = exactly(request.origin, host, list(request.headers.items()), length)
-        answer = await self._pool(pool).request(
-            request.method,
-            # The target is given whole, as a path: yarl would take the query apart and lose a bare '?'.
-            URL.build(scheme=scheme, host=bracketed(address), port=request.port, path=request.target, encoded=True),
-            data=body.pieces if body is not None and body.length != 0 else None,
-            allow_redirects=False,
-            middlewares=(head,),
-            proxy=self._proxy if pool == "proxied" else None,
-            server_hostname=request.host if pool == "proxied" else None,
-        )
-        return SessionExchange(answer, sent[-1], request.origin)
+        return await self._send(request, body, upgrade)
+
+    async def _send(self, request: UpstreamRequest, body: Body | None, upgrade: str | None) -> LiveAnswer:
+        pool = self._pool(request)
+        message = _message(request, pool, body, upgrade)
+        streamed = body if body is not None and body.whole is None else None
+        connection = await pool.lend()
+        reused = connection.served > 0
+        try:
+            return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
+        except Lost as fault:
+            if not reused or body is not None or request.method not in _REPLAYED:
+                raise _unanswered(pool.origin) from fault
+        pool = self._pool(request)
+        connection = await pool.lend(fresh=True)
+        try:
+            return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
+        except Lost as fault:
+            raise _unanswered(pool.origin) from fault
 
     async def fetch(
         self,
@@ -137,7 +136,7 @@ class Egress:
         request = UpstreamRequest(method, address.scheme, address.host, address.port, path + address.query, fields)
         try:
             async with asyncio.timeout(timeout_s):
-                exchange = await self.send(request, None if body is None else Body(_once(body), len(body)))
+                exchange = await self.send(request, None if body is None else Body(_once(body), len(body), whole=body))
                 try:
                     content = await _read_whole(exchange, request.origin, limit_bytes)
                 finally:
@@ -146,43 +145,67 @@ class Egress:
             raise EgressError("timeout", f"{request.origin} did not answer within {timeout_s:g} s.") from None
         return Answer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
-    async def _checked_address(self, request: UpstreamRequest) -> str:
-        if literal(request.host) is not None:
-            return request.host
-        addresses = await self._names.addresses(request.host, request.port)
-        self.guard.admit("https", request.host, request.port, addresses)
-        return addresses[0]
-
-    def _pool(self, name: Pool) -> aiohttp.ClientSession:
-        pool = self._pools.get(name)
+    def _pool(self, request: UpstreamRequest) -> Pool:
+        """The pool of its origin; what can be said of the origin without a look-up is said when that is made."""
+        key = (request.scheme, request.host, request.port)
+        pool = self._pools.get(key)
         if pool is None:
-            pool = self._pools[name] = self._make_pool(name)
+            pool = self._pools[key] = self._made_pool(*key)
         return pool
 
-    def _make_pool(self, name: Pool) -> aiohttp.ClientSession:
-        # In the pool "proxied" only the proxy itself is dialled, which the operator named.
-        connector = aiohttp.TCPConnector(
-            ssl=self._tls,
-            limit=0,
-            limit_per_host=self._connections_per_host,
-            keepalive_timeout=_KEEP_ALIVE_S,
-            resolver=None if name == "proxied" else GuardedResolver(self._names, self.guard, name),
-            socket_factory=None if name == "proxied" else partial(self.guard.socket, name),
+    def _made_pool(self, named: str, host: str, port: int) -> Pool:
+        scheme: Scheme = "https" if named == "https" else "http"
+        self.guard.check(scheme, host, port)
+        spelled = bracketed(host)
+        origin = f"{scheme}://{spelled}:{port}"
+
+        async def dial(pool: Pool) -> Connection:
+            connection = Connection(origin, pool)
+            await self._dialler.dial(scheme, host, port, connection)
+            return connection
+
+        def forget(pool: Pool) -> None:
+            if self._pools.get((named, host, port)) is pool:
+                del self._pools[(named, host, port)]
+
+        return Pool(
+            origin,
+            spelled if port == DEFAULT_PORTS[scheme] else f"{spelled}:{port}",
+            self._limit,
+            dial,
+            forget,
+            self._sessions if scheme == "https" else None,
         )
-        return aiohttp.ClientSession(
-            connector=connector,
-            request_class=PlainRequest,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            skip_auto_headers=_NO_AUTO_HEADERS,
-            max_line_size=_LINE_BYTES,
-            max_field_size=_LINE_BYTES,
-            max_headers=_HEADER_LINES,
-            timeout=aiohttp.ClientTimeout(
-                total=None, connect=self.timeouts.connect_s, sock_connect=self.timeouts.connect_s
-            ),
-        )
+
+
+def _message(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
+    """The request's head, and its body if that is at hand and small. Raises EgressError."""
+    fields = request.headers
+    if any(name in fields for name in _OURS):  # two opinions on a body's end are how requests are smuggled
+        fields = CIMultiDict(fields)
+        for name in _OURS:
+            fields.popall(name, None)
+    framing = ""
+    if body is not None:
+        framing = "Transfer-Encoding: chunked\r\n" if body.length is None else f"Content-Length: {body.length}\r\n"
+    if upgrade is not None:
+        framing += f"Connection: Upgrade\r\nUpgrade: {upgrade}\r\n"
+    try:
+        head = request_head(request.method, request.target, pool.host, fields.items(), framing)
+    except ValueError as fault:
+        raise EgressError("refused", f"The request to {pool.origin} was not sent: {fault}.") from fault
+    whole = body.whole if body is not None else None
+    if whole is None:
+        return head
+    if body is not None and body.length is None:
+        return head + (b"%x\r\n%b\r\n0\r\n\r\n" % (len(whole), whole) if whole else b"0\r\n\r\n")
+    if body is None or body.length != len(whole):
+        raise EgressError("protocol", f"The request to {pool.origin} was not sent: its body has another length.")
+    return head + whole
+
+
+def _unanswered(origin: str) -> EgressError:
+    return EgressError("unreachable", f"{origin} closed the connection without an answer.")
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

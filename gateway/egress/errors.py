@@ -2,16 +2,29 @@
 
 from typing import Literal
 
-Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large"]
+Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_large", "busy"]
 
 
 class EgressError(Exception):
-    """`kind` is for programs; `message` names the origin and the cause, never a path, a query or a header."""
+    """`kind` is for programs; `message` names the origin and the cause, never a path, a query or a header.
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    `sent` False: the provider has not got a single byte of the request, so that it may be sent again, whatever it is.
+    """
+
+    def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
         self.kind: Kind = kind
         self.message = message
+        self.sent = sent
+
+
+class TurnedAway(EgressError):
+    """Not even tried: too many calls wait for this provider, or it has been silent of late. `reason` is for programs."""
+
+    def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
+        super().__init__("busy", message, sent=False)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
 
 
 class AddressRefused(PermissionError):

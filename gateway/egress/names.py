@@ -1,14 +1,11 @@
-"""Host names to addresses that may be dialled: off the event loop, in limited time, judged before anyone sees them."""
+"""Host names to addresses that may be dialled: off the event loop, in limited time, each name once at a time."""
 
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from aiohttp.abc import AbstractResolver, ResolveResult
-
 from gateway.egress.errors import EgressError
-from gateway.egress.guard import Guard, Scheme
 
 LIMIT_S: Final = 5.0
 _THREADS: Final = 16
@@ -19,13 +16,13 @@ class Names:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """All addresses of a name, in the system's order. Raises EgressError ``unreachable`` or ``timeout``."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(LIMIT_S):
-                found = await loop.run_in_executor(self._threads, _look_up, host, port)
+                found = await asyncio.shield(self._ask(host, port))
         except TimeoutError:
             raise EgressError("timeout", f"The address of {host} was not found within {LIMIT_S:g} s.") from None
         except (OSError, UnicodeError) as fault:
@@ -34,6 +31,21 @@ class Names:
             raise EgressError("unreachable", f"The name {host} has no address.")
         return found
 
+    def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
+        """One look-up for all who want the same at the same time; none of them can cancel it for the others."""
+        key = (host, port)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
+            self._asked[key] = asked
+            asked.add_done_callback(lambda done: self._answered(key, done))
+        return asked
+
+    def _answered(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+        del self._asked[key]
+        if not done.cancelled():
+            done.exception()  # told to whoever still waits; to nobody else it is news
+
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -41,35 +53,3 @@ class Names:
 def _look_up(host: str, port: int) -> list[str]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
-
-
-class GuardedResolver(AbstractResolver):
-    """Names for one connector: it hands out addresses only if every one of them may be dialled by `scheme`."""
-
-    def __init__(self, names: Names, guard: Guard, scheme: Scheme) -> None:
-        self._names = names
-        self._guard = guard
-        self._scheme = scheme
-
-    async def resolve(
-        self,
-        host: str,
-        port: int = 0,
-        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002
-    ) -> list[ResolveResult]:
-        addresses = await self._names.addresses(host, port)
-        self._guard.admit(self._scheme, host, port, addresses)
-        return [
-            ResolveResult(
-                hostname=host,
-                host=address,
-                port=port,
-                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                proto=socket.IPPROTO_TCP,
-                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-            )
-            for address in addresses
-        ]
-
-    async def close(self) -> None:
-        """Nothing: the threads are shared, and closed by their owner."""

@@ -4,17 +4,15 @@
 """
 
 import re
-import socket
-import struct
 from typing import Final
 
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 
+from gateway.wire.cut import cut
 from gateway.wire.fields import Fields
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_RESET: Final = struct.pack("ii", 1, 0)
 
 
 class PassedAnswer(web.StreamResponse):
@@ -68,16 +66,29 @@ class PassedAnswer(web.StreamResponse):
         transport.write(head)
         writer.output_size += len(head)
 
+    def count(self, sent_bytes: int) -> None:
+        """Bytes that went to the caller past this object."""
+        if self._payload_writer is not None:
+            self._payload_writer.output_size += sent_bytes
+
     def abort(self) -> None:
         """Cut the client's connection: it must not see a clean end.
 
         An HTTP/1.0 client takes even a closed connection for one, hence the reset.
         """
         self.cut = True
-        transport = self._req.transport if self._req is not None else None
-        if transport is None:
-            return
-        peer: socket.socket | None = transport.get_extra_info("socket")
-        if peer is not None and hdrs.CONTENT_LENGTH not in self.headers and hdrs.TRANSFER_ENCODING not in self.headers:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.abort()
+        framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
+        cut(self._req.transport if self._req is not None else None, reset=not framed)
+
+
+class SwitchedAnswer(PassedAnswer):
+    """A 101: the connection speaks `protocol` from here on."""
+
+    def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
+        super().__init__(101, reason, fields, None)
+        self._protocol = protocol
+
+    async def _prepare_headers(self) -> None:
+        self._keep_alive = False
+        self.headers[hdrs.CONNECTION] = "Upgrade"
+        self.headers[hdrs.UPGRADE] = self._protocol

@@ -1,7 +1,12 @@
-"""The caller's body on its way to the provider: taken piece by piece, as fast as the provider takes them."""
+"""The caller's body on its way to the provider: taken piece by piece, as fast as the provider takes them.
 
+The beginning is kept for as long as it is small, so that a short body can be sent a second time.
+"""
+
+import asyncio
 import gzip
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -12,6 +17,7 @@ from gateway.forward.watch import Watch
 
 _LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 _INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
+KEPT_BYTES: Final = 64 * 1024
 _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
@@ -20,6 +26,7 @@ class Upload:
 
     `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
     `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
+    `kept`: all that has been taken is still there, and `body()` begins with it anew.
     """
 
     def __init__(self, request: web.Request, watch: Watch) -> None:
@@ -29,6 +36,10 @@ class Upload:
         self.fault: Exception | None = None
         self.waiting = False
         self.inflated = arrives_inflated(request)
+        self.kept = True
+        self._kept_pieces: list[bytes] = []
+        self._kept_bytes = 0
+        self._turn: asyncio.Lock | None = None
 
     def body(self) -> Body | None:
         """With the declared length, if there is one that still holds; None if the message has no body and says so."""
@@ -36,15 +47,50 @@ class Upload:
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
-        return Body(self._pieces(), None if self.inflated else request.content_length)
+        length = None if self.inflated else request.content_length
+        return Body(self._pieces(), length, self._whole())
+
+    def _whole(self) -> bytes | None:
+        """All of it, if it has arrived and is still there; None while it is on its way."""
+        content = self._request.content
+        held_up = self._turn is not None and self._turn.locked()
+        if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
+            return None
+        whole = b"".join((*self._kept_pieces, rest := content.read_nowait()))
+        self._keep(rest)
+        return whole
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.
         yield b""
-        while piece := await self._take():
+        for at in count():
+            piece = await self._piece(at)
+            if not piece:
+                return
             self._watch.moved()
             yield piece
             self._watch.moved()
+
+    async def _piece(self, at: int) -> bytes:
+        """The `at`-th piece of the body, taken from the caller once however often it is sent; empty at the end."""
+        if at < len(self._kept_pieces):
+            return self._kept_pieces[at]
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:  # an attempt that was given up may not have let go yet
+            if at < len(self._kept_pieces):
+                return self._kept_pieces[at]
+            piece = await self._take()
+            self._keep(piece)
+            return piece
+
+    def _keep(self, piece: bytes) -> None:
+        self._kept_bytes += len(piece)
+        if self._kept_bytes > KEPT_BYTES:
+            self.kept = False
+            self._kept_pieces.clear()  # whoever took this piece is past them all, and nobody will begin anew
+        elif self.kept and piece:
+            self._kept_pieces.append(piece)
 
     async def _take(self) -> bytes:
         self.waiting = True

@@ -5,6 +5,9 @@ is noticed here because a foreign runner may be set not to cancel handlers (aioh
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -16,25 +19,55 @@ _LOOK_EVERY_S = 1.0
 
 
 class StoodStill(Exception):
-    """Nothing moved for `limit_s`."""
+    """Nothing moved for `limit_s`; with `total`, all of it has taken as long as it may, however much moved."""
 
-    def __init__(self, limit_s: float) -> None:
-        super().__init__(f"nothing moved for {limit_s:g} s")
+    def __init__(self, limit_s: float, *, total: bool = False) -> None:
+        super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
         self.limit_s = limit_s
+        self.total = total
 
 
 class Watch:
-    """Entered by the task it may cancel. On the way out a cancellation of its own making becomes StoodStill."""
+    """Entered by the task it may cancel. On the way out a cancellation of its own making becomes StoodStill.
 
-    def __init__(self, request: web.Request, limit_s: float) -> None:
+    `limit_s`: how long nothing may move. `total_s`: how long all of it may take, None for any time.
+    """
+
+    def __init__(self, request: web.Request, limit_s: float, total_s: float | None = None) -> None:
         self.limit_s = limit_s
         self._request = request
-        self._moved_at = clock.monotonic()
-        self._stood_still = False
+        self._total_s = total_s
+        self._moved_at = self._began_at = clock.monotonic()
+        self._fault: StoodStill | None = None
 
     def moved(self) -> None:
         """Bytes went one way or the other."""
         self._moved_at = clock.monotonic()
+
+    @property
+    def left_s(self) -> float:
+        """Until all of it must be over."""
+        return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """For as long as nothing is meant to move; the caller may still leave, and time is still limited in total."""
+        limit_s, self.limit_s = self.limit_s, inf
+        try:
+            yield
+        finally:
+            self.limit_s = limit_s
+            self.moved()
+
+    def taken_back(self) -> StoodStill | None:
+        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched anew."""
+        fault = self._fault
+        if fault is None or fault.total or self._task.uncancel() > self._cancellations:
+            return None
+        self._fault = None
+        self.moved()
+        self._plan()
+        return fault
 
     def __enter__(self) -> Self:
         task = asyncio.current_task()
@@ -49,22 +82,27 @@ class Watch:
         self, _kind: type[BaseException] | None, fault: BaseException | None, _where: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        if self._stood_still and self._task.uncancel() <= self._cancellations and fault is not None:
-            raise StoodStill(self.limit_s) from fault
+        if self._fault is not None and self._task.uncancel() <= self._cancellations and fault is not None:
+            raise self._fault from fault
 
     def _plan(self) -> None:
-        self._timer = self._loop.call_later(min(_LOOK_EVERY_S, self.limit_s / 4), self._look)
+        self._timer = self._loop.call_later(min(_LOOK_EVERY_S, self.limit_s / 4, max(self.left_s, 0)), self._look)
 
     def _look(self) -> None:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self._task.cancel("the caller has left")
+        elif self._total_s is not None and self.left_s <= 0:
+            self._end(StoodStill(self._total_s, total=True))
         elif clock.monotonic() - self._moved_at >= self.limit_s:
-            self._stood_still = True
-            self._task.cancel("nothing moves")
+            self._end(StoodStill(self.limit_s))
         else:
             self._tell_of_bad_framing()
             self._plan()
+
+    def _end(self, fault: StoodStill) -> None:
+        self._fault = fault
+        self._task.cancel(str(fault))
 
     def _tell_of_bad_framing(self) -> None:
         """After a bad chunk aiohttp's server queues its 400 behind us, and lets us wait for the body's rest.

@@ -39,5 +39,5 @@ async def callback(request: web.Request) -> web.Response:
 
 def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     if isinstance(fault, CallbackFailed):
-        return failed(request, fault, integration_id=fault.integration_id, connection_id=fault.connection_id)
+        return failed(request, fault, integration_id=fault.integration_id)
     return failed(request, fault)

@@ -1,7 +1,7 @@
 """The plain connect page: the session's integrations, each with a way to begin."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from aiohttp import web
@@ -13,6 +13,8 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 
+NO_SESSION: Final = "This link is not complete or has expired. Ask the application you came from for a new link."
+
 
 async def connect_page(request: web.Request) -> web.Response:
     """What `connect_link` opens. Without a session that lives it says so, with 401."""
@@ -21,7 +23,7 @@ async def connect_page(request: web.Request) -> web.Response:
     try:
         session = await services.sessions.find(token)
     except Unauthorized as fault:
-        return failed(request, fault, 401, title="This link has expired")
+        return failed(request, fault, 401, title="This link does not work", message=NO_SESSION)
     return page(
         request,
         "connect/index.html",

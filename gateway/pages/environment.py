@@ -51,19 +51,22 @@ def failed(
     status: int = 400,
     *,
     title: str = "The account was not connected",
+    message: str | None = None,
     integration_id: str | None = None,
-    connection_id: str | None = None,
 ) -> web.Response:
-    """The page that says what went wrong and what to do, with the code and the request's id for whoever is asked for help."""
+    """The page that says what went wrong and what to do, with the code and the request's id for whoever is asked for help.
+
+    `message` stands in for that of `fault` where that one speaks to programmers. No connection is named: none was stored.
+    """
     answer = page(
         request,
         "connect/result.html",
         status,
         title=title,
-        message=fault.message,
+        message=message or fault.message,
         success=False,
         integration_id=integration_id,
-        connection_id=connection_id,
+        connection_id=None,
         site=None,
         code=fault.code,
         request_id=request[REQUEST_ID],

@@ -6,10 +6,11 @@ from datetime import datetime
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """`path` has no query; of a proxied request it is the upstream path, and `host` the provider's.
+    """`path` has no query; of a proxied request it is what the caller wrote after ``/proxy``, and `host` the provider's.
 
-    A request to our own API has no integration, connection or host: these are empty. Only those with a connection are
-    stored. `error_code` is ours, ``client_left`` or ``cut``; None where the answer went out as it came.
+    A request to our own API has no integration, connection or host: these are empty. Only those that name a connection
+    are stored. `error_code` is ours, ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not
+    wait; None where the answer went out as it came.
     """
 
     # Not frozen: that would triple what making one costs, and one is made for each request.

@@ -1,7 +1,6 @@
 """An integration: the configured use of one provider (requirement 2.3)."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Literal
 
 from gateway.secret import Secret
@@ -25,4 +24,3 @@ class Integration:
     allowed_origins: tuple[str, ...] = ()
     forward_set_cookie: bool = False
     site_selection: Literal["match", "ask"] = "match"
-    created_at: datetime | None = None

@@ -8,10 +8,12 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.sandbox import authorize, controls, rest, token
-from gateway.sandbox.faults import FAULTS, BadFault, Handler
+from gateway.sandbox import authorize, controls, rest, streams, token
+from gateway.sandbox.callers import Refused
+from gateway.sandbox.faults import FAULTS, BadFault
 from gateway.sandbox.memory import Memory
 from gateway.sandbox.state import SANDBOX, Client, Sandbox
+from gateway.sandbox.trouble import Handler
 
 HOST: Final = "127.0.0.1"
 _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
@@ -37,6 +39,12 @@ def create_app(sandbox: Sandbox) -> web.Application:
             web.post(_API + "/search", rest.search),
             web.post(_API + "/issue", rest.create_issue),
             web.get(_API + "/issue/{key}", rest.read_issue),
+            web.get("/streams/events", streams.events),
+            web.get("/streams/records", streams.records),
+            web.get("/streams/socket", streams.socket),
+            web.get("/streams/download", streams.download),
+            web.post("/streams/upload", streams.upload),
+            web.put("/streams/upload", streams.upload),
             web.get("/avatars/{label}.svg", controls.avatar),
             web.get("/sandbox/faults", controls.list_faults),
             web.post("/sandbox/faults", controls.arm_fault),
@@ -62,7 +70,7 @@ async def running(
         clients={client.client_id: client for client in clients},
         memory=memory,
     )
-    runner = web.AppRunner(create_app(sandbox), access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(create_app(sandbox), access_log=None, shutdown_timeout=1, auto_decompress=False)
     await runner.setup()
     try:
         await web.SockSite(runner, listening).start()
@@ -106,5 +114,5 @@ async def _remember(request: web.Request, handler: Handler) -> web.StreamRespons
 async def _tracker_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except rest.Refused as refused:
+    except Refused as refused:
         return refused.as_response()

@@ -7,10 +7,10 @@ from aiohttp import web
 from gateway.sandbox import authorization_request, pages
 from gateway.sandbox.accounts import ACCOUNTS, Account, authenticate
 from gateway.sandbox.authorization_request import AuthorizationRequest, NotToBeAnswered, RefusedRequest
-from gateway.sandbox.faults import Handler
 from gateway.sandbox.grants import LOGIN_TTL_S, digest
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker import SITES
+from gateway.sandbox.trouble import Handler
 
 COOKIE = "sandbox_login"
 

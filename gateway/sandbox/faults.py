@@ -1,61 +1,64 @@
 """Trouble on demand: what a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
 
-A new fault is one function, which gets the request, its handler and its options, and one line in FAULTS.
+A new fault is one function in `trouble.py`, and one line in FAULTS.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Act = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
+from gateway.sandbox import trouble
+
 HEADER: Final = "Sandbox-Fault"
-
-
-async def _slow(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Do the work, then keep the answer back: a rotated pair that a hasty client never sees."""
-    response = await handler(request)
-    await asyncio.sleep(options["seconds"])
-    return response
-
-
-async def _truncated(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Declare the whole length, send a part, hang up."""
-    whole = await handler(request)
-    body = whole.body if isinstance(whole, web.Response) and isinstance(whole.body, bytes) else b""
-    cut = web.StreamResponse(status=whole.status)
-    cut.content_type = whole.content_type
-    cut.content_length = len(body)
-    await cut.prepare(request)
-    await cut.write(body[: int(len(body) * options["share"])])
-    if request.transport is not None:
-        request.transport.close()
-    return cut
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default."""
+    """One kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default.
 
-    act: Act
+    `times`: how many requests it befalls where that is not said.
+    """
+
+    act: trouble.Act
     summary: str
     paths: tuple[str, ...]
     options: Mapping[str, float] = field(default_factory=dict)
+    times: int = 1
 
+
+_API: Final = ("/ex/",)
+_ALL: Final = ("/ex/", "/streams/")
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "slow-token": Fault(
-        _slow, "the token endpoint works, but answers `seconds` late", ("/oauth/token",), {"seconds": 5}
+        trouble.late, "the token endpoint works, but answers `seconds` late", ("/oauth/token",), {"seconds": 5}
+    ),
+    "slow-head": Fault(trouble.late, "the work is done, but the answer begins `seconds` late", _API, {"seconds": 5}),
+    "slow-body": Fault(
+        trouble.slow_body,
+        "the head at once, the body in `pieces`, evenly over `seconds`",
+        _API,
+        {"seconds": 2, "pieces": 10},
     ),
     "truncated-body": Fault(
-        _truncated,
-        "declares the whole body, sends `share` of it and hangs up",
-        ("/ex/",),
-        {"share": 0.5},
+        trouble.truncated, "declares the whole body, sends `share` of it and hangs up", _API, {"share": 0.5}
     ),
+    "reset": Fault(
+        trouble.reset,
+        "resets the connection before the head; with `head=1` after it and `share` of the body",
+        _API,
+        {"head": 0, "share": 0.5},
+    ),
+    "429-burst": Fault(
+        trouble.too_many,
+        "429 for three requests, with Retry-After of `retry_after` seconds; `date=1` writes it as a date",
+        _ALL,
+        {"retry_after": 1, "date": 0},
+        times=3,
+    ),
+    "error": Fault(trouble.error, "answers `status` and does nothing", _ALL, {"status": 503}),
 }
 
 
@@ -113,9 +116,10 @@ class Faults:
 
 def parse(wish: Mapping[str, Any]) -> Armed:
     """A checked fault, with the options it leaves out. Raises BadFault."""
-    name, times, path = wish.get("name"), wish.get("times", 1), wish.get("path")
+    name, path = wish.get("name"), wish.get("path")
     if not isinstance(name, str) or name not in FAULTS:
         raise BadFault(f"There is no fault {name!r}; there are: {', '.join(FAULTS)}.")
+    times = wish.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
         raise BadFault("times is a whole number from 1, or null for 'until it is taken off'.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
@@ -128,6 +132,8 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             raise BadFault(f"{key} is a number from 0.")
         options[key] = value
+    if "status" in options and not 400 <= options["status"] <= 599:
+        raise BadFault("status is an error's, 400 to 599.")
     return Armed(name, times, path, options)
 
 

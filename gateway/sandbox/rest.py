@@ -1,48 +1,20 @@
 """The tracker's REST API: the sites that a token reaches, who it stands for, and the issues."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 
 from gateway.sandbox import jql, paging
-from gateway.sandbox.accounts import ACCOUNTS, Account
+from gateway.sandbox.accounts import ACCOUNTS
+from gateway.sandbox.callers import Caller, Refused, the_caller
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker import SITES, TYPES, Issue, Site
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Whom the access token stands for, and what it may do."""
-
-    account: Account
-    scopes: list[str]
-
-
-class Refused(Exception):
-    """An answer other than 2xx, in the tracker's own words."""
-
-    def __init__(
-        self, status: int, *messages: str, fields: Mapping[str, str] | None = None, challenge: str = ""
-    ) -> None:
-        super().__init__(*messages)
-        self.status, self.messages, self.fields, self.challenge = status, messages, fields, challenge
-
-    def as_response(self) -> web.Response:
-        body: dict[str, Any]
-        if self.status in (401, 403):
-            body = {"code": self.status, "message": " ".join(self.messages)}
-        else:
-            body = {"errorMessages": list(self.messages), "errors": dict(self.fields or {})}
-        headers = {"WWW-Authenticate": self.challenge} if self.challenge else {}
-        return web.json_response(body, status=self.status, headers=headers)
-
-
 async def accessible_resources(request: web.Request) -> web.Response:
     """GET /oauth/token/accessible-resources: every site this token reaches, as an array."""
-    caller = _caller(request)
+    caller = the_caller(request)
     issuer = request.app[SANDBOX].issuer
     sites = [SITES[cloud_id] for cloud_id in caller.account.sites]
     return web.json_response(
@@ -61,7 +33,7 @@ async def accessible_resources(request: web.Request) -> web.Response:
 
 async def myself(request: web.Request) -> web.Response:
     """GET …/myself: the person behind the token."""
-    caller = _caller(request, "read:sandbox-user")
+    caller = the_caller(request, "read:sandbox-user")
     site = _site(request, caller)
     account = caller.account
     return web.json_response(
@@ -78,7 +50,7 @@ async def myself(request: web.Request) -> web.Response:
 
 async def search(request: web.Request) -> web.Response:
     """GET and POST …/search: the issues that a query finds, page by page."""
-    caller = _caller(request, "read:sandbox-work")
+    caller = the_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     asked = await _object(request) if request.method == "POST" else request.query
     try:
@@ -92,7 +64,7 @@ async def search(request: web.Request) -> web.Response:
 
 async def read_issue(request: web.Request) -> web.Response:
     """GET …/issue/{key}"""
-    caller = _caller(request, "read:sandbox-work")
+    caller = the_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     issue = request.app[SANDBOX].memory.tracker.find(site.cloud_id, request.match_info["key"])
     if issue is None:
@@ -102,7 +74,7 @@ async def read_issue(request: web.Request) -> web.Response:
 
 async def create_issue(request: web.Request) -> web.Response:
     """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 and where it is."""
-    caller = _caller(request, "write:sandbox-work")
+    caller = the_caller(request, "write:sandbox-work")
     site = _site(request, caller)
     fields = (await _object(request)).get("fields")
     fields = fields if isinstance(fields, dict) else {}
@@ -125,21 +97,6 @@ async def create_issue(request: web.Request) -> web.Response:
     return web.json_response(
         {"id": issue.id, "key": issue.key, "self": address}, status=201, headers={"Location": address}
     )
-
-
-def _caller(request: web.Request, scope: str | None = None) -> Caller:
-    """Raises Refused: 401 for a token that does not work, 403 where it lacks the scope (RFC 6750 §3.1)."""
-    request.app[SANDBOX].counts["api_requests"] += 1
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    held = request.app[SANDBOX].memory.grants.bearer(token.strip()) if scheme.lower() == "bearer" else None
-    if held is None:
-        challenge = 'Bearer realm="sandbox", error="invalid_token"' if token else 'Bearer realm="sandbox"'
-        raise Refused(401, "Unauthorized; the access token is missing, expired or revoked.", challenge=challenge)
-    grant, scopes = held
-    if scope is not None and scope not in scopes:
-        challenge = f'Bearer realm="sandbox", error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"Forbidden; this needs the scope {scope}.", challenge=challenge)
-    return Caller(ACCOUNTS[grant.account_id], scopes)
 
 
 def _site(request: web.Request, caller: Caller) -> Site:

@@ -12,6 +12,31 @@ TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for t
 METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110 §5.6.2)
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
 SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
+UNKNOWN_METHOD: Final = (
+    "The method is not one that this gateway's parser knows. Methods are case-sensitive: GET, POST, PATCH and the others "
+    "of the IANA registry, in capitals."
+)
+TWO_FRAMINGS: Final = "Content-Length and Transfer-Encoding exclude each other. Send one of them."
+
+
+# What the parser's words begin with ▸ what was wrong and what to do, in ours.
+BAD_FRAMING: Final = {
+    "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
+    "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
+    "Duplicate Content-Length": "Content-Length was sent more than once. Send it once.",
+    "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
+    "Content-Length overflow": "Content-Length is larger than any body can be.",
+    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
+    "Unexpected whitespace after header value": "A header goes on in a second line (obs-fold). Send it in one.",
+    "Unexpected space after start line": "A header goes on in a second line (obs-fold). Send it in one.",
+    "Invalid header token": "A header's name holds a byte that no name may have; the colon follows it directly.",
+    "Invalid header value char": "A header's value holds a control character.",
+    "Missing expected LF after header value": "A line ends in CR alone. Lines end in CR and LF.",
+    "Missing expected CR after header value": "A line ends in LF alone. Lines end in CR and LF.",
+    "Expected CRLF after version": "A line ends in LF alone. Lines end in CR and LF.",
+    "Missing 'Host' header in request": "Host is missing. HTTP/1.1 requires it.",
+    "Received HTTPS traffic on an HTTP port": "This port speaks plain HTTP, and TLS was sent. Use http:// here.",
+}
 
 
 def complaint(fault: BaseException, piece: bytes) -> GatewayError:
@@ -28,8 +53,18 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     if VERSION.fullmatch(version) and version not in SPOKEN:
         return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
     if "method" in str(fault).lower() and METHOD.fullmatch(method) and version in SPOKEN:
-        return NotImplementedHere("not_supported", "This method is not known here.", close=True)
-    return malformed()
+        return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
+    words = _reason(fault)
+    if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
+        return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
+    told = next((told for begins, told in BAD_FRAMING.items() if words.startswith(begins)), None)
+    return malformed() if told is None else InvalidRequest("bad_framing", told, close=True)
+
+
+def _reason(fault: BaseException) -> str:
+    """The parser's own sentence, without the bytes that it quotes below."""
+    lines = (line.strip() for line in str(getattr(fault, "message", fault)).splitlines())
+    return next((line for line in lines if line and line not in {"Bad status line:", "400, message:"}), "")
 
 
 def malformed() -> GatewayError:

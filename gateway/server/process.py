@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import json
 import signal
 import socket
 import sys
@@ -28,8 +29,11 @@ GARBAGE: Final = 10_000  # new objects before the collector looks at them; a req
 log = structlog.get_logger(__name__)
 
 
-def serve(config: Config) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Raises config.Faults; what else forbids a start is one line on stderr."""
+def serve(config: Config, *, as_json: bool = False) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. Raises config.Faults; what else forbids a start is one line on stderr.
+
+    `as_json`: readiness and such a line are told as JSON on stdout.
+    """
     logs.setup()
     harden()
     try:
@@ -37,23 +41,25 @@ def serve(config: Config) -> int:
             config = config.at_port(sock.getsockname()[1])
             app = create_app(config)
             if config.server.workers == 1:
-                return work(app, config, sock, ready=lambda: announce(config))
+                return work(app, config, sock, ready=lambda: announce(config, as_json), as_json=as_json)
             return supervise(
                 config.server.workers,
-                lambda ready: work(app, config, sock, ready=ready),
-                ready=lambda: announce(config),
+                lambda ready: work(app, config, sock, ready=ready, as_json=as_json),
+                ready=lambda: announce(config, as_json),
             )
     except StartRefused as refusal:
-        return refused(refusal)
+        return refused(refusal, as_json)
 
 
-def work(app: web.Application, config: Config, sock: socket.socket, *, ready: Callable[[], None]) -> int:
+def work(
+    app: web.Application, config: Config, sock: socket.socket, *, ready: Callable[[], None], as_json: bool = False
+) -> int:
     """Serve `sock` in this process until a signal; the exit code. `ready` is called once ``/ready`` would be 200."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as running:
             return running.run(_work(app, config, sock, ready))
     except StartRefused as refusal:
-        return refused(refusal)
+        return refused(refusal, as_json)
 
 
 async def _work(app: web.Application, config: Config, sock: socket.socket, ready: Callable[[], None]) -> int:
@@ -86,13 +92,17 @@ def settle() -> None:
     gc.set_threshold(GARBAGE, 20, 20)
 
 
-def announce(config: Config) -> None:
+def announce(config: Config, as_json: bool) -> None:
     address = f"http://{_spelled(config.server.host)}:{config.server.port}"
-    print(f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)
-    log.info("ready", address=address, public_url=config.server.public_url)
+    public_url = config.server.public_url
+    ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url}
+    print(json.dumps(ready) if as_json else f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)
+    log.info("ready", address=address, public_url=public_url)
 
 
-def refused(refusal: StartRefused) -> int:
+def refused(refusal: StartRefused, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"ok": False, "faults": [{"message": str(refusal)}]}), flush=True)  # noqa: T201
     print(f"gateway: {refusal}", file=sys.stderr, flush=True)  # noqa: T201 (for the operator, not for the log)
     return 1
 

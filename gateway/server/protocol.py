@@ -39,7 +39,10 @@ log = structlog.get_logger(__name__)
 
 
 class ClientProtocol(RequestHandler):
-    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is."""
+    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is.
+
+    `stopped`: we cut it ourselves, because the server stops and could not wait any longer.
+    """
 
     __slots__ = (
         "_at_boundary",
@@ -53,6 +56,7 @@ class ClientProtocol(RequestHandler):
         "_server",
         "_tail",
         "head_since",
+        "stopped",
     )
 
     checks_heads = True  # so that `middleware.strict` need not
@@ -70,6 +74,7 @@ class ClientProtocol(RequestHandler):
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
         self.head_since = 0.0
+        self.stopped = False
 
     @property
     def idle(self) -> bool:
@@ -171,8 +176,8 @@ class ClientProtocol(RequestHandler):
                 return
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
-            if self._server.draining or (message.upgrade and message.headers.get("Upgrade", "").lower() != "websocket"):
-                # After an upgrade that it does not know the parser drops what follows in silence.
+            if self._server.draining or message.upgrade:
+                # After it the parser takes nothing for HTTP any more, whether the upgrade comes about or not.
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None

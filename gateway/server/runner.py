@@ -61,7 +61,7 @@ class GatewayServer(Server):
 
 
 class GatewayRunner(web.AppRunner):
-    """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once `cleanup` is called.
+    """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
 
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
     """
@@ -72,11 +72,14 @@ class GatewayRunner(web.AppRunner):
         refuse_without_c_parser()
         super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
+        self._drained_by: float | None = None  # the loop's time, from when the end was first announced
         self._head_s = head_s
         self._keep_alive_s = keep_alive_s
 
     def start_draining(self) -> None:
         """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
+        if self._drained_by is None:
+            self._drained_by = asyncio.get_running_loop().time() + self._drain_s
         if isinstance(self._server, GatewayServer):
             self._server.start_draining()
 
@@ -89,13 +92,16 @@ class GatewayRunner(web.AppRunner):
         await super().cleanup()
 
     async def _drain(self, server: GatewayServer) -> None:
-        server.start_draining()
+        self.start_draining()
+        until = self._drained_by
+        assert until is not None
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._drain_s
         await asyncio.sleep(0)  # what the last accepted connections have sent is read first
         while busy := self._busy(server):
             if loop.time() >= until:
                 for connection in busy:
+                    if isinstance(connection, ClientProtocol):
+                        connection.stopped = True
                     cut(connection.transport)
                 return
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))

@@ -10,26 +10,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gateway import clock
-from gateway.errors import StartRefused, Unavailable
+from gateway.errors import Unavailable
+from gateway.store.refusal import sqlite_cause
 
 RETRY_AFTER_S: Final = 5
-
-# By primary result code, the low byte of SQLite's extended ones (sqlite.org/rescode.html).
-CAUSES: Final = {
-    sqlite3.SQLITE_BUSY: "it is locked by another process",
-    sqlite3.SQLITE_LOCKED: "it is locked",
-    sqlite3.SQLITE_FULL: "the disk is full",
-    sqlite3.SQLITE_READONLY: "it is read-only",
-    sqlite3.SQLITE_PERM: "access to it is denied",
-    sqlite3.SQLITE_IOERR: "reading or writing it failed",
-    sqlite3.SQLITE_CORRUPT: "it is damaged",
-    sqlite3.SQLITE_NOTADB: "it is not a SQLite database",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
-}
-
-
-class StoreRefused(StartRefused):
-    """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it."""
 
 
 def unavailable(cause: str) -> Unavailable:
@@ -48,9 +32,8 @@ def cause_of(error: BaseException) -> str | None:
     if isinstance(error, PoolTimeoutError):
         return "too many are waiting for it"
     inner: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(inner, "sqlite_errorcode", None)
-    if isinstance(code, int):
-        return CAUSES.get(code & 0xFF, "an operation on it failed")
+    if isinstance(inner, sqlite3.Error) and (cause := sqlite_cause(inner)):
+        return cause
     if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
         return error.args[0]
     return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error | OSError) else None

@@ -9,9 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.data_keys import DataKeys
 from gateway.store.engine import sqlite_engines
-from gateway.store.faults import StoreRefused
+from gateway.store.look import look, sqlite_path
 from gateway.store.migrations import REVISIONS, schema_revision
-from gateway.store.sqlite_file import look, prepare, sqlite_path, still_there
+from gateway.store.refusal import StoreRefused
+from gateway.store.sqlite_file import prepare, still_there
 from gateway.store.store import Store
 from gateway.store.transactions import Transactions
 from gateway.vault import Keyring, Vault, VaultError

@@ -7,20 +7,25 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
+from gateway.dot_segments import has_dot_segment
 from gateway.errors import InvalidRequest, Issue
 from gateway.wire.origin import Address, parse_address
-from gateway.wire.url import has_dot_segment
+from gateway.wire.replay import MAX_RETRIES
 
 _INTEGRATION_ID: Final = re.compile(r"[a-zA-Z0-9~:.@ _-]+")
 _CONNECTION_ID: Final = re.compile(r"""[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+""")
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+_SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
 _MAX_CHARS: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`decompress` None: not said. `base_url` None: none sent, or an empty one, which published SDKs always send."""
+    """`decompress` None: not said. `base_url` None: none sent, or an empty one, which published SDKs always send.
+
+    `timeout_s` None: the operator's. `retries` is at most `MAX_RETRIES`, whatever was asked.
+    """
 
     integration_id: str
     connection_id: str
@@ -28,6 +33,8 @@ class Asked:
     retry_on: tuple[int, ...] = ()
     decompress: bool | None = None
     base_url: Address | None = None
+    timeout_s: float | None = None
+    dry_run: bool = False
 
 
 def read(headers: CIMultiDictProxy[str]) -> Asked:
@@ -58,15 +65,19 @@ def read(headers: CIMultiDictProxy[str]) -> Asked:
     decompress = field("Decompress", _true_or_false)
     field("Forward-Headers-On-Redirect", _true_or_false)
     base_url = field("Base-Url-Override", _base_url)
+    timeout = field("Gateway-Timeout", _like(_SECONDS, "must be seconds, more than 0, such as 2.5"))
+    dry_run = field("Gateway-Dry-Run", _true_or_false)
     if issues:
         raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
     return Asked(
         integration_id,
         connection_id,
-        int(retries or 0),
+        min(int(retries or 0), MAX_RETRIES),
         tuple(int(status) for status in retry_on.split(",")) if retry_on else (),
         decompress.lower() == "true" if decompress else None,
         parse_address(base_url) if base_url else None,
+        float(timeout) if timeout else None,
+        dry_run.lower() == "true",
     )
 
 

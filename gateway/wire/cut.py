@@ -9,15 +9,16 @@ from typing import Final
 RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, zero seconds
 
 
-def cut(transport: asyncio.WriteTransport | None) -> None:
+def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None:
     """Reset it, and throw away what is still to be sent.
 
-    A plain close ends with FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3).
+    A plain close ends with FIN, which is the proper end of an HTTP/1.0 answer without a length (RFC 9112 §6.3). Where
+    the answer's own framing shows that it is torn, `reset` may be False: what the system has taken still arrives then.
     """
     if transport is None:
         return
     peer: socket.socket | None = transport.get_extra_info("socket")
-    if peer is not None:
+    if reset and peer is not None:
         with suppress(OSError):  # the peer may be gone already
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     transport.abort()

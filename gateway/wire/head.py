@@ -18,6 +18,7 @@ from gateway.errors import (
     NotImplementedHere,
     VersionNotSupported,
 )
+from gateway.wire.url import origin_form
 
 # Two of these, and a reader may believe either.
 ONCE: Final = (
@@ -60,7 +61,7 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
     host = headers.get(hdrs.HOST, "")
     if not HOST.fullmatch(host):
         raise InvalidRequest("bad_framing", "Host is not a host name with an optional port.", close=True)
-    return target if target[0] in "/*" else _stripped(target, host)
+    return origin_form(target, host)
 
 
 def _check_coding(version: HttpVersion, headers: "CIMultiDictProxy[str]") -> None:
@@ -72,14 +73,3 @@ def _check_coding(version: HttpVersion, headers: "CIMultiDictProxy[str]") -> Non
     codings = headers.getall(hdrs.TRANSFER_ENCODING)
     if len(codings) > 1 or codings[0].lower() != "chunked":
         raise NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
-
-
-def _stripped(target: str, host: str) -> str:
-    """The path and query of an absolute-form target, whose authority must be the one in Host (RFC 9112 §3.2.2)."""
-    scheme, separator, rest = target.partition("://")
-    end = re.search(r"[/?]", rest)
-    authority = rest[: end.start()] if end else rest
-    if not separator or scheme.lower() not in {"http", "https"} or authority.lower() != host.lower():
-        raise InvalidRequest("bad_framing", "The target's authority is not the one in Host.", close=True)
-    path = rest[len(authority) :]
-    return path if path.startswith("/") else f"/{path}"

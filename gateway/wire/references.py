@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.wire.origin import ABSOLUTE, Address, parse_authority
+from gateway.wire.url import name_of
 
 # A quoted parameter is matched first, so that a '<' inside it is not taken for a target (RFC 8288 §3).
 _LINK_TARGET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<(?P<target>[^>]*)>')
@@ -17,11 +18,14 @@ _LINK_TARGET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<(?P<target>[^>]*)>')
 class Rewriter:
     """Rewrites references into `base`, the address that requests under `shown_at` are sent to.
 
-    `shown_at` is ours, absolute and without a trailing slash: ``https://gw.example.com/proxy``.
+    `shown_at` is ours, absolute and without a trailing slash: ``https://gw.example.com/proxy``. `injected` are the names
+    in the query under which we put the credential, decoded: a provider that writes links from the address it was asked
+    for gives it back in them.
     """
 
     base: Address
     shown_at: str
+    injected: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
         """The field's value to send. `name` is ``link``, ``location`` or ``content-location``."""
@@ -36,7 +40,8 @@ class Rewriter:
         return _LINK_TARGET.sub(target, value)
 
     def reference(self, reference: str) -> str:
-        """One URI reference (RFC 3986 §4.1). What leads elsewhere, or is relative to the request's path, stays.
+        """One URI reference (RFC 3986 §4.1). What leads elsewhere stays; what is relative to the request's path loses
+        no more than the credential.
 
         A path from the root is resolved here, since the caller would resolve it against our own root.
         """
@@ -53,8 +58,20 @@ class Rewriter:
         elif text.startswith("/"):
             rest = text
         else:
-            return reference
+            return self._without_credential(reference)
         below = rest.removeprefix(self.base.path)
         if not rest.startswith(self.base.path) or below[:1] not in ("", "/", "?", "#"):
+            return self._without_credential(reference)
+        return self.shown_at + self._without_credential(below)
+
+    def _without_credential(self, reference: str) -> str:
+        """It less the pairs that we put into the query; the others stay byte for byte, and so does a fragment."""
+        if not self.injected or "?" not in reference:
             return reference
-        return self.shown_at + below
+        address, hash_sign, fragment = reference.partition("#")
+        path, _, query = address.partition("?")
+        pairs = query.split("&")
+        kept = [pair for pair in pairs if name_of(pair) not in self.injected]
+        if len(kept) == len(pairs):
+            return reference
+        return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_plus
 
+from gateway.dot_segments import has_dot_segment
 from gateway.errors import InvalidRequest
 from gateway.wire.origin import ABSOLUTE, parse_authority
 
 _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
-_SEPARATORS: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
-_DOT: Final = re.compile(r"\.|%2e", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +25,25 @@ class Rest:
     query: str
 
 
-def origin_form(raw_target: str, host: str | None) -> str:
-    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2).
+def origin_form(target: str, host: str) -> str:
+    """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
-    Raises InvalidRequest ``bad_path`` if an absolute target's authority is not the one in Host.
+    `host` is what Host says, found to be a host name by `head`: of one such as ``my_gw`` only the same text will do.
+
+    Raises InvalidRequest ``bad_framing`` if an absolute target's authority is not the one in Host, a default port aside.
     """
-    absolute = ABSOLUTE.match(raw_target)
-    if absolute is None:
-        return raw_target
-    scheme = absolute["scheme"].lower()
-    asked = parse_authority(scheme, absolute["authority"])
-    if asked is None or host is None or asked != parse_authority(scheme, host):
-        raise InvalidRequest(
-            "bad_path", "The address in the request line and Host differ; send the path alone.", close=True
-        )
-    rest = raw_target[absolute.end() :]
-    return rest if rest.startswith("/") else f"/{rest}"
+    if target.startswith(("/", "*")):
+        return target
+    absolute = ABSOLUTE.match(target)
+    if absolute is not None:
+        scheme, authority = absolute["scheme"].lower(), absolute["authority"]
+        asked = parse_authority(scheme, authority)
+        if authority.lower() == host.lower() or (asked is not None and asked == parse_authority(scheme, host)):
+            rest = target[absolute.end() :]
+            return rest if rest.startswith("/") else f"/{rest}"
+    raise InvalidRequest(
+        "bad_framing", "The target's authority is not the one in Host. Send the path alone.", close=True
+    )
 
 
 def rest_of(target: str, mounted_at: str) -> Rest:
@@ -63,13 +65,6 @@ def rest_of(target: str, mounted_at: str) -> Rest:
     return Rest(path, mark + query)
 
 
-def has_dot_segment(path: str) -> bool:
-    """Whether some server could read a segment as ``.`` or ``..``: also encoded, behind ``%2f``, before ``;``."""
-    if "." not in path and "%2" not in path:
-        return False
-    return any(_DOT.sub(".", segment.partition(";")[0]) in (".", "..") for segment in _SEPARATORS.split(path))
-
-
 def join(base_path: str, rest: Rest) -> str:
     """The target for the provider. `base_path` has no trailing slash; a `rest` without a path asks for the base."""
     return (base_path + rest.path or "/") + rest.query
@@ -80,7 +75,7 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     name, in whatever encoding; `defaults` stand in where the caller sent none. The other pairs stay byte for byte."""
     path, _, query = target.partition("?")
     pairs = query.split("&") if query else []
-    sent = [_name(pair) for pair in pairs]
+    sent = [name_of(pair) for pair in pairs]
     added: list[str] = []
     replaced: set[str] = set()
     for name, value in slots:
@@ -95,5 +90,6 @@ def with_query(target: str, slots: Iterable[tuple[str, str]], defaults: Iterable
     return f"{path}?{'&'.join(kept + added)}"
 
 
-def _name(pair: str) -> str:
+def name_of(pair: str) -> str:
+    """The name in ``name=value``, decoded."""
     return unquote_plus(pair.partition("=")[0])

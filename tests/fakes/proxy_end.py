@@ -13,20 +13,23 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.catalog.provider import Provider, Proxy
-from gateway.connections.opened import BaseUrl, Opened, Placement
+from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
+from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import forward
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
+from gateway.server import GatewayRunner
 from gateway.services import SERVICES
+from gateway.wire.origin import Address
 from middleware.connection import connection
+from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
 from middleware.facts import ENVIRONMENT, REQUEST_ID
-from middleware.preflight import preflight
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -39,6 +42,9 @@ class Opening(NamedTuple):
     port: int | None = None
 
 
+on_our_runner = False
+"""Whether `gateway_to` serves on `gateway.runner`; the loops of `tests/gateway/conftest.py` say so."""
+
 LOOPBACK = (Opening(ipaddress.ip_network("127.0.0.0/8")),)
 
 
@@ -48,7 +54,7 @@ def opened_at(
     """A connection whose provider listens on this port of the loopback."""
     ref = ConnectionRef("dev", "tracker", "u1")
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    base = BaseUrl("http", host, port, path)
+    base = Address("http", host, port, path)
     return Opened(
         connection=Connection(
             ref=ref,
@@ -83,11 +89,16 @@ def opened_at(
 
 @dataclass
 class Live:
-    """`known` is in memory; `stored` must be awaited. `asked` lists what was."""
+    """`known` is in memory; `stored` must be awaited. `asked` lists what was.
+
+    `newer` is what a renewal brings after the provider has refused a credential; `refused` lists those.
+    """
 
     known: Mapping[ConnectionRef, Opened]
     stored: Mapping[ConnectionRef, Opened] = field(default_factory=dict)
     asked: list[ConnectionRef] = field(default_factory=list)
+    newer: Opened | None = None
+    refused: list[Opened] = field(default_factory=list)
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         return self.known.get(ref)
@@ -98,6 +109,13 @@ class Live:
         if ref not in self.stored:
             raise NotFound("unknown_connection", f"There is no connection {connection_id!r}.")
         return self.stored[ref]
+
+    async def after_refusal(self, sent: Opened) -> Opened | None:
+        self.refused.append(sent)
+        return self.newer
+
+    def start_after_refusal(self, sent: Opened) -> None:
+        self.refused.append(sent)
 
 
 @web.middleware
@@ -116,10 +134,13 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
         return answer
 
 
-def application(live: Live, egress: Egress, end: Handler = forward) -> web.Application:
-    app = web.Application(middlewares=[preflight, told_apart, connection, upstream, credentials, decompress])
+def application(live: Live, egress: Egress, end: Handler = forward, gates: Gates | None = None) -> web.Application:
+    app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
-        live=live, egress=egress, config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL))
+        live=live,
+        egress=egress,
+        gates=gates or Gates(),
+        config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL)),
     )
     app[SERVICES] = services
     app.router.add_route("*", "/proxy{rest:.*}", end)
@@ -170,17 +191,22 @@ async def gateway_to(
     guard: Guard | None = None,
     runner_options: Mapping[str, Any] | None = None,
     under: str = "",
+    gates: Gates | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
-    app = application(live, egress)
+    app = application(live, egress, gates=gates)
     if under:
         host = web.Application()
         host.add_subapp(under, app)
         app = host
     options = {"auto_decompress": False, "handler_cancellation": True, "max_field_size": 32768, "access_log": None}
-    runner = web.AppRunner(app, **{**options, **(runner_options or {})})
+    runner: web.AppRunner
+    if on_our_runner and runner_options is None:
+        runner = GatewayRunner(app, drain_s=0)
+    else:
+        runner = web.AppRunner(app, **{**options, **(runner_options or {})})
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -29,11 +29,15 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset."""
+    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset.
+
+    `refusal` is the API's status for a token it does not know.
+    """
 
     url: str = ""
     ttl_s: float | None = 3600
     rotate: bool = True
+    refusal: int = 403
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     calls: Counter[str] = field(default_factory=Counter)
@@ -125,5 +129,5 @@ class Tracker:
         self.calls["api"] += 1
         self.seen.append(request)
         if not self._is_known(request):
-            return web.json_response({"message": "dead token"}, status=403)
+            return web.json_response({"message": "dead token"}, status=self.refusal)
         return web.json_response({"path": request.raw_path, "token": request.headers["Authorization"]})

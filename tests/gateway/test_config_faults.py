@@ -108,6 +108,7 @@ TABLE = [
     ("environments: {dev: {integrations: {a: {allowed_origins: ['https://x.example/p']}}}}", 2, "must be an origin"),
     ("environments: {dev: {integrations: {a: {allowed_origins: ['*']}}}}", 2, "must be an address such as https://"),
     ("environments: {dev: {integrations: {a: {forward_set_cookie: 2}}}}", 2, "must be true or false"),
+    ("environments: {dev: {integrations: {a: {forward_set_cookie: 'yes'}}}}", 2, "must be true or false"),
     ("environments: {dev: {integrations: {a: {site_selection: pick}}}}", 2, "must be 'match' or 'ask'"),
     (
         "environments:\n  dev:\n    integrations:\n      jira: {}\n      jira: {}",

@@ -69,7 +69,7 @@ async def test_a_target_that_servers_read_differently_is_refused_before_a_byte_l
             "Provider-Config-Key: tracker\r\nConnection-Id: u1\r\n\r\n".encode("latin-1")
         )
     assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
-    assert b"bad_path" in answer or b"HTTP/1.0" in answer
+    assert b"bad_path" in answer or b"HTTP/1.0" in answer or (sent.startswith("http:") and b"bad_framing" in answer)
     assert provider.heads == []
 
 
@@ -98,7 +98,7 @@ async def test_trace_would_echo_the_credential_and_is_refused() -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         answer = await gateway.call(method="TRACE")
     assert answer.startswith(b"HTTP/1.1 405")
-    assert b"Allow: DELETE, GET" in answer
+    assert b"Allow: GET, HEAD" in answer
     assert provider.heads == []
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
 from tests.fakes.proxy_end import PUBLIC_URL, gateway_to, opened_at
-from tests.fakes.raw_provider import Script, raw_provider
+from tests.fakes.raw_provider import Script, raw_provider, read_message
 
 OURS = "Host: gw\r\nAuthorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1"
 
@@ -35,14 +36,14 @@ async def test_status_reason_fields_and_body_pass_as_they_are() -> None:
     )
     assert answer == (
         b"HTTP/1.1 299 Quite Fine\r\nserver: theirs\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nx-A: 1\r\nX-a: 2\r\n"
-        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nGateway-Request-Id: req-1\r\nContent-Length: 3\r\nConnection: close\r\n\r\n'
-        b"abc"
+        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nGateway-Request-Id: req-1\r\nGateway-Attempts: 1\r\nContent-Length: 3\r\n'
+        b"Connection: close\r\n\r\nabc"
     )
 
 
-async def test_nothing_is_added_but_framing_a_date_and_our_request_id() -> None:
+async def test_nothing_is_added_but_framing_a_date_our_request_id_and_the_attempts() -> None:
     names = [line.partition(":")[0] for line in head_of(await passed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))]
-    assert names[1:] == ["Gateway-Request-Id", "Content-Length", "Connection", "Date"]
+    assert names[1:] == ["Gateway-Request-Id", "Gateway-Attempts", "Content-Length", "Connection", "Date"]
 
 
 async def test_what_speaks_for_a_whole_site_or_for_one_hop_is_dropped() -> None:
@@ -52,7 +53,9 @@ async def test_what_speaks_for_a_whole_site_or_for_one_hop_is_dropped() -> None:
         b"Service-Worker-Allowed: /\r\nSet-Cookie: a=b\r\nGateway-Error: forged\r\nGateway_Error: forged\r\n"
         b"X-Accel-Redirect: /etc\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
     )
-    assert [line for line in head_of(answer)[1:] if not line.startswith(("Date", "Gateway-Request-Id"))] == [
+    assert [
+        line for line in head_of(answer)[1:] if not line.startswith(("Date", "Gateway-Request-Id", "Gateway-Attempts"))
+    ] == [
         "WWW-Authenticate: Bearer",
         "Content-Length: 0",
         "Connection: close",
@@ -86,6 +89,19 @@ async def test_links_into_the_providers_base_lead_through_us() -> None:
         f'Link: <{PUBLIC_URL}/proxy/p?page=2>; rel="next"; title="<{provider.origin}/v1/>", '
         f"<{provider.origin}/v2/p>; rel=a, <?p=1>; rel=b"
     ) in lines
+
+
+async def test_a_link_that_repeats_the_address_asked_for_does_not_hand_the_credential_out() -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, _ = await read_message(reader)
+        target = head.split(b" ")[1]
+        writer.write(b"HTTP/1.1 200 OK\r\nLink: <%s&page=2>; rel=next\r\nContent-Length: 0\r\n\r\n" % target)
+
+    placement = Placement(query_slots=(("api%20key", "s3cr3t"),))
+    async with raw_provider(echo) as provider, gateway_to(opened_at(provider.port, "/v1", placement)) as gateway:
+        answer = await gateway.call("/proxy/p?q=%2F")
+    assert f"Link: <{PUBLIC_URL}/proxy/p?q=%2F&page=2>; rel=next\r\n".encode() in answer
+    assert b"s3cr3t" not in answer
 
 
 @pytest.mark.parametrize(
@@ -343,3 +359,12 @@ async def test_a_bomb_is_cut_while_it_unfolds() -> None:
     size, end = len(answer), answer[-8:]
     assert size < 8 << 20
     assert not end.endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "Application/NDJSON; charset=utf-8", "application/jsonl"])
+async def test_json_lines_are_not_held_back_either(kind: str) -> None:
+    answer = await passed(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: 3\r\n\r\n{{}}\n".encode())
+    assert "X-Accel-Buffering: no" in head_of(answer)
+    assert b"X-Accel" not in await passed(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n"
+    )

@@ -177,21 +177,25 @@ async def written_once_empty(log: RequestLog, kept: Kept) -> None:
         await task
 
 
-async def test_the_last_write_waits_for_the_one_under_way() -> None:
+async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
     class Slow(Kept):
-        go = asyncio.Event()
+        def __init__(self) -> None:
+            super().__init__()
+            self.go_on = asyncio.Event()
 
         async def add_many(self, exchanges: Sequence[Exchange]) -> None:
             await super().add_many(exchanges)
-            await self.go.wait()
+            await self.go_on.wait()
 
     log, kept = RequestLog(), Slow()
-    log.note(exchange(1))
+    for number in range(3):
+        log.note(exchange(number))
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
-    await kept.asked.wait()
-    closing = asyncio.create_task(log.close())
-    await asyncio.sleep(0)
-    kept.go.set()
-    await closing
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        kept.go_on.set()
+        await closing
     writing.cancel()
-    assert kept.ids == ["1"]
+    assert kept.ids == ["0", "1", "2"]

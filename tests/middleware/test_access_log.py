@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.errors import Unauthorized
+from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.records.environment import Environment
 from gateway.records.exchange import Exchange
 from gateway.records.upstream import UpstreamRequest
+from gateway.server import runner
 from gateway.services import SERVICES
+from gateway.wire.asked import Asked
 from middleware.access_log import PATH_LIMIT, access_log
 from middleware.chain import Chain
 from middleware.error_shape import error_shape
-from middleware.facts import CONNECTION, ENVIRONMENT, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
 from middleware.request_id import request_id
 from tests.fakes.proxy_end import opened_at
 from tests.fakes.raw import dial, exchange
@@ -55,7 +57,8 @@ def get(target: str, fields: str = "") -> bytes:
 async def proxied(request: web.Request) -> web.Response:
     request[ENVIRONMENT] = Environment("dev")
     request[CONNECTION] = opened_at(1)
-    request[UPSTREAM] = UpstreamRequest("GET", "https", "api.example.com", 443, f"/v1/issues?key={MARKER}")
+    request[UPSTREAM] = UpstreamRequest("GET", "https", "api.example.com", 443, f"/v1/bot{MARKER}/issues?key={MARKER}")
+    request[UPSTREAM].base_path = f"/v1/bot{MARKER}"  # an entry may have a secret setting in its base URL
     body = await request.read()
     return web.Response(status=404, body=body * 2)
 
@@ -66,7 +69,7 @@ async def test_a_proxied_request_tells_who_where_to_and_how_it_went(serve: Serve
     (record,) = noted
     assert (record.request_id, record.environment) == ("r1", "dev")
     assert (record.integration_id, record.connection_id) == ("tracker", "u1")
-    assert (record.method, record.host, record.path) == ("GET", "api.example.com", "/v1/issues")
+    assert (record.method, record.host, record.path) == ("GET", "api.example.com", "/issues")
     assert (record.status, record.error_code) == (404, None)  # the provider's own 404
     assert (record.bytes_in, record.bytes_out) == (5, 10)
     assert 0 <= record.duration_ms < 5000
@@ -82,6 +85,23 @@ async def test_a_refusal_is_noted_with_its_code(serve: Serve, noted: Noted) -> N
     assert (record.status, record.error_code, record.path) == (401, "unknown_account", "/connections")
     assert (record.environment, record.connection_id, record.host) == ("", "", "")
     assert MARKER not in repr(record)
+
+
+@pytest.mark.parametrize(
+    "refusal", [ReconnectNeeded("reconnect_needed", "No."), Unavailable("token_endpoint_unavailable", "Later.")]
+)
+async def test_a_connection_that_could_not_be_opened_is_named_all_the_same(
+    serve: Serve, noted: Noted, refusal: GatewayError
+) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        request[ENVIRONMENT] = Environment("dev")
+        request[ASKED] = Asked("tracker", "u1")
+        raise refusal
+
+    await exchange(await serve(OPEN, refuse, app(noted)), get("/proxy/x"))
+    (record,) = noted
+    assert (record.status, record.error_code) == (refusal.status, refusal.code)
+    assert (record.environment, record.integration_id, record.connection_id) == ("dev", "tracker", "u1")
 
 
 async def test_a_redirect_is_noted(serve: Serve, noted: Noted) -> None:
@@ -109,6 +129,27 @@ async def test_a_client_that_leaves_is_noted(serve: Serve, noted: Noted) -> None
     assert (noted[0].status, noted[0].error_code) == (499, "client_left")
 
 
+async def test_what_we_cut_ourselves_to_stop_is_not_the_clients_leaving(noted: Noted) -> None:
+    entered = asyncio.Event()
+
+    async def wait(_request: web.Request) -> web.Response:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    application = app(noted)
+    application.router.add_get("/proxy/x", OPEN(wait))
+    run = runner(application, drain_s=0)
+    await run.setup()
+    site = web.TCPSite(run, "127.0.0.1", 0)
+    await site.start()
+    async with dial(site.port) as client:
+        client.send(get("/proxy/x"))
+        await entered.wait()
+        await run.cleanup()
+    assert (noted[0].status, noted[0].error_code) == (503, "stopped")
+
+
 @pytest.mark.parametrize("path", ["/health", "/ready", "/mounted/ready"])
 async def test_probes_are_not_noted(serve: Serve, noted: Noted, path: str) -> None:
     async def fine(_request: web.Request) -> web.Response:
@@ -121,7 +162,7 @@ async def test_probes_are_not_noted(serve: Serve, noted: Noted, path: str) -> No
 async def test_a_provider_that_has_such_a_path_is_noted(serve: Serve, noted: Noted) -> None:
     async def ready(request: web.Request) -> web.Response:
         await proxied(request)
-        request[UPSTREAM].target = "/ready"
+        request[UPSTREAM].target, request[UPSTREAM].base_path = "/ready", ""
         return web.Response()
 
     await exchange(await serve(OPEN, ready, app(noted)), get("/proxy/ready"))

@@ -1,12 +1,10 @@
 """Which revision a database is at, without loading Alembic: a start with nothing to migrate stays quick."""
 
-from typing import Final
-
 from sqlalchemy import Connection, column, inspect, select, table
 
-REVISIONS: Final = ("0001",)  # oldest first; the last is the one this version needs
+from gateway.store.revisions import REVISIONS, VERSION_TABLE
 
-VERSION_TABLE: Final = "alembic_version"
+__all__ = ["REVISIONS", "VERSION_TABLE", "schema_revision"]
 
 
 def schema_revision(db: Connection) -> str | None:

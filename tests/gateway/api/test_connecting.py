@@ -156,6 +156,7 @@ async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGatewa
         html = await answer.text()
         assert answer.status == 400
         assert "access_denied" in html
+        assert "<dt>Connection</dt>" not in html  # there is none
         assert "<script>alert" not in html
         assert "script" not in answer.headers["Content-Security-Policy"]
 
@@ -313,3 +314,30 @@ async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, 
     assert session.defaults == fixed
     for path in tmp_path.glob("gateway.db*"):
         assert b"MARKPIN" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("token", ["", "x", "nango_connect_session_", "nango_connect_session_" + "0" * 64])
+async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(running: RunningGateway, token: str) -> None:
+    async with running.http.get(f"{running.url}/connect?session_token={token}") as answer:
+        html = await answer.text()
+        assert answer.status == 401
+        assert "This link is not complete or has expired. Ask the application you came from for a new link." in html
+        assert "POST" not in html
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("&error=access_denied&error_description=You%20refused%20it.", "access_denied: You refused it. Nothing"),
+        ("&error=access_denied&error_description=No...%20", "access_denied: No. Nothing"),
+        ("", "neither a code nor an error back. Start again from the application"),
+    ],
+)
+async def test_a_failure_is_told_in_whole_sentences_with_the_next_step(
+    running: RunningGateway, tracker: Tracker, sent: str, shown: str
+) -> None:
+    state = dict(parse_qsl(urlsplit(await callback_of(running, tracker)).query))["state"]
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}{sent}") as answer:
+        html = await answer.text()
+    assert shown in html
+    assert ".." not in html

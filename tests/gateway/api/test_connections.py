@@ -48,6 +48,10 @@ async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
         ({"provider_config_key": ""}, 400, "invalid_body", ["provider_config_key"]),
         ({"connection_id": "caf\u00e9"}, 400, "invalid_body", ["connection_id"]),
         ({"connection_id": "x" * 256}, 400, "invalid_body", ["connection_id"]),
+        *(
+            ({"connection_id": lost}, 400, "invalid_body", ["connection_id"])
+            for lost in (" x", "x ", " ", ".", "..", "a/../b", "a\\..\\b", "..;x")
+        ),
         ({"surprise": 1}, 400, "invalid_body", ["surprise"]),
         ({"credentials": {"type": "API_KEY", "apiKey": "k"}}, 400, "invalid_body", ["credentials", "type"]),
         ({"credentials": {"type": "OAUTH2"}}, 400, "invalid_body", ["credentials", "access_token"]),

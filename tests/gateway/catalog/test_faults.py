@@ -44,7 +44,7 @@ CASES = [
     (PLAIN.replace("[email]", "email"), "2: categories must be a list, such as [a, b]"),
     (PLAIN.replace("Mail API", "12"), "1: display_name must be text; put it in quotes"),
     (PLAIN.replace("Mail API", ""), "1: display_name must be text"),
-    (PLAIN.replace("decompress: true", "decompress: perhaps"), "8: proxy.decompress: input should be a valid boolean"),
+    (PLAIN.replace("decompress: true", "decompress: perhaps"), "8: proxy.decompress must be true or false"),
     (
         PLAIN.replace("decompress: true", "decompresss: true"),
         "8: unknown key 'decompresss'; did you mean 'decompress'?",
@@ -62,27 +62,60 @@ CASES = [
     (OAUTH.replace("jira_post_connection", "jira_post"), "10: there is no script 'jira_post'; there are jira_post_con"),
     (OAUTH.replace("token_url:", "refresh_url:"), "1: token_url is missing; auth_mode OAUTH2 needs it"),
     # addresses
-    (PLAIN.replace("https://api.example.com/v1", "ftp://api.example.com"), "6: an address begins with https://"),
-    (PLAIN.replace("https://api.example.com/v1", "https://"), "6: the address has no host"),
-    (PLAIN.replace("https://api.example.com/v1", "https://a@b.example.com"), "6: user information"),
-    (PLAIN.replace("https://api.example.com/v1", "https://api.example.com/#x"), "6: '#' may not stand in an address"),
-    (PLAIN.replace("https://api.example.com/v1", "https://a\\b.example.com"), "6: '\\\\' may not stand in an address"),
+    (
+        PLAIN.replace("https://api.example.com/v1", "ftp://api.example.com"),
+        "6: proxy.base_url: an address begins with https://",
+    ),
+    (PLAIN.replace("https://api.example.com/v1", "https://"), "6: proxy.base_url: the address has no host"),
+    (PLAIN.replace("https://api.example.com/v1", "https://a@b.example.com"), "6: proxy.base_url: user information"),
+    (
+        PLAIN.replace("https://api.example.com/v1", "https://api.example.com/#x"),
+        "6: proxy.base_url: '#' may not stand in an address",
+    ),
+    (
+        PLAIN.replace("https://api.example.com/v1", "https://a\\b.example.com"),
+        "6: proxy.base_url: '\\\\' may not stand in an address",
+    ),
     (PLAIN.replace("https://api.example.com/v1", "https://api.example.com?a=1"), "6: a base address has no query"),
-    (PLAIN.replace("https://api.example.com/v1", "https://a_.example.com"), "6: 'a_.example.com' is not a host name"),
-    (PLAIN.replace("https://api.example.com/v1", "https://a.example.com:99999"), "6: '99999' is not a port"),
-    (PLAIN.replace("https://api.example.com/v1", "https://${now}.example.com"), "6: functions, ${now} and ${random}"),
+    (
+        PLAIN.replace("https://api.example.com/v1", "https://a_.example.com"),
+        "6: proxy.base_url: 'a_.example.com' is not a host name",
+    ),
+    (
+        PLAIN.replace("https://api.example.com/v1", "https://a.example.com:99999"),
+        "6: proxy.base_url: '99999' is not a port",
+    ),
+    (
+        PLAIN.replace("https://api.example.com/v1", "https://${now}.example.com"),
+        "6: proxy.base_url: functions, ${now} and ${random}",
+    ),
+    (PLAIN.replace("com/v1", "com/v1/../v2"), "6: proxy.base_url has a segment '.' or '..' in its path"),
+    (PLAIN.replace("com/v1", "com/v1/%2E%2e%2fv2"), "6: proxy.base_url has a segment '.' or '..' in its path"),
+    (PLAIN + "  verification: {endpoints: [/a/..;x/b]}\n", "9: proxy.verification.endpoints[0] has a segment"),
     (PLAIN.replace("docs: https://docs.example.com", "docs: see the wiki"), "3: docs must be an address such as"),
     (PLAIN + "homepage: javascript:alert(1)\n", "9: homepage must be an address"),
     (PLAIN + "  allowed_origins: [https://a.example.com/path]\n", "9: an allowed origin is scheme, host and port only"),
     (PLAIN + "  verification: {endpoints: [me]}\n", "9: an endpoint is a path below the base address"),
     # templates
-    (PLAIN.replace("${apiKey}", "${apiKey"), "7: '${' is not closed; end it with '}'"),
-    (PLAIN.replace("${apiKey}", "${base64(${apiKey}"), "7: '${base64(' is not closed; end it with ')}'"),
-    (PLAIN.replace("${apiKey}", "${rot13(${apiKey})}"), "7: there is no function 'rot13'; there are base64, "),
-    (PLAIN.replace("${apiKey}", "${api key}"), "7: '${api key}' is not a placeholder"),
-    (PLAIN.replace("${apiKey}", "${env.HOME}"), "7: '${env.HOME}': there is no 'env'"),
-    (PLAIN.replace("${apiKey}", "${now+1:fortnight}"), "7: '${now+1:fortnight}': 'fortnight' is no unit"),
-    (PLAIN.replace("${apiKey}", "${hmacSha1Hex(${apiKey})}"), "7: hmacSha1Hex takes two arguments"),
+    (PLAIN.replace("${apiKey}", "${apiKey"), "7: proxy.headers.x-api-key: '${' is not closed; end it with '}'"),
+    (
+        PLAIN.replace("${apiKey}", "${base64(${apiKey}"),
+        "7: proxy.headers.x-api-key: '${base64(' is not closed; end it with ')}'",
+    ),
+    (
+        PLAIN.replace("${apiKey}", "${rot13(${apiKey})}"),
+        "7: proxy.headers.x-api-key: there is no function 'rot13'; there are base64, ",
+    ),
+    (PLAIN.replace("${apiKey}", "${api key}"), "7: proxy.headers.x-api-key: '${api key}' is not a placeholder"),
+    (PLAIN.replace("${apiKey}", "${env.HOME}"), "7: proxy.headers.x-api-key: '${env.HOME}': there is no 'env'"),
+    (
+        PLAIN.replace("${apiKey}", "${now+1:fortnight}"),
+        "7: proxy.headers.x-api-key: '${now+1:fortnight}': 'fortnight' is no unit",
+    ),
+    (
+        PLAIN.replace("${apiKey}", "${hmacSha1Hex(${apiKey})}"),
+        "7: proxy.headers.x-api-key: hmacSha1Hex takes two arguments",
+    ),
     (PLAIN.replace("${apiKey}", "${apikey}"), "7: ${apikey} is not filled by auth_mode API_KEY; it fills ${apiKey}"),
     (PLAIN.replace("${apiKey}", "${password}"), "7: ${password} is not filled by auth_mode API_KEY"),
     (PLAIN.replace("${apiKey}", "${connectionConfig.x}"), "7: ${connectionConfig.x} has no setting; add 'x'"),
@@ -186,3 +219,15 @@ def test_no_junk_in_a_file_is_a_crash(tmp_path: Path, line: int, junk: str) -> N
     lines = OAUTH.splitlines()
     lines.insert(line, junk)
     faults(tmp_path, "\n".join(lines))
+
+
+def test_faults_of_shape_do_not_hide_those_of_placeholders(tmp_path: Path) -> None:
+    text = PLAIN.replace("decompress: true", "decompress: perhaps").replace("${apiKey}", "${password}")
+    found = faults(tmp_path, text.replace("docs:", "docs: []\n#"))
+    assert [fault.partition(":")[0] for fault in found] == ["3", "8", "9"]
+    assert found[1].startswith("8: ${password} is not filled by auth_mode API_KEY")
+
+
+def test_a_misspelt_key_does_not_make_its_placeholders_look_wrong(tmp_path: Path) -> None:
+    text = PLAIN.replace("${apiKey}", "${apiKey}${connectionConfig.x}") + "connection_confg: {x: {}}\n"
+    assert len(faults(tmp_path, text)) == 1

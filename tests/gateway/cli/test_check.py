@@ -44,11 +44,15 @@ def test_a_configuration_in_order_is_summed_up(file: Path) -> None:
 
 
 def test_nothing_it_prints_is_secret(file: Path) -> None:
-    store = "store: {url: 'postgresql://u:database-password@h/d?x=y', "
-    result = check(file, GOOD.replace("store: {", store))
-    assert "postgresql://h/d" in result.stdout
-    for secret in ("database-password", "a-secret-key", "a-client-secret", "QUFB"):
-        assert secret not in result.output
+    for secret in ("a-secret-key", "a-client-secret", "QUFB"):
+        assert secret not in check(file, GOOD).output
+
+
+def test_a_store_that_serve_would_refuse_is_a_fault_in_the_same_words(file: Path) -> None:
+    result = check(file, GOOD.replace("store: {", "store: {url: 'postgresql://u:database-password@h/d?x=y', "))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"{file}:1: store.url names postgresql; this version keeps its data in SQLite only")
+    assert "database-password" not in result.output
 
 
 def test_nothing_is_made(file: Path) -> None:
@@ -90,6 +94,24 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
     [
         (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
+        (GOOD + "    webhook_url: https://example.com/\n", 8, "webhook_url is not acted on yet"),
+        (GOOD + "server: {websocket_path: /ws}\n", 8, "websocket_path is not acted on yet"),
+        (
+            GOOD + "      sandbox: {client_id: a, client_secret: b, site_selection: ask}\n"
+            "egress: {allow: ['127.0.0.1/32:3004']}\n",
+            8,
+            "site_selection: ask is not acted on yet",
+        ),
+        (
+            GOOD + "      sandbox: {client_id: a, client_secret: b}\n",
+            8,
+            "the authorization_url of provider 'sandbox' cannot be called",
+        ),
+        (
+            GOOD.replace("openai: {}", "openai: {allowed_origins: ['http://api.example.com']}"),
+            7,
+            "http://api.example.com:80 cannot be called",
+        ),
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
     ],
 )

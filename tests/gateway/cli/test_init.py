@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,15 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path / "file" / "below"))
     assert result.exit_code == 1
     assert result.stderr == f"Error: {tmp_path / 'file' / 'below'} cannot be written: Not a directory\n"
+
+
+def test_what_it_says_to_type_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = Path(sys.executable).parent / "gateway"
+    monkeypatch.chdir(command.parents[1])
+    monkeypatch.setenv("PATH", os.defpath)
+    run = [str(command), "init", "--dir", str(tmp_path / "a b")]
+    told = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert f"\n  3. bin/gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in told
+    monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
+    told = subprocess.run([*run, "--force"], capture_output=True, text=True, check=True).stdout
+    assert f"\n  3. gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in told

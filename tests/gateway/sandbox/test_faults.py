@@ -1,6 +1,10 @@
 """Trouble on demand comes when asked for, as often as asked for, and where asked for."""
 
+import asyncio
+import json
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 import pytest
@@ -39,6 +43,61 @@ async def test_a_slow_token_is_issued_all_the_same(application: Application) -> 
     assert time.monotonic() - began >= 0.2
 
 
+async def test_a_burst_of_429_lasts_three_requests_and_says_when_to_come_again(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    await _arm(application, {"name": "429-burst", "retry_after": 7})
+    for _ in range(3):
+        async with application.browser.get(application.base + SEARCH, headers=_bearer(token)) as response:
+            assert response.status == 429
+            assert response.headers["Retry-After"] == "7"
+            assert response.headers["X-RateLimit-Remaining"] == "0"
+    assert (await application.get(SEARCH, token))[0] == 200
+
+
+async def test_retry_after_can_be_a_date(application: Application) -> None:
+    headers = {"Sandbox-Fault": "429-burst; date=1; retry_after=60"}
+    async with application.browser.get(application.base + SEARCH, headers=headers) as response:
+        due = parsedate_to_datetime(response.headers["Retry-After"])
+    assert timedelta(seconds=50) < due - datetime.now(UTC) <= timedelta(seconds=61)
+
+
+async def test_a_reset_comes_before_the_head_or_after_it(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    assert await _raw(application, token, "reset") == (b"", True)
+    received, was_reset = await _raw(application, token, "reset; head=1; share=0")
+    assert was_reset
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.endswith(b"\r\n\r\n")
+
+
+async def test_a_slow_body_comes_whole_and_in_pieces(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    expected = (await application.get(SEARCH, token))[1]
+    began = time.monotonic()
+    headers = {**_bearer(token), "Sandbox-Fault": "slow-body; seconds=0.2; pieces=4"}
+    async with application.browser.get(application.base + SEARCH, headers=headers) as response:
+        pieces = [piece async for piece in response.content.iter_any()]
+    assert len(pieces) > 1
+    assert json.loads(b"".join(pieces)) == expected
+    assert time.monotonic() - began >= 0.2
+
+
+async def test_an_error_is_the_status_asked_for_and_nothing_is_done(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error"}))[0] == 503
+    assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error; status=401"}))[0] == 401
+    await _arm(application, {"name": "error", "path": "/streams/"})
+    assert (await application.get("/streams/download", token))[0] == 503
+    assert (await application.get("/sandbox/stats", token))[1].get("api_requests", 0) == 0
+
+
+async def test_a_slow_head_keeps_the_answer_back(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    began = time.monotonic()
+    assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "slow-head; seconds=0.2"}))[0] == 200
+    assert time.monotonic() - began >= 0.2
+
+
 async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: Application) -> None:
     token = (await application.connect())["access_token"]
     await _arm(application, {"name": "truncated-body", "times": 2, "path": SEARCH})
@@ -64,6 +123,7 @@ async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: App
         {"name": "slow-token", "seconds": -1},
         {"name": "slow-token", "share": 1},
         {"name": "slow-token", "path": "oauth"},
+        {"name": "error", "status": 200},
         [],
     ],
 )
@@ -106,6 +166,27 @@ async def _until_it_ends(response: aiohttp.ClientResponse) -> tuple[int, bool]:
     except aiohttp.ClientPayloadError:
         return received, False
     return received, True
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def _raw(application: Application, token: str, fault: str) -> tuple[bytes, bool]:
+    """What arrived on a bare connection, and whether it ended by a reset."""
+    host, _, port = application.base.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    fields = f"Host: {host}\r\nAuthorization: Bearer {token}\r\nSandbox-Fault: {fault}\r\n"
+    writer.write(f"GET {SEARCH} HTTP/1.1\r\n{fields}\r\n".encode())
+    received = b""
+    try:
+        while piece := await reader.read(65536):
+            received += piece
+    except ConnectionResetError:
+        return received, True
+    finally:
+        writer.close()
+    return received, False
 
 
 async def _arm(application: Application, wish: dict[str, object]) -> None:

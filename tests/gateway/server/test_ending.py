@@ -154,3 +154,16 @@ async def closed_for_others(port: int) -> None:
                     await asyncio.sleep(0)
             except OSError:
                 return
+
+
+async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
+    serving = await served(shown, drain_s=1000)
+    async with dial(serving.port) as client:
+        client.send(get(b"/wait"))
+        await entered(serving)
+        serving.runner.start_draining()
+        assert serving.runner._drained_by is not None
+        serving.runner._drained_by -= 1000  # as if it had been announced so long ago
+        async with asyncio.timeout(5):
+            await serving.runner.cleanup()
+    assert shown.cancelled == 1

@@ -61,7 +61,12 @@ REFUSED = [
     pytest.param(get(b"ftp://gw.example/"), 400, "bad_framing", id="absolute-form of another scheme"),
     pytest.param(post(b"Transfer-Encoding: gzip, chunked\r\n", b"0\r\n\r\n"), 501, "not_supported", id="gzip, chunked"),
     pytest.param(post(b"Transfer-Encoding: identity, chunked\r\n", b"0\r\n\r\n"), 501, "not_supported", id="identity"),
-    pytest.param(post(b"Transfer-Encoding: identity\r\n", b"abc"), 400, "bad_framing", id="identity alone"),
+    pytest.param(post(b"Transfer-Encoding: identity\r\n", b"abc"), 501, "not_supported", id="identity alone"),
+    pytest.param(post(b"Transfer-Encoding: gzip\r\n", b"abc"), 501, "not_supported", id="gzip alone"),
+    pytest.param(post(b"Transfer-Encoding: chunked, gzip\r\n", b"abc"), 400, "bad_framing", id="chunked, gzip"),
+    pytest.param(get(method=b"patch"), 501, "not_supported", id="patch in lower case"),
+    pytest.param(get(method=b"Get"), 501, "not_supported", id="a method in mixed case"),
+    pytest.param(get(method=b"GETX"), 501, "not_supported", id="a method that begins like another"),
     pytest.param(post(CHUNKED * 2, b"0\r\n\r\n"), 400, "bad_framing", id="chunked twice"),
     pytest.param(post(b"Transfer-Encoding: \x0bchunked\r\n", b"0\r\n\r\n"), 400, "bad_framing", id="a vertical tab"),
     pytest.param(post(b"Content-Length: 3\r\n" + CHUNKED, b"0\r\n\r\n"), 400, "bad_framing", id="length and coding"),
@@ -203,3 +208,29 @@ async def test_a_host_keeps_its_own_refusals() -> None:
     answer = parsed(await exchange(serving.port, get(b"/nowhere", b"Connection: close\r\n")))
     await serving.runner.cleanup()
     assert (answer.status, answer.body) == (404, b"404: Not Found")
+
+
+async def test_each_fault_has_words_of_its_own(server: Served) -> None:
+    faults = {
+        "space": get(b"/a b"),
+        "both": post(b"Content-Length: 3\r\n" + CHUNKED, b"0\r\n\r\n"),
+        "both, the other way": post(CHUNKED + b"Content-Length: 3\r\n", b"0\r\n\r\n"),
+        "folded": get(fields=b"A: b\r\n c\r\n"),
+        "twice": post(b"Content-Length: 3\r\nContent-Length: 3\r\n", b"abc"),
+        "sign": post(b"Content-Length: +3\r\n", b"abc"),
+        "method": get(method=b"FOO"),
+        "name": get(fields=b"A : b\r\n"),
+        "value": get(fields=b"A: b\x00c\r\n"),
+        "cr": get(fields=b"A: b\rc\r\n"),
+        "lf": b"GET / HTTP/1.1\nHost: x\n\n",
+        "host": b"GET / HTTP/1.1\r\n\r\n",
+        "tls": b"\x16\x03\x01\x02\x00\x01",
+        "gzip": post(b"Transfer-Encoding: gzip\r\n", b"abc"),
+        "unknown": b"nonsense\r\n\r\n",
+    }
+    told = {}
+    for name, data in faults.items():
+        told[name] = parsed(await exchange(server.port, data)).error["message"]
+    assert told.pop("both, the other way") == told["both"]
+    assert len(set(told.values())) == len(told), told
+    assert [name for name, words in told.items() if "not a well-formed" in words] == ["unknown"]

@@ -35,3 +35,27 @@ def test_references(reference: str, rewritten: str) -> None:
 def test_a_quoted_parameter_is_not_a_target() -> None:
     value = '<https://else.example>; title="say \\"<https://api.example.com/v1/x>\\""'
     assert INTO("link", value) == value
+
+
+SEES_THE_KEY = Rewriter(INTO.base, INTO.shown_at, frozenset({"api_key", "sig[0]"}))
+
+
+@pytest.mark.parametrize(
+    ("reference", "rewritten"),
+    [
+        ("https://api.example.com/v1/x?page=2&api_key=k1", "https://gw.example.com/proxy/x?page=2"),
+        ("https://api.example.com/v1/x?api_key=k1&page=%32&&#top", "https://gw.example.com/proxy/x?page=%32&&#top"),
+        ("/v1/x?api%5Fkey=k1", "https://gw.example.com/proxy/x"),
+        ("/v1/x?sig%5B0%5D=k1&sig=2", "https://gw.example.com/proxy/x?sig=2"),
+        ("/v1/x?api_key#top", "https://gw.example.com/proxy/x#top"),
+        ("/v1/x?", "https://gw.example.com/proxy/x?"),
+        ("?api_key=k1&page=2", "?page=2"),
+        ("next?page=2&api_key=k1", "next?page=2"),
+        ("https://api.example.com/v2/x?api_key=k1&a=1", "https://api.example.com/v2/x?a=1"),
+        ("https://files.example.com/x?api_key=theirs", "https://files.example.com/x?api_key=theirs"),
+        ("https://api.example.com/v1/x#?api_key=k1", "https://gw.example.com/proxy/x#?api_key=k1"),
+    ],
+)
+def test_a_credential_in_the_query_does_not_come_back_in_a_link(reference: str, rewritten: str) -> None:
+    assert SEES_THE_KEY("location", reference) == rewritten
+    assert SEES_THE_KEY("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'

@@ -1,4 +1,7 @@
-"""Dot segments, seen as the most lenient reader behind us might see them."""
+"""Dot segments, seen as the most lenient reader behind us might see them.
+
+One reading for what callers send and for what fills a template: where two differ, one lets through what the other stops.
+"""
 
 import re
 from typing import Final
@@ -12,4 +15,6 @@ def has_dot_segment(path: str) -> bool:
 
     What follows ``;`` in a segment does not count, since some servers drop it (RFC 3986 §3.3).
     """
+    if "." not in path and "%2" not in path:
+        return False
     return any(unquote(segment).partition(";")[0] in {".", ".."} for segment in _SEPARATOR.split(path))

@@ -1,0 +1,154 @@
+"""Who runs in the benchmark beside us: how each is started, and what it needs. A new peer is one line in PEERS."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from bench.server import CLIENTS, Server, Target, free_port, started
+from bench.upstream import PEERS as FILES
+from bench.upstream import binary, filled
+
+BUILD_LIMIT_S: Final = 300
+
+
+class Contender(Protocol):
+    """`name` is unique; `title` and `note` are for the table."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def note(self) -> str: ...
+
+    def missing(self) -> str | None:
+        """Why it cannot run here; None: it can."""
+
+    def version(self) -> str: ...
+
+    def running(self, folder: Path, upstream: int, *, streams: bool) -> AbstractContextManager[Server]:
+        """A context manager that gives a Server in front of the upstream on that port. Raises CannotRun.
+
+        `streams`: set up for bodies of any size, where a peer must be told so.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another proxy. In `command` and in `file`, the configuration, {port}, {upstream}, {file} and {folder} are filled in."""
+
+    name: str
+    title: str
+    program: str
+    file: str
+    command: tuple[str, ...]
+    version_of: tuple[str, ...]
+    note: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    build: tuple[str, ...] = ()
+
+    def missing(self) -> str | None:
+        return None if self._binary() else f"{self.program} is not installed"
+
+    def version(self) -> str:
+        """As the program words it, cut to the first thing that looks like a version."""
+        said = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
+        words = (said.stdout + said.stderr).replace("/", " ").split()
+        return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")
+
+    @contextmanager
+    def running(self, folder: Path, upstream: int, *, streams: bool) -> Iterator[Server]:
+        port = free_port()
+        told = {"PORT": port, "UPSTREAM": upstream, "CLIENTS": CLIENTS, **_for_streams(streams)}
+        file = filled(self.file, folder, **told)
+        places = {"port": port, "upstream": upstream, "file": file, "folder": folder, "program": self._binary() or ""}
+        if self.build:
+            command = [part.format(**places) for part in self.build]
+            subprocess.run(
+                command, check=True, cwd=folder, env={**os.environ, "GO111MODULE": "off"}, timeout=BUILD_LIMIT_S
+            )
+        command = [part.format(**places) for part in self.command]
+        environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), **self.environ}
+        with started(self.title, command, Target(port), folder=folder, environ=environ) as server:
+            yield server
+
+    def _binary(self) -> str | None:
+        return sys.executable if self.program == "python" else binary(self.program)
+
+
+def _for_streams(streams: bool) -> dict[str, str]:
+    """What nginx and HAProxy want to be told before they pass streams on at once."""
+    if streams:
+        return {"BUFFERING": "off", "NO_DELAY": "option http-no-delay"}
+    return {"BUFFERING": "on", "NO_DELAY": ""}
+
+
+ONE_CORE: Final = {"GOMAXPROCS": "1"}
+
+PEERS: Final = (
+    Peer(
+        "nginx",
+        "nginx",
+        "nginx",
+        "nginx.conf",
+        ("{program}", "-p", "{folder}", "-c", "{file}", "-e", "stderr"),
+        ("-v",),
+        "C, one worker, `proxy_pass` with keep-alive; no credential work",
+    ),
+    Peer(
+        "haproxy",
+        "HAProxy",
+        "haproxy",
+        "haproxy.cfg",
+        ("{program}", "-db", "-f", "{file}"),
+        ("-v",),
+        "C, one thread; no credential work",
+    ),
+    Peer(
+        "caddy",
+        "Caddy",
+        "caddy",
+        "Caddyfile",
+        ("{program}", "run", "--config", "{file}", "--adapter", "caddyfile"),
+        ("version",),
+        "Go, `GOMAXPROCS=1`; no credential work",
+        ONE_CORE,
+    ),
+    Peer(
+        "go",
+        "Go httputil.ReverseProxy",
+        "go",
+        "reverse_proxy.go",
+        ("{folder}/reverse_proxy", "{port}", "{upstream}"),
+        ("version",),
+        "Go, `GOMAXPROCS=1`; no credential work",
+        ONE_CORE,
+        build=("{program}", "build", "-o", "{folder}/reverse_proxy", "{file}"),
+    ),
+    Peer(
+        "node",
+        "Node http pipe",
+        "node",
+        "pipe.js",
+        ("{program}", "{file}", "{port}", "{upstream}"),
+        ("--version",),
+        "two pipes and a keep-alive agent; no credential work",
+    ),
+    Peer(
+        "aiohttp",
+        "aiohttp + ClientSession",
+        "python",
+        "aiohttp_session.py",
+        ("{program}", "{file}", "{port}", "{upstream}"),
+        ("-c", "import aiohttp; print(aiohttp.__version__)"),
+        "Python with uvloop; no credential work",
+    ),
+)
+assert FILES.is_dir()

@@ -1,0 +1,45 @@
+"""What the project promises about speed and size, held against what a run found."""
+
+from dataclasses import dataclass
+
+from bench.result import Result, ratio, speed_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """`found` and `limit` in one unit; None: this run could not tell."""
+
+    words: str
+    limit: float
+    found: float | None
+    at_least: bool = False
+
+    @property
+    def verdict(self) -> str:
+        if self.found is None:
+            return "not measured"
+        met = self.found >= self.limit if self.at_least else self.found <= self.limit
+        return "met" if met else "missed"
+
+
+def goals(result: Result) -> list[Goal]:
+    """In the order of docs/performance.md."""
+    ours, nginx = result.row("gateway"), result.row("nginx")
+
+    def cpu(peer: str) -> float | None:
+        return ratio(ours, result.row(peer))
+
+    return [
+        Goal("CPU a request, to Node's bare pipe", 1.0, cpu("node")),
+        Goal("CPU a request, to aiohttp + ClientSession", 0.5, cpu("aiohttp")),
+        Goal("CPU a request, to Go's ReverseProxy (the aim)", 1.5, cpu("go")),
+        Goal(
+            "download speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "down"), at_least=True
+        ),
+        Goal("upload speed, to nginx with `proxy_buffering off`", 1.0, speed_ratio(ours, nginx, "up"), at_least=True),
+        Goal("growth of memory in a download, MiB", 32.0, ours.stream("down", "grown_mib") if ours else None),
+        Goal("growth of memory in an upload, MiB", 32.0, ours.stream("up", "grown_mib") if ours else None),
+        Goal("idle memory a worker, MiB", 90 * 1e6 / 2**20, ours.idle_mib / ours.processes if ours else None),
+        Goal("start to the first proxied answer, s", 2.0, ours.start_s if ours else None),
+        Goal("CPU a request with 100,000 connections stored, to 10", 1.1, ratio(result.row("full"), result.row("ten"))),
+    ]

@@ -1,0 +1,48 @@
+"""``python -m bench.hold``: keeps one contender under load and says its process id, for a profiler to look at.
+
+python -m bench.hold --seconds 30 &
+py-spy record --pid <the id it prints> --duration 20 --native --output profile.svg
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import load, upstream
+from bench.contenders import PEERS, Contender
+from bench.ours import Ours
+from bench.result import MANY
+from bench.server import CannotRun, raise_file_limit
+
+
+def main() -> int:
+    """0 after the load; 1 when it could not be made, with one line that says why."""
+    everyone: list[Contender] = [*PEERS, Ours()]
+    contenders = {one.name: one for one in everyone}
+    parser = argparse.ArgumentParser(prog="python -m bench.hold", description="One contender under load.")
+    parser.add_argument("name", nargs="?", default="gateway", choices=contenders)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--connections", type=int, default=MANY)
+    asked = parser.parse_args()
+    raise_file_limit()
+    with tempfile.TemporaryDirectory(prefix="bench-") as top:
+        (Path(top) / "upstream").mkdir()
+        (Path(top) / "own").mkdir()
+        try:
+            with (
+                upstream.small(Path(top) / "upstream") as behind,
+                contenders[asked.name].running(Path(top) / "own", behind.target.port, streams=False) as server,
+            ):
+                sys.stdout.write(f"{' '.join(map(str, server.pids()))}\n")
+                sys.stdout.flush()
+                found = load.loaded(server, connections=asked.connections, seconds=asked.seconds)
+        except CannotRun as fault:
+            sys.stderr.write(f"bench: {fault}\n")
+            return 1
+    sys.stdout.write(f"{found.cpu_us:.0f} µs of CPU a request, {found.per_second:.0f} requests/s\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

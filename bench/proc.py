@@ -1,0 +1,72 @@
+"""What the processes of one session have used, from /proc: CPU time, memory, and how many they are.
+
+A server is started in a session of its own, so its workers are counted with it, however it makes them.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
+_SESSION, _UTIME, _STIME = 3, 11, 12  # places in /proc/PID/stat behind the command's closing bracket
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and int(fields[_SESSION]) == session and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
+
+
+def cpu_s(pids: list[int]) -> float:
+    """User and system time of all these together so far, in seconds; it moves in steps of 10 ms."""
+    ticks = 0
+    for pid in pids:
+        if fields := _stat(pid):
+            ticks += int(fields[_UTIME]) + int(fields[_STIME])
+    return ticks / TICKS_A_SECOND
+
+
+def rss_mib(pids: list[int]) -> float:
+    """Memory that is resident now, in MiB; what forked processes share counts in each."""
+    return sum(_status_kib(pid, "VmRSS") for pid in pids) / 1024
+
+
+def forget_peak(pids: list[int]) -> None:
+    """The highest mark of resident memory starts anew (proc(5), clear_refs)."""
+    for pid in pids:
+        (PROC / str(pid) / "clear_refs").write_text("5")
+
+
+def peak_mib(pids: list[int]) -> float:
+    """The most that was resident since `forget_peak`, in MiB."""
+    return sum(_status_kib(pid, "VmHWM") for pid in pids) / 1024
+
+
+def machine() -> str:
+    """Processor, cores and kernel in one line; neither a name nor a path."""
+    named = re.search(r"^model name\s*:\s*(.*)$", (PROC / "cpuinfo").read_text(), re.MULTILINE)
+    release = re.match(r"[\d.]*\d", os.uname().release)
+    cores = len(os.sched_getaffinity(0))
+    return f"{named[1].strip() if named else os.uname().machine}, {cores} cores, Linux {release[0] if release else ''}"
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _status_kib(pid: int, name: str) -> int:
+    try:
+        found = re.search(rf"^{name}:\s*(\d+) kB$", (PROC / str(pid) / "status").read_text(), re.MULTILINE)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return int(found[1]) if found else 0

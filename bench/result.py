@@ -1,0 +1,89 @@
+"""What a run found: one Row a contender, medians over rounds, and ratios taken within each round."""
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Final
+
+from bench.load import Load
+from bench.streams import Idle, Stream
+
+MANY: Final = 32  # connections under load
+
+
+@dataclass(slots=True)
+class Row:
+    """All that is known of one contender. `loads`: by number of connections, one a round; `skipped`: what went wrong."""
+
+    name: str
+    title: str
+    note: str
+    version: str
+    starts_s: list[float] = field(default_factory=list)
+    starts_cpu_s: list[float] = field(default_factory=list)
+    idle_mib: float = 0.0
+    processes: int = 1
+    loads: dict[int, list[Load]] = field(default_factory=dict)
+    down: list[Stream] = field(default_factory=list)
+    up: list[Stream] = field(default_factory=list)
+    event_delays_ms: list[float] = field(default_factory=list)
+    idle: Idle | None = None
+    skipped: list[str] = field(default_factory=list)
+
+    def middle(self, connections: int, what: str) -> float | None:
+        """The median over rounds of one figure of a Load; None where nothing was measured."""
+        loads = self.loads.get(connections)
+        figures: list[float] = [getattr(load, what) for load in loads or []]
+        return statistics.median(figures) if figures else None
+
+    @property
+    def start_s(self) -> float | None:
+        """The median of its starts, each up to the first good answer."""
+        return statistics.median(self.starts_s) if self.starts_s else None
+
+    @property
+    def start_cpu_s(self) -> float | None:
+        """The same in CPU time, which a busy machine does not stretch."""
+        return statistics.median(self.starts_cpu_s) if self.starts_cpu_s else None
+
+    def stream(self, way: str, what: str) -> float | None:
+        """The median over rounds of one figure of a Stream, `way` down or up; of growth the worst."""
+        streams: list[Stream] = getattr(self, way)
+        if not streams:
+            return None
+        figures: list[float] = [getattr(stream, what) for stream in streams]
+        return max(figures) if what == "grown_mib" else statistics.median(figures)
+
+
+@dataclass(slots=True)
+class Result:
+    """A whole run. `variants` are ours under other conditions; `missing`: name ▸ why it was not run."""
+
+    machine: str
+    made: str
+    generator: str
+    options: dict[str, object]
+    rows: list[Row] = field(default_factory=list)
+    variants: list[Row] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def row(self, name: str) -> Row | None:
+        return next((row for row in [*self.rows, *self.variants] if row.name == name and row.loads), None)
+
+
+def ratio(one: Row | None, other: Row | None, what: str = "cpu_us", connections: int = MANY) -> float | None:
+    """The median over rounds of `one` to `other`, compared within each round, so that a slow minute hits both."""
+    if one is None or other is None:
+        return None
+    theirs = {load.round: getattr(load, what) for load in other.loads.get(connections, [])}
+    ours = [(getattr(load, what), theirs.get(load.round)) for load in one.loads.get(connections, [])]
+    found: list[float] = [figure / beside for figure, beside in ours if beside]
+    return statistics.median(found) if found else None
+
+
+def speed_ratio(one: Row | None, other: Row | None, way: str) -> float | None:
+    """The same of streams: `one`'s speed to `other`'s, `way` down or up."""
+    if one is None or other is None:
+        return None
+    pairs = zip(getattr(one, way), getattr(other, way), strict=False)
+    found: list[float] = [a.mib_per_second / b.mib_per_second for a, b in pairs]
+    return statistics.median(found) if found else None

@@ -1,0 +1,171 @@
+"""The run itself: all contenders up at once, measured in turns, round after round."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from bench import load, proc, streams, upstream
+from bench.contenders import PEERS, Contender
+from bench.ours import IN_USE, Ours
+from bench.result import MANY, Result, Row
+from bench.server import CLIENTS, CannotRun, Server
+
+VARIANTS: Final = (
+    Ours("ten", "10 connections stored", "requests take turns over them"),
+    Ours("full", "100,000 connections stored", "requests take turns over ten of them", connections=100_000),
+    Ours("two", "2 workers", "one listening socket", workers=2),
+)
+_SETTLE_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much is measured. `only`: names of contenders; none means all. Sizes in bytes, times in seconds."""
+
+    rounds: int = 5
+    seconds: float = 3.0
+    size: int = 1 << 30
+    events: int = 50
+    idle: int = 10_000
+    only: tuple[str, ...] = ()
+    built_in: bool = False
+
+    def wants(self, contender: Contender) -> bool:
+        return not self.only or contender.name in self.only
+
+
+FULL: Final = Options()
+QUICK: Final = Options(rounds=2, seconds=1.0, size=1 << 26, events=10, idle=500)
+
+
+def run(options: Options, say: Callable[[str], None]) -> Result:
+    """Measure. `say` hears of every step. Raises CannotRun when nothing could be measured at all."""
+    generator = "the built-in load generator" if options.built_in else load.generator()
+    made = time.strftime("%Y-%m-%d")
+    result = Result(f"{proc.machine()}, Python {sys.version.split()[0]}", made, generator, asdict(options))
+    with tempfile.TemporaryDirectory(prefix="bench-") as top:
+        result.rows = _all(_here([*PEERS, Ours()], options, result), options, Path(top) / "a", say, streamed=True)
+        result.variants = _all(_here(VARIANTS, options, result), options, Path(top) / "b", say, streamed=False)
+    if not any(row.loads for row in result.rows):
+        raise CannotRun("No contender could be measured; " + "; ".join(w for row in result.rows for w in row.skipped))
+    return result
+
+
+def _here(contenders: Sequence[Contender], options: Options, result: Result) -> list[Contender]:
+    here = []
+    for contender in filter(options.wants, contenders):
+        if why := contender.missing():
+            result.missing[contender.title] = why
+        else:
+            here.append(contender)
+    return here
+
+
+def _all(
+    contenders: Sequence[Contender], options: Options, folder: Path, say: Callable[[str], None], *, streamed: bool
+) -> list[Row]:
+    rows = {one.name: Row(one.name, one.title, one.note, one.version()) for one in contenders}
+    with _up(contenders, rows, folder / "small", say, streamed=False) as servers:
+        _take_turns(servers, rows, options, say)
+        for server in servers if streamed else []:
+            _try(rows[server.name], say, "idle connections", partial(_idle, server, rows[server.name], options))
+    if streamed:
+        with _up(contenders, rows, folder / "streams", say, streamed=True) as servers:
+            for number in range((options.rounds + 1) // 2):
+                for server in _rotated(servers, number):
+                    _try(rows[server.name], say, "download", partial(_download, server, rows[server.name], options))
+                    _try(rows[server.name], say, "upload", partial(_upload, server, rows[server.name], options))
+            for server in servers:
+                _try(rows[server.name], say, "events", partial(_events, server, rows[server.name], options))
+    return list(rows.values())
+
+
+@contextmanager
+def _up(
+    contenders: Sequence[Contender], rows: dict[str, Row], folder: Path, say: Callable[[str], None], *, streamed: bool
+) -> Iterator[list[Server]]:
+    """All that start, in front of one upstream; what does not is told and left out."""
+    with ExitStack() as stack:
+        (folder / "upstream").mkdir(parents=True)
+        make = upstream.streams if streamed else upstream.small
+        behind = stack.enter_context(make(folder / "upstream"))
+        servers = []
+        for contender in contenders:
+            own = folder / contender.name
+            own.mkdir()
+            say(f"start {contender.name}")
+            try:
+                running = contender.running(own, behind.target.port, streams=streamed)
+                server = stack.enter_context(running)
+            except (CannotRun, OSError, subprocess.SubprocessError) as fault:
+                rows[contender.name].skipped.append(str(fault))
+                say(f"skip {contender.name}: {fault}")
+                continue
+            server.name = contender.name
+            servers.append(server)
+        time.sleep(_SETTLE_S)
+        for server in servers:
+            row, pids = rows[server.name], server.pids()
+            row.starts_s.append(server.start_s)
+            row.starts_cpu_s.append(server.start_cpu_s)
+            row.idle_mib, row.processes = proc.rss_mib(pids), len(pids)
+        yield servers
+
+
+def _take_turns(servers: list[Server], rows: dict[str, Row], options: Options, say: Callable[[str], None]) -> None:
+    """Round 0 warms up and is forgotten; in each later round another one begins."""
+    for number in range(options.rounds + 1):
+        for connections in (MANY, 1):
+            for server in _rotated(servers, number):
+                say(f"round {number} of {options.rounds}: {server.name}, {connections} connections")
+                row = rows[server.name]
+                seconds = options.seconds if number else min(1.0, options.seconds)
+                turns = IN_USE if server.name in ("ten", "full") else 0
+                try:
+                    found = load.loaded(
+                        server, connections=connections, seconds=seconds, turns=turns, built_in=options.built_in
+                    )
+                except CannotRun as fault:
+                    row.skipped.append(str(fault))
+                    say(str(fault))
+                    continue
+                if number:
+                    row.loads.setdefault(connections, []).append(replace(found, round=number))
+
+
+def _download(server: Server, row: Row, options: Options) -> None:
+    row.down.append(streams.download(server, options.size))
+
+
+def _upload(server: Server, row: Row, options: Options) -> None:
+    row.up.append(streams.upload(server, options.size))
+
+
+def _idle(server: Server, row: Row, options: Options) -> None:
+    row.idle = streams.idle(server, min(options.idle, CLIENTS))
+
+
+def _events(server: Server, row: Row, options: Options) -> None:
+    row.event_delays_ms = streams.event_delays_ms(server, count=options.events, every_ms=10)
+
+
+def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], None]) -> None:
+    """One measurement that may fail without ending the others."""
+    say(f"{row.name}: {what}")
+    try:
+        measure()
+    except (CannotRun, OSError) as fault:
+        row.skipped.append(f"{what}: {fault}")
+        say(f"{row.name}: {what} failed: {fault}")
+
+
+def _rotated(servers: list[Server], by: int) -> list[Server]:
+    by %= max(1, len(servers))
+    return servers[by:] + servers[:by]

@@ -1,0 +1,145 @@
+"""A server under measurement: started on a free port, awaited, watched through /proc, and ended."""
+
+import http.client
+import os
+import random
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench import proc
+
+HOST: Final = "127.0.0.1"
+START_LIMIT_S: Final = 60.0
+STOP_LIMIT_S: Final = 15.0
+_LOOK_EVERY_S: Final = 0.004
+_PORTS: Final = (12_000, 32_000)
+_FILES: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+CLIENTS: Final = 12_000 if _FILES == resource.RLIM_INFINITY else min(12_000, _FILES // 2 - 100)  # each may need two
+
+
+class CannotRun(Exception):
+    """A server did not start or did not answer as it should; the text says which and what it said last."""
+
+
+@dataclass(slots=True)
+class Target:
+    """Where load is sent: `path` stands before a request's own path, `headers` go with each."""
+
+    port: int
+    path: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Server:
+    """A running one. `start_s`: from its first instruction to its first good answer, `start_cpu_s` of it computing."""
+
+    name: str
+    target: Target
+    process: subprocess.Popen[bytes]
+    start_s: float = 0.0
+    start_cpu_s: float = 0.0
+
+    def pids(self) -> list[int]:
+        """Its own process and all workers; it is the leader of a session."""
+        return proc.members(self.process.pid)
+
+
+@contextmanager
+def started(
+    name: str,
+    command: Sequence[str],
+    target: Target,
+    *,
+    folder: Path,
+    environ: Mapping[str, str] | None = None,
+    probe: str = "/small",
+) -> Iterator[Server]:
+    """A server that ends with the block; its output is in `folder`. Raises CannotRun."""
+    log = folder / "output.log"
+    began = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            list(command),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(environ or {})},
+            start_new_session=True,
+        )
+    server = Server(name, target, process)
+    try:
+        _await_answer(server, probe, log)
+        server.start_s = time.monotonic() - began
+        server.start_cpu_s = proc.cpu_s(server.pids())
+        yield server
+    finally:
+        _stop(process)
+
+
+def get(target: Target, path: str) -> tuple[int, bytes]:
+    """Status and body of one request on a connection of its own. Raises OSError, HTTPException."""
+    connection = http.client.HTTPConnection(HOST, target.port, timeout=10)
+    try:
+        connection.request("GET", target.path + path, headers=dict(target.headers))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def raise_file_limit() -> None:
+    """As many open files as the system lets us have; the servers inherit it."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
+
+
+def free_port() -> int:
+    """One that nobody listens on, below those that the system gives out, so that nobody is given it meanwhile."""
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+
+
+def _await_answer(server: Server, probe: str, log: Path) -> None:
+    until = time.monotonic() + START_LIMIT_S
+    told = "nothing listened"
+    while time.monotonic() < until:
+        if server.process.poll() is not None:
+            raise CannotRun(f"{server.name} ended with {server.process.returncode}: {_last_words(log)}")
+        with suppress(OSError, http.client.HTTPException):
+            status, body = get(server.target, probe)
+            if status == 200:
+                return
+            told = f"the last answer was {status} {body[:300].decode(errors='replace')}"
+        time.sleep(_LOOK_EVERY_S)
+    raise CannotRun(f"{server.name} gave no good answer within {START_LIMIT_S:g} s; {told}. {_last_words(log)}")
+
+
+def _last_words(log: Path) -> str:
+    """Its last line, without the place of its files, which is another in each run."""
+    lines = log.read_text(errors="replace").replace(f"{log.parent}/", "").strip().splitlines()
+    return lines[-1] if lines else "(it said nothing)"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL for its whole session."""
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for left in proc.members(process.pid):
+        with suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""The upstream of streams, a process of its own: a thread a connection, and bytes that Python does not touch.
+
+``GET /bytes/{n}`` sends n bytes from a file by sendfile(2); ``POST /sink`` swallows Content-Length bytes and says how many
+came; ``GET /events/{n}/{ms}`` sends n events, one each `ms`, each with the monotonic time it left at, in ns (one clock for
+all processes of a machine). Everything else is answered with 1.3 kB.
+"""
+
+import os
+import socket
+import sys
+import tempfile
+import threading
+import time
+from typing import Final
+
+from bench.upstream import SMALL
+
+PIECE: Final = 1 << 24  # what is sent over and over: 16 MiB of noise, so that nobody gains by compressing
+_HEAD_LIMIT: Final = 65536
+
+
+def serve(port: int) -> None:
+    """Until the process is ended."""
+    with socket.create_server(("127.0.0.1", port), backlog=4096) as listening, tempfile.TemporaryFile() as noise:
+        noise.write(os.urandom(PIECE))
+        noise.flush()
+        while True:
+            peer, _ = listening.accept()
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            threading.Thread(target=_converse, args=(peer, noise.fileno()), daemon=True).start()
+
+
+def _converse(peer: socket.socket, noise: int) -> None:
+    """Answer requests, one after the other, until the peer leaves."""
+    held = b""
+    with peer:
+        try:
+            while True:
+                while b"\r\n\r\n" not in held:
+                    more = peer.recv(_HEAD_LIMIT)
+                    if not more or len(held) > _HEAD_LIMIT:
+                        return
+                    held += more
+                head, _, held = held.partition(b"\r\n\r\n")
+                held = _answer(peer, head, held, noise)
+        except ConnectionError:
+            return
+
+
+def _answer(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
+    """Answer one request; returns what came behind it."""
+    line, *fields = head.decode("latin-1").split("\r\n")
+    _, path, *rest = line.split(" ")[1].split("/")
+    lengths = [field.partition(":")[2] for field in fields if field.lower().startswith("content-length:")]
+    length = int(lengths[0]) if lengths else 0
+    if path == "sink":
+        if any(field.lower().startswith("expect:") for field in fields):
+            peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+        taken, held = _swallow(peer, held, length)
+        _send_whole(peer, b'{"bytes":%d}' % taken)
+    elif path == "bytes":
+        _send_head(peer, f"Content-Length: {rest[0]}\r\nContent-Type: application/octet-stream")
+        _send_noise(peer, noise, int(rest[0]))
+    elif path == "events":
+        _send_events(peer, int(rest[0]), int(rest[1]) / 1000)
+    else:
+        _send_whole(peer, SMALL.encode())
+    return held
+
+
+def _send_noise(peer: socket.socket, noise: int, size: int) -> None:
+    sent = 0
+    while sent < size:
+        offset = sent % PIECE
+        sent += os.sendfile(peer.fileno(), noise, offset, min(size - sent, PIECE - offset))
+
+
+def _swallow(peer: socket.socket, held: bytes, length: int) -> tuple[int, bytes]:
+    taken = min(len(held), length)
+    held = held[taken:]
+    buffer = bytearray(1 << 20)
+    while taken < length:
+        got = peer.recv_into(buffer, min(len(buffer), length - taken))
+        if not got:
+            break
+        taken += got
+    return taken, held
+
+
+def _send_events(peer: socket.socket, count: int, every_s: float) -> None:
+    _send_head(peer, "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nCache-Control: no-store")
+    for number in range(count):
+        time.sleep(every_s)
+        event = f"id: {number}\ndata: {time.monotonic_ns()}\n\n".encode()
+        peer.sendall(b"%x\r\n%s\r\n" % (len(event), event))
+    peer.sendall(b"0\r\n\r\n")
+
+
+def _send_whole(peer: socket.socket, body: bytes) -> None:
+    peer.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
+def _send_head(peer: socket.socket, fields: str) -> None:
+    peer.sendall(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode())
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

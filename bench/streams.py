@@ -1,0 +1,175 @@
+"""What requests per second do not tell: big bodies either way, events, and connections that only wait."""
+
+import os
+import re
+import selectors
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from bench import proc
+from bench.server import HOST, CannotRun, Server, Target
+from bench.stream_server import PIECE
+
+MIB: Final = 1 << 20
+_SUNK: Final = re.compile(rb'"bytes":(\d+)')
+_AT_ONCE: Final = 64  # connections opened before their answers are read
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """`grown_mib`: how far resident memory rose above where it stood before, at its highest."""
+
+    mib_per_second: float
+    cpu_ms_per_mib: float
+    before_mib: float
+    grown_mib: float
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Connections that each had one answer and stay: how many, and what all of them cost in memory."""
+
+    connections: int
+    before_mib: float
+    after_mib: float
+
+    @property
+    def kib_each(self) -> float:
+        return (self.after_mib - self.before_mib) * 1024 / self.connections
+
+
+def download(server: Server, size: int) -> Stream:
+    """`size` bytes from the upstream through `server`. Raises CannotRun when others than that came."""
+
+    def take() -> int:
+        with _asked(server.target, "GET", f"/bytes/{size}") as peer:
+            taken = len(_after_head(peer))
+            buffer = bytearray(MIB)
+            while taken < size and (got := peer.recv_into(buffer)):
+                taken += got
+            return taken
+
+    return _measured(server, size, take)
+
+
+def upload(server: Server, size: int) -> Stream:
+    """`size` bytes to the upstream through `server`. Raises CannotRun when others than that arrived."""
+
+    def give() -> int:
+        with (
+            tempfile.TemporaryFile() as noise,
+            _asked(server.target, "POST", "/sink", f"Content-Length: {size}") as peer,
+        ):
+            noise.write(os.urandom(PIECE))
+            noise.flush()
+            sent = 0
+            while sent < size:
+                offset = sent % PIECE
+                sent += peer.sendfile(noise, offset, min(size - sent, PIECE - offset))
+            said = _after_head(peer)
+            while chunk := peer.recv(MIB):
+                said += chunk
+            found = _SUNK.search(said)
+            return int(found[1]) if found else 0
+
+    return _measured(server, size, give)
+
+
+def event_delays_ms(server: Server, *, count: int, every_ms: int) -> list[float]:
+    """How late each event arrived after it was sent, in ms, sorted. Raises CannotRun when some did not."""
+    delays: list[float] = []
+    with _asked(server.target, "GET", f"/events/{count}/{every_ms}") as peer:
+        held = b""
+        while len(delays) < count and (got := peer.recv(65536)):
+            now = time.monotonic_ns()
+            held += got
+            *whole, held = held.split(b"\n\n")
+            delays += [(now - int(event.rpartition(b"data: ")[2])) / 1e6 for event in whole]
+    if len(delays) < count:
+        raise CannotRun(f"{server.name} passed on {len(delays)} of {count} events")
+    return sorted(delays)
+
+
+def idle(server: Server, connections: int) -> Idle:
+    """Memory with so many keep-alive connections open, each after one request. Raises CannotRun when some are closed."""
+    request = _head(server.target, "GET", "/small", "")
+    pids = server.pids()
+    before = proc.rss_mib(pids)
+    with ExitStack() as stack:
+        held: list[socket.socket] = []
+        while len(held) < connections:
+            fresh = [_connected(server.target) for _ in range(min(_AT_ONCE, connections - len(held)))]
+            for peer in fresh:
+                stack.enter_context(peer).sendall(request)
+            for peer in fresh:
+                _whole_answer(peer)
+            held += fresh
+        after = proc.rss_mib(pids)
+        if closed := _closed(held):
+            raise CannotRun(f"{server.name} closed {closed} of {connections} idle connections")
+    return Idle(connections, before, after)
+
+
+def _measured(server: Server, size: int, move: Callable[[], int]) -> Stream:
+    pids = server.pids()
+    proc.forget_peak(pids)
+    before_mib, before_s, began = proc.rss_mib(pids), proc.cpu_s(pids), time.monotonic()
+    moved = move()
+    took = time.monotonic() - began
+    if moved != size:
+        raise CannotRun(f"{server.name} passed on {moved} of {size} bytes")
+    mib = size / MIB
+    used_s = proc.cpu_s(pids) - before_s
+    return Stream(mib / took, used_s * 1000 / mib, before_mib, max(0.0, proc.peak_mib(pids) - before_mib))
+
+
+def _connected(target: Target) -> socket.socket:
+    return socket.create_connection((HOST, target.port), timeout=60)
+
+
+def _asked(target: Target, method: str, path: str, more: str = "") -> socket.socket:
+    peer = _connected(target)
+    peer.sendall(_head(target, method, path, "\r\n".join(filter(None, ["Connection: close", more]))))
+    return peer
+
+
+def _head(target: Target, method: str, path: str, more: str) -> bytes:
+    lines = [f"{method} {target.path}{path} HTTP/1.1", f"Host: {HOST}:{target.port}"]
+    lines += [f"{name}: {value}" for name, value in target.headers.items()]
+    return "\r\n".join([*lines, *filter(None, [more]), "", ""]).encode()
+
+
+def _after_head(peer: socket.socket) -> bytes:
+    """What has come of the body once the head of a 200 is complete."""
+    held = b""
+    while b"\r\n\r\n" not in held:
+        got = peer.recv(65536)
+        if not got:
+            raise CannotRun(f"the connection ended in the head: {held[:200]!r}")
+        held += got
+    head, _, body = held.partition(b"\r\n\r\n")
+    if b" 200 " not in head.split(b"\r\n", 1)[0] + b" ":
+        raise CannotRun(f"the answer was {head[:300]!r}")
+    return body
+
+
+def _whole_answer(peer: socket.socket) -> None:
+    held = b""
+    while not held.endswith(b"]}"):
+        got = peer.recv(65536)
+        if not got:
+            raise CannotRun(f"the connection ended in the answer: {held[:200]!r}")
+        held += got
+
+
+def _closed(peers: list[socket.socket]) -> int:
+    """How many can be read from: nobody owes them a byte, so that is the end of the connection."""
+    with selectors.DefaultSelector() as selector:
+        for peer in peers:
+            selector.register(peer, selectors.EVENT_READ)
+        return len(selector.select(timeout=0))

@@ -1,0 +1,57 @@
+"""What stands behind all proxies: nginx with 1.3 kB in memory for requests, and our own small server for streams."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.server import Server, Target, free_port, started
+
+PEERS: Final = Path(__file__).parent / "peers"
+ROOT: Final = Path(__file__).parent.parent
+_ISSUES: Final = ",".join(f'{{"key":"ACME-{number}","summary":"{"x" * 90}"}}' for number in range(1, 11))
+SMALL: Final = f'{{"issues":[{_ISSUES}'.ljust(1298) + "]}"
+
+
+def binary(name: str) -> str | None:
+    """Where a program lies; Debian keeps servers where an ordinary user's PATH does not look."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def filled(name: str, folder: Path, **values: object) -> Path:
+    """The file `name` of peers/ in `folder`, with each @NAME@ replaced."""
+    text = (PEERS / name).read_text()
+    root = "user root;" if os.geteuid() == 0 else ""
+    for key, value in {"USER": root, **values}.items():
+        text = text.replace(f"@{key}@", str(value))
+    made = folder / name
+    made.write_text(text)
+    return made
+
+
+@contextmanager
+def small(folder: Path) -> Iterator[Server]:
+    """Answers every GET with SMALL: nginx where there is one, else the server of the streams."""
+    nginx = binary("nginx")
+    if nginx is None:
+        with streams(folder) as server:
+            yield server
+        return
+    port = free_port()
+    configuration = filled("small_file.conf", folder, PORT=port, BODY=SMALL)
+    command = [nginx, "-p", str(folder), "-c", str(configuration), "-e", "stderr"]
+    with started("the upstream", command, Target(port), folder=folder) as server:
+        yield server
+
+
+@contextmanager
+def streams(folder: Path) -> Iterator[Server]:
+    """`bench.stream_server`: any size down and up, and events that carry the time they were sent at."""
+    port = free_port()
+    command = [sys.executable, "-m", "bench.stream_server", str(port)]
+    environ = {"PYTHONPATH": str(ROOT)}
+    with started("the upstream of streams", command, Target(port), folder=folder, environ=environ) as server:
+        yield server

@@ -1,0 +1,62 @@
+"""Bytes ▸ JSON, taken strictly: what two readers could take for two things, or what nobody could store, is refused."""
+
+import json
+from collections.abc import Iterable
+from math import isinf
+from typing import Any, NoReturn
+
+from gateway.errors import InvalidRequest
+
+
+def parse(raw: bytes) -> Any:
+    """The value (RFC 8259): UTF-8, each name of an object once, finite numbers, whole characters.
+
+    Raises InvalidRequest ``invalid_json``.
+    """
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise _refused(f"is not UTF-8 (byte {fault.start + 1})") from None
+    try:
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant, parse_float=_number)
+    except json.JSONDecodeError as fault:
+        raise _refused(f"is not JSON (line {fault.lineno}, column {fault.colno})") from None
+    except RecursionError:
+        raise _refused("is nested too deep") from None
+    except ValueError:
+        raise _refused("holds a whole number of too many digits") from None
+    if "\\u" in text and not _is_unicode(value):
+        raise _refused(r"holds half a surrogate pair (\ud800 to \udfff), which is no character")
+    return value
+
+
+def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in members:
+            raise _refused(f"names {name[:64]!r} twice in one object")
+        members[name] = value
+    return members
+
+
+def _constant(word: str) -> NoReturn:
+    raise _refused(f"holds {word}, which is not JSON")
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise _refused("holds a number that is too large")
+    return number
+
+
+def _is_unicode(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refused(why: str) -> InvalidRequest:
+    return InvalidRequest("invalid_json", f"The body {why}.")

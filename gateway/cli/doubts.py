@@ -1,0 +1,108 @@
+"""What `gateway check` says of a configuration that loads: what this version does not act on, and what is hardly meant."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from gateway.catalog.address import Address, parse_address
+from gateway.config import Fault
+
+if TYPE_CHECKING:
+    from gateway.catalog.load import Catalog
+    from gateway.config import Config, EnvironmentConfig, IntegrationConfig
+    from gateway.egress.guard import Guard
+
+_PORTS: Final = {"http": 80, "https": 443}
+_ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "base_url")
+
+
+def unusable(config: "Config") -> Iterator[Fault]:
+    """What `gateway serve` would refuse, in the same words."""
+    from gateway.store.look import sqlite_path
+    from gateway.store.refusal import StoreRefused
+
+    try:
+        sqlite_path(config.store.url)
+    except StoreRefused as refusal:
+        yield Fault(config.where("store", "url"), str(refusal))
+
+
+def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
+    """What is allowed and hardly meant, or not acted on yet."""
+    from gateway.egress.guard import Guard
+
+    guard = Guard(config.egress.allow)
+    if config.server.websocket_path != "/":
+        where = config.where("server", "websocket_path")
+        yield Fault(where, "server.websocket_path is not acted on yet: no client can connect by WebSocket")
+    for environment in config.environments.values():
+        yield from _environment(config, environment)
+        for key, integration in environment.integrations.items():
+            place = ("environments", environment.name, "integrations", key)
+            yield from _integration(config, place, integration, guard)
+            yield from _addresses(config, place, integration, catalog, guard)
+    if not config.environments:
+        yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
+    for index, allowed in enumerate(config.egress.allow):
+        if allowed.network.prefixlen == 0:
+            where = config.where("egress", "allow", str(index))
+            yield Fault(where, f"{allowed.network} lets providers lead calls to every private address")
+
+
+def _environment(config: "Config", environment: "EnvironmentConfig") -> Iterator[Fault]:
+    place = ("environments", environment.name)
+    if not environment.secret_keys:
+        yield Fault(config.where(*place), f"environment '{environment.name}' has no secret key, so nobody can call it")
+    for key in ("webhook_url", "webhook_signing_key"):
+        if getattr(environment, key) is not None:
+            yield Fault(config.where(*place, key), f"{key} is not acted on yet: no event is sent")
+
+
+def _integration(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", guard: "Guard"
+) -> Iterator[Fault]:
+    if integration.site_selection == "ask":
+        where = config.where(*place, "site_selection")
+        yield Fault(where, "site_selection: ask is not acted on yet; it works as match does, without asking")
+    for index, origin in enumerate(integration.allowed_origins):
+        parts = urlsplit(origin)
+        if refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port):
+            where = config.where(*place, "allowed_origins", str(index))
+            yield Fault(where, f"{origin} cannot be called: {refused}")
+
+
+def _addresses(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog", guard: "Guard"
+) -> Iterator[Fault]:
+    """Literal addresses of the provider's entry that egress would refuse; a name is judged only when it is dialled."""
+    provider = catalog.get(integration.provider)
+    if provider is None:
+        return
+    for key in _ADDRESSES:
+        template = provider.proxy.base_url if key == "base_url" else getattr(provider, key)
+        if template is None:
+            continue
+        address = parse_address(template)
+        if not _is_literal(address):
+            continue
+        host = "".join(map(str, address.host))
+        port = int(str(address.port)) if address.port else None
+        if refused := _refused(guard, address.scheme, host.strip("[]"), port):
+            yield Fault(config.where(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}")
+
+
+def _is_literal(address: Address) -> bool:
+    return address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or ""))
+
+
+def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
+    """Why egress would not dial it, as far as that can be told without resolving a name."""
+    from gateway.egress.errors import EgressError
+
+    if host == "localhost" or host.endswith(".localhost"):
+        host = "127.0.0.1"
+    try:
+        guard.check("http" if scheme == "http" else "https", host, port or _PORTS[scheme])
+    except EgressError as refusal:
+        return str(refusal)
+    return None

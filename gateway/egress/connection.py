@@ -1,0 +1,243 @@
+"""One connection to a provider: a request out, its answer in, and whether another one may follow.
+
+    lend ▸ ask ─ head, and a small body with it, in one write ─▶ provider
+                 answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
+                 both ended cleanly ▸ back to its owner, or closed
+
+Nothing is ever sent twice here, and what comes unasked ends the connection (RFC 9112 §9.2).
+"""
+
+import asyncio
+from typing import Final, Protocol, cast
+
+from gateway.egress.answer import Answer
+from gateway.egress.errors import EgressError
+from gateway.egress.exchange import Body
+from gateway.egress.incoming import Incoming
+from gateway.egress.upload import Upload
+from gateway.wire.answer_head import AnswerHead, Malformed
+
+HELD_HIGH_BYTES: Final = 256 * 1024
+_IDLE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(5)
+
+
+class Owner(Protocol):
+    """Whoever keeps the connection between two requests."""
+
+    def take_back(self, connection: "Connection", keep_s: float | None) -> None:
+        """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
+
+    def met(self, connection: "Connection") -> None:
+        """Its first answer has ended."""
+
+    def lost(self, connection: "Connection") -> None:
+        """It is closed."""
+
+
+class Lost(Exception):
+    """The connection ended before the first byte of an answer."""
+
+
+class Connection(asyncio.Protocol):
+    """`idle_until` is its owner's. `served` counts the answers that have ended on it."""
+
+    def __init__(self, origin: str, owner: Owner | None = None) -> None:
+        self.owner = owner
+        self.idle_until = 0.0
+        self.served = 0
+        self._origin = origin
+        self._transport: asyncio.Transport | None = None
+        self._stage = _IDLE
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._answer: Answer | None = None
+        self._fresh: Answer | None = None  # its head has just come
+        self._upload: Upload | None = None
+        self._incoming = Incoming(self)
+        self._behind_switch = b""
+        self._keep_s: float | None = None
+        self._reading_paused = self._writing_paused = False
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def usable(self) -> bool:
+        """Idle, as far as anyone can tell without asking."""
+        return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
+
+    # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False) -> Answer:
+        """Send and wait for the answer's head. Raises Lost or EgressError.
+
+        `head` holds the framing that fits `body`. A cancellation takes the connection along.
+        """
+        self._stage = _ASKED
+        self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
+        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiter = waiter
+        try:
+            if body is None or body.length == 0:
+                self.transport.write(head)
+            else:
+                self._upload = Upload(self.transport, body, head, self._uploaded, paused=self._writing_paused)
+            return await waiter
+        except BaseException:
+            # Once the waiter is answered, the connection may serve somebody else already.
+            if self._waiter is waiter:
+                self._waiter = None
+                self.abort()
+            elif not waiter.cancelled() and waiter.exception() is None:
+                waiter.result().close()
+            raise
+
+    def abort(self) -> None:
+        """Drop it at once, with all that is still unsent."""
+        self._stage = _DEAD
+        if self._upload is not None:
+            self._upload.stop()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def may_go_on(self) -> None:
+        if self._reading_paused:
+            self._reading_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        transport, behind = self.transport, self._behind_switch
+        self._stage = _DEAD
+        transport.set_protocol(protocol)
+        self._gone()
+        return transport, behind
+
+    # ── what the transport tells ────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        if self._stage == _ASKED:
+            try:
+                self._incoming.feed(data)
+            except Malformed as fault:
+                self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
+            if self._fresh is not None:
+                self._hand_out()
+        elif self._stage == _SWITCHED:
+            self._behind_switch += data
+        elif self._stage != _DEAD:
+            self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
+
+    def eof_received(self) -> bool:
+        if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
+            self.ended(b"")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
+        stage, self._stage = self._stage, _DEAD
+        if self._upload is not None:
+            self._upload.stop()
+        if stage == _ASKED and not self._incoming.heard:
+            self._refuse(Lost())
+        else:
+            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
+        self._gone()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        if self._upload is not None:
+            self._upload.pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._upload is not None:
+            self._upload.go_on()
+
+    # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begun(self, head: AnswerHead) -> None:
+        self._keep_s = head.keep_s
+        self._answer = self._fresh = Answer(head, self)
+
+    def came(self, piece: bytes) -> None:
+        answer = self._answer
+        assert answer is not None
+        answer.feed(piece)
+        if answer.held_bytes > HELD_HIGH_BYTES and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def ended(self, extra: bytes) -> None:
+        """The answer is whole. What came behind it is nobody's, but for what belongs to another protocol."""
+        answer = self._answer
+        assert answer is not None
+        if answer.status == 101:
+            self._stage, self._behind_switch = _SWITCHED, extra
+            self.transport.pause_reading()
+            return
+        answer.end()
+        if extra or self._incoming.until_close:
+            self._keep_s = 0.0
+        self._stage = _ANSWERED
+        if self._upload is None:
+            self._settle()
+
+    def _hand_out(self) -> None:
+        """Whoever asked gets the answer, as far as it has come."""
+        answer, self._fresh = self._fresh, None
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or answer is None:
+            return
+        if waiter.done():
+            answer.close()  # whoever asked has just left
+        else:
+            waiter.set_result(answer)
+
+    def _uploaded(self, fault: Exception | None) -> None:
+        self._upload = None
+        if fault is not None:
+            self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))
+        elif self._stage == _ANSWERED:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Request and answer have both ended: keep the connection, or close it."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.source = None
+        self.served += 1
+        if self.served == 1 and self.owner is not None:
+            self.owner.met(self)
+        self.may_go_on()
+        if self._keep_s == 0.0 or self.owner is None or self.transport.is_closing():
+            self.abort()
+        else:
+            self._stage = _IDLE
+            self.owner.take_back(self, self._keep_s)
+
+    def _fail(self, fault: EgressError) -> None:
+        """Whoever waits for the head, or reads the body, is told."""
+        self.abort()
+        self._refuse(fault)
+        if self._answer is not None:
+            self._answer.fail(fault)
+            self._answer.source = None
+
+    def _refuse(self, fault: Exception) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(fault)
+
+    def _gone(self) -> None:
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner.lost(self)
+
+    def _closed_cleanly(self) -> bool:
+        """TLS must say that it ends, else anyone on the way could have cut the answer (RFC 9112 §9.8)."""
+        inside = self.transport.get_extra_info("ssl_object")
+        return inside is None or getattr(inside, "closed_cleanly", True)

@@ -1,0 +1,194 @@
+"""The connections to one origin: lent last-in first-out, so that those not needed grow old and are closed."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from gateway.egress.connection import Connection
+from gateway.egress.errors import EgressError, TurnedAway
+from gateway.egress.tls import Sessions
+
+IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
+WAITING: Final = 5000
+WAIT_S: Final = 10.0
+LOOK_EVERY_S: Final = 5.0
+
+Dial = Callable[["Pool"], Awaitable[Connection]]
+
+
+class Pool:
+    """At most `limit` connections, dialling included. `dial` makes one that has this pool for its owner.
+
+    `host` is what Host says. `forget` is called whenever the last connection is gone and nobody waits.
+    """
+
+    def __init__(
+        self,
+        origin: str,
+        host: str,
+        limit: int,
+        dial: Dial,
+        forget: Callable[["Pool"], None],
+        sessions: Sessions | None = None,
+    ) -> None:
+        self.origin = origin
+        self.host = host
+        self._limit = limit
+        self._dial = dial
+        self._forget = forget
+        self._sessions = sessions
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._dialling = 0
+        self._idle: list[Connection] = []
+        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._look: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._emptied = asyncio.Event()
+
+    def kept(self) -> Connection | None:
+        """An idle connection that is still good, if there is one."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable and self._loop.time() < connection.idle_until:
+                return connection
+            connection.abort()
+        return None
+
+    async def lend(self, *, fresh: bool = False) -> Connection:
+        """A connection for one request; `fresh`: newly made. It comes back by itself, or is lost.
+
+        Raises EgressError, ``busy`` if none becomes free within `WAIT_S` or too many wait already.
+        """
+        connection = None if fresh else self.kept()
+        if connection is None:
+            if len(self._open) + self._dialling < self._limit:
+                self._dialling += 1
+            else:
+                connection = await self._wait()
+        if connection is None:
+            return await self._made()
+        if fresh:  # what was idle until now may be as dead as the one before
+            self._dialling += 1
+            connection.abort()
+            return await self._made()
+        return connection if connection.usable else await self.lend()
+
+    async def _made(self) -> Connection:
+        """A new one, in the place that `_dialling` already counts."""
+        try:
+            connection = await self._dial(self)
+            if self._closed or not connection.usable:
+                connection.abort()
+                why = "The gateway is stopping." if self._closed else f"{self.origin} closed the connection at once."
+                raise EgressError("unreachable", why)
+        except BaseException as fault:
+            if isinstance(fault, EgressError):
+                fault.sent = False
+            self._dialling -= 1
+            self._next()
+            raise
+        self._dialling -= 1
+        self._open.add(connection)
+        return connection
+
+    async def _wait(self) -> Connection | None:
+        """Somebody's connection when it is free, or None when a place is: that one is counted as dialling already."""
+        if len(self._waiting) >= WAITING:
+            raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
+        turn: asyncio.Future[Connection | None] = self._loop.create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await turn
+        except BaseException as fault:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._decline(turn.result())
+            if isinstance(fault, TimeoutError):
+                words = f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
+                raise self._full(words) from fault
+            raise
+
+    @staticmethod
+    def _full(words: str) -> TurnedAway:
+        return TurnedAway(words, reason="too_many_connections", retry_after_s=1)
+
+    def met(self, connection: Connection) -> None:
+        if self._sessions is not None:
+            self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
+
+    def take_back(self, connection: Connection, keep_s: float | None) -> None:
+        if self._closed:
+            connection.abort()
+            return
+        keep_s = IDLE_S if keep_s is None else min(IDLE_S, max(keep_s - 1.0, keep_s / 2))
+        connection.idle_until = self._loop.time() + keep_s
+        if self._waiting and self._hand_over(connection):
+            return
+        self._idle.append(connection)
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)
+
+    def lost(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._next()
+
+    async def close(self) -> None:
+        """Close every connection, also those in use."""
+        self._closed = True
+        if self._look is not None:
+            self._look.cancel()
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_exception(EgressError("unreachable", "The gateway is stopping."))
+        self._waiting.clear()
+        for connection in list(self._open):
+            connection.abort()
+        while self._open:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def _hand_over(self, connection: Connection | None) -> bool:
+        """Wake the one who has waited longest. None stands for a place, which is reserved here."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                if connection is None:
+                    self._dialling += 1
+                turn.set_result(connection)
+                return True
+        return False
+
+    def _decline(self, connection: Connection | None) -> None:
+        """What was handed to somebody who has given up meanwhile."""
+        if connection is None:
+            self._dialling -= 1
+            self._next()
+        elif connection.usable and not self._hand_over(connection):
+            self._idle.append(connection)
+
+    def _next(self) -> None:
+        """A place may have become free."""
+        if self._open or self._dialling or self._waiting:
+            if len(self._open) + self._dialling < self._limit:
+                self._hand_over(None)
+            return
+        self._emptied.set()
+        if self._look is not None:
+            self._look.cancel()
+        self._forget(self)
+
+    def _close_the_old(self) -> None:
+        """One timer for all, since one for each request would cost more than all that it watches."""
+        self._look = None
+        now = self._loop.time()
+        for connection in [held for held in self._idle if held.idle_until <= now]:
+            self._idle.remove(connection)
+            connection.abort()
+        if self._idle:
+            self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)

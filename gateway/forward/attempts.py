@@ -1,0 +1,191 @@
+"""The attempts of one exchange: sent until there is an answer to pass on.
+
+One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be renewed: the new one
+gets its chance. `wire.replay` says what may be repeated and when; here it is done, within the provider's budget.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.connections.opened import Opened
+from gateway.egress.errors import EgressError
+from gateway.egress.exchange import Exchange
+from gateway.egress.gates import Outcome
+from gateway.forward.upload import Upload
+from gateway.forward.watch import StoodStill, Watch
+from gateway.services import SERVICES
+from gateway.wire.replay import Rules, repeatable, wait_s
+from middleware.credentials import place
+from middleware.facts import ASKED, CONNECTION, UPSTREAM
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
+SWALLOWED_S: Final = 1.0
+_SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
+
+
+class Attempts:
+    """`count`: how often the request has been sent so far. `upgrade`: the protocol to switch to, if that is asked."""
+
+    __slots__ = (
+        "_gate",
+        "_renewed",
+        "_request",
+        "_retried",
+        "_services",
+        "_upgrade",
+        "_upload",
+        "_waited_s",
+        "_watch",
+        "count",
+    )
+
+    def __init__(self, request: web.Request, upload: Upload, watch: Watch, upgrade: str | None = None) -> None:
+        self.count = 0
+        self._upgrade = upgrade
+        self._request = request
+        self._upload = upload
+        self._watch = watch
+        self._services = request.app[SERVICES]
+        upstream = request[UPSTREAM]
+        self._gate = self._services.gates.to((upstream.scheme, upstream.host, upstream.port))
+        self._retried = 0
+        self._waited_s = 0.0
+        self._renewed = False
+
+    async def answer(self) -> Exchange:
+        """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
+        self._gate.budget.requests += 1
+        while True:
+            try:
+                exchange = await self._send()
+            except (EgressError, StoodStill) as fault:
+                if not await self._after_fault(fault):
+                    raise
+                continue
+            if exchange.status < 400 or not await self._after_answer(exchange):
+                return exchange
+
+    async def _send(self) -> Exchange:
+        gate = self._gate
+        probe = False if gate.enter_at_once() else await gate.enter()
+        outcome: Outcome = "untold"
+        self.count += 1
+        try:
+            exchange = await self._services.egress.send(
+                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade
+            )
+            outcome = "answered"
+        except EgressError as fault:
+            if fault.kind in _SAYS_DOWN and self._upload.fault is None:
+                outcome = "failed"
+            raise
+        except asyncio.CancelledError:
+            silence = self._watch.taken_back()
+            if silence is None:
+                raise
+            # A caller who has no patience says nothing about the provider.
+            if not self._upload.waiting and silence.limit_s >= self._services.egress.timeouts.first_byte_s:
+                outcome = "failed"
+            raise silence from None
+        finally:
+            gate.leave(outcome, probe=probe)
+        return exchange
+
+    async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
+        """Whether to send it again, after the wait that is due."""
+        if isinstance(fault, EgressError):
+            repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
+        else:
+            repeats, sent = not self._upload.waiting, True
+        return repeats and self._may_repeat(sent=sent) and await self._waited(None)
+
+    async def _after_answer(self, exchange: Exchange) -> bool:
+        """Whether to send it again instead of passing this answer on; if so, it is done with."""
+        if exchange.status == 401 and not self._renewed:
+            self._renewed = True
+            if await self._newer_credential():
+                await _swallow(exchange)
+                return True
+        if not self._retries_left or not self._may_repeat(sent=True):
+            return False
+        rules = self._rules()
+        if not rules.wanted(exchange.status, exchange.headers):
+            return False
+        told_s = rules.told_wait_s(exchange.status, exchange.headers, clock.now())
+        return await self._waited(told_s, exchange)
+
+    async def _newer_credential(self) -> bool:
+        """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
+        live, sent = self._services.live, self._request[CONNECTION]
+        if not self._may_repeat(sent=True):
+            live.start_after_refusal(sent)  # for the next request
+            return False
+        with self._watch.resting():
+            newer = await live.after_refusal(sent)
+        if newer is None:
+            return False
+        self._place(newer)
+        return True
+
+    async def _waited(self, told_s: float | None, exchange: Exchange | None = None) -> bool:
+        """Whether a retry is due; then its wait is over, and the request carries the credential of now."""
+        if not self._retries_left:
+            return False
+        wait = wait_s(told_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+        if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
+            return False
+        if exchange is not None:
+            await _swallow(exchange)
+        self._retried += 1
+        self._waited_s += wait
+        with self._watch.resting():
+            await clock.sleep(wait)
+            ref = self._request[CONNECTION].connection.ref
+            live = self._services.live
+            self._place(live.peek(ref) or await live.opened(*ref))
+        return True
+
+    def _place(self, opened: Opened) -> None:
+        if opened is not self._request[CONNECTION]:
+            place(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
+            self._request[CONNECTION] = opened
+
+    @property
+    def _retries_left(self) -> bool:
+        return self._retried < self._request[ASKED].retries
+
+    def _may_repeat(self, *, sent: bool) -> bool:
+        upload, request = self._upload, self._request
+        keyed = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
+        return upload.fault is None and repeatable(request.method, keyed=keyed, kept=upload.kept, sent=sent)
+
+    def _rules(self) -> Rules:
+        retry = self._request[CONNECTION].provider.proxy.retry
+        retry_on = self._request[ASKED].retry_on
+        if retry is None:
+            return Rules.of(retry_on=retry_on)
+        return Rules.of(
+            error_code=retry.error_code,
+            after=retry.after,
+            at=retry.at,
+            remaining=retry.remaining,
+            retry_on=retry_on,
+        )
+
+
+async def _swallow(exchange: Exchange) -> None:
+    """Be done with an answer that is not passed on, keeping its connection if little of it is left."""
+    try:
+        if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
+            async with asyncio.timeout(SWALLOWED_S):
+                while await exchange.read():
+                    pass
+    except (EgressError, TimeoutError):
+        pass
+    finally:
+        exchange.close()

@@ -1,0 +1,73 @@
+"""Bytes that anyone can make again: the same for every run, and different at every place, so that nothing can be swapped.
+
+A body of n bytes is the beginning of an endless row of blocks of 64 KiB; a block is its number, as eight bytes, and a
+fixed noise behind it.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import brotli
+import zstandard
+
+BLOCK: Final = 65536
+_NOISE: Final = hashlib.shake_256(b"the sandbox").digest(BLOCK)
+
+
+class Coder(Protocol):
+    """A compressor that works piece by piece (RFC 9110 §8.4.1)."""
+
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+class _Brotli:
+    """Brotli's own object, with the names that the others have."""
+
+    def __init__(self) -> None:
+        self._compressor = brotli.Compressor(quality=4)
+
+    def compress(self, data: bytes, /) -> bytes:
+        coded: bytes = self._compressor.process(data)
+        return coded
+
+    def flush(self) -> bytes:
+        coded: bytes = self._compressor.finish()
+        return coded
+
+
+CODINGS: Final[dict[str, Callable[[], Coder]]] = {
+    "gzip": lambda: zlib.compressobj(6, wbits=31),
+    "deflate": lambda: zlib.compressobj(6),
+    "br": _Brotli,
+    "zstd": lambda: zstandard.ZstdCompressor().compressobj(),
+}
+
+
+def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
+    """The bytes from `start` up to `end`; with `zeros` nothing but those, which compress a thousandfold."""
+    while start < end:
+        number, inside = divmod(start, BLOCK)
+        block = bytes(BLOCK) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
+        piece = block[inside : inside + end - start]
+        start += len(piece)
+        yield piece
+
+
+def coded(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
+    """The same under a content coding; a piece is empty where the coder keeps what it has so far."""
+    coder = CODINGS[coding]()
+    for piece in plain:
+        yield coder.compress(piece)
+    yield coder.flush()
+
+
+def digest(size: int) -> str:
+    """SHA-256 of a body of `size` bytes, in hex."""
+    hashed = hashlib.sha256()
+    for piece in pieces(0, size):
+        hashed.update(piece)
+    return hashed.hexdigest()

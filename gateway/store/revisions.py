@@ -1,0 +1,7 @@
+"""The schema's revisions by name, for whoever asks without loading SQLAlchemy or Alembic."""
+
+from typing import Final
+
+REVISIONS: Final = ("0001",)  # oldest first; the last is the one this version needs
+
+VERSION_TABLE: Final = "alembic_version"

@@ -1,0 +1,52 @@
+"""A request as it would be sent, with its credential out of sight: for people who want to see what leaves."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gateway.records.upstream import UpstreamRequest
+from gateway.wire.fields import Fields, plain
+from gateway.wire.origin import DEFAULT_PORTS, bracketed
+from gateway.wire.url import with_query
+
+MASK: Final = "***"
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")  # RFC 9110 §11.4: Bearer, Basic, token …
+
+
+def shown(
+    request: UpstreamRequest,
+    *,
+    slots: Iterable[str],
+    query_slots: Iterable[str],
+    base: str | None = None,
+    body: tuple[str, int | None] | None = None,
+) -> dict[str, Any]:
+    """``{"method", "url", "headers": [[name, value], …], "body"}``, headers in the order of sending.
+
+    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
+    `base` stands in for the beginning of the URL where that holds a secret. `body`: where it comes from, and its length
+    in bytes, None if it will be sent in chunks.
+    """
+    target = with_query(request.target, ((name, MASK) for name in query_slots), ())
+    authority = bracketed(request.host)
+    if request.port != DEFAULT_PORTS[request.scheme]:
+        authority = f"{authority}:{request.port}"
+    start = f"{request.scheme}://{authority}{request.base_path}" if base is None else base
+    hidden = {plain(name) for name in slots}
+    headers: Fields = [("Host", authority)]
+    headers += [(name, _masked(value) if plain(name) in hidden else value) for name, value in request.headers.items()]
+    if body is not None:
+        length = body[1]
+        headers.append(("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length)))
+    return {
+        "method": request.method,
+        "url": start + target[len(request.base_path) :],
+        "headers": [list(field) for field in headers],
+        "body": None if body is None else {"from": body[0], "length_bytes": body[1]},
+    }
+
+
+def _masked(value: str) -> str:
+    """``Bearer ***``: the scheme is no secret, and a wrong one is worth seeing."""
+    scheme = _SCHEME.match(value)
+    return (scheme[0] if scheme else "") + MASK

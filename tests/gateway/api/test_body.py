@@ -1,0 +1,87 @@
+"""What our own API takes as a body and a query: strictly, and with every fault in our own words."""
+
+from typing import Any
+
+import pytest
+from aiohttp import BytesPayload
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+PYDANTIC = ("Value error", "instance of", "Extra inputs", "Input should", "valid string", "Field required")
+
+
+def as_json(raw: bytes) -> BytesPayload:
+    return BytesPayload(raw, content_type="application/json")
+
+
+async def refused(running: RunningGateway, path: str, **sent: Any) -> dict[str, Any]:
+    told = await running.json("POST", path, expect=400, **sent)
+    error: dict[str, Any] = told["error"]
+    assert not [words for words in PYDANTIC if words in str(error)]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ('{"a": NaN}', "The body holds NaN, which is not JSON."),
+        ('{"a": [-Infinity]}', "The body holds -Infinity, which is not JSON."),
+        ('{"a": 1e400}', "The body holds a number that is too large."),
+        ('{"a": 1, "a": 2}', "The body names 'a' twice in one object."),
+        (r'{"a": "\ud800"}', "The body holds half a surrogate pair"),
+        (r'{"\udc00": 1}', "The body holds half a surrogate pair"),
+        ('{"a": ' + "9" * 5000 + "}", "The body holds a whole number of too many digits."),
+        ('{"a": ' + "[" * 100_000, "The body is nested too deep."),
+        ('{"a": }', "The body is not JSON (line 1, column "),
+    ],
+)
+async def test_a_body_that_cannot_be_kept_is_refused(
+    running: RunningGateway, tracker: Tracker, metadata: str, says: str
+) -> None:
+    await running.imported(tracker.grant())
+    body = '{"provider_config_key": "tracker", "connection_id": "c2", "credentials": {}, "metadata": ' + metadata + "}"
+    error = await refused(running, "/connections", data=as_json(body.encode()))
+    assert error["code"] == "invalid_json"
+    assert error["message"].startswith(says)
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> None:
+    error = await refused(running, "/connections", data=as_json(b'{"a": "\xff"}'))
+    assert (error["code"], error["message"]) == ("invalid_json", "The body is not UTF-8 (byte 8).")
+
+
+async def test_a_whole_pair_of_surrogates_is_a_character(running: RunningGateway, tracker: Tracker) -> None:
+    told = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
+    assert told["metadata"] == {"a": "\U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ([], "The body must be a JSON object."),
+        ({"tags": {}, "surprise": 1}, "'surprise' is not a field here."),
+        ({"tags": []}, "tags must be an object."),
+        ({"tags": {"1x": "y"}}, "tags: tag '1x' must begin with a letter and hold letters, digits and _ - . / only."),
+        ({}, "end_user is missing; without it, give tags that tell whose connection it will be."),
+        ({"end_user": {"id": 5}}, "end_user.id must be text."),
+        ({"end_user": {}, "a": 1}, "end_user.id is missing; 'a' is not a field here."),
+        (
+            {"tags": {}, **dict.fromkeys("abcde", 1)},
+            "'a' is not a field here; 'b' is not a field here; 'c' is not a field here; and 2 more.",
+        ),
+    ],
+)
+async def test_the_message_names_the_faults_in_our_words(running: RunningGateway, body: Any, message: str) -> None:
+    error = await refused(running, "/connect/sessions", json=body)
+    assert (error["code"], error["message"]) == ("invalid_body", message)
+
+
+async def test_an_unknown_query_name_is_told_together_with_bad_values(running: RunningGateway) -> None:
+    told = await running.json("GET", "/connections?limit=0&page=x&surprise=1", expect=400)
+    assert [issue["path"] for issue in told["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
+    assert told["error"]["message"] == (
+        "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
+        "'surprise' is not a parameter of this address."
+    )

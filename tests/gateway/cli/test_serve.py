@@ -1,0 +1,119 @@
+"""``gateway serve`` before it serves: what forbids a start is told at once, early, and as JSON where asked for."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gateway import resources
+from gateway.cli import main
+from gateway.store import open_store
+from gateway.vault import Keyring
+
+HEAD = """\
+server: {port: 0}
+store: {encryption_keys: ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]}
+environments:
+  dev:
+    secret_keys: [a-secret-key-of-dev]
+"""
+HEAVY = ("sqlalchemy", "aiohttp", "alembic", "uvloop", "asyncio")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "gateway.yaml"
+    path.write_text(HEAD)
+    return path
+
+
+async def _made(file: Path) -> None:
+    """A database beside `file`, sealed under a key that is not in it."""
+    url = f"sqlite:///{file.parent}/gateway.db"
+    await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
+
+
+def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: Path) -> None:
+    asyncio.run(_made(file))
+    code = (
+        "import sys; from gateway.cli import main\n"
+        f"try: main(['serve', '-c', {str(file)!r}])\n"
+        f"except SystemExit as end: print(end.code, [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "1 []\n"
+    assert run.stderr.startswith("gateway: ")
+    assert "store.encryption_keys" in run.stderr
+    assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_provider(
+    file: Path, command: str
+) -> None:
+    (file.parent / "mine").mkdir()
+    (file.parent / "mine" / "tracker.yaml").write_text("display_name: Tracker\ncategoris: [x]\n")
+    file.write_text(
+        HEAD
+        + "    integrations:\n"
+        + "      one: {provider: jria, client_secret: a}\n"
+        + "      two: {provider: tracker}\n"
+        + "      three: {provider: ['x'], client_id: 'a'}\n"
+        + "live: {ttl_s: never}\ncatalog: [mine, missing]\n"
+    )
+    result = CliRunner().invoke(main, [command, "-c", str(file)])
+    assert result.exit_code == 1
+    told = result.stderr
+    assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in told
+    assert f"{file}:9: environments.dev.integrations.three.provider: must be one text, not a list" in told
+    assert f"{file}:10: live.ttl_s: must be a number" in told
+    assert f"{file}:11: catalog[1]: there is no folder" in told
+    assert "mine/tracker.yaml:2: unknown key 'categoris'" in told
+    assert "'tracker'" not in told.replace("unknown key 'categoris'", ""), "it is there, only faulty"
+    assert told.count("three") == 1
+    assert told.count("missing\n") == 1
+
+
+def test_faults_come_as_one_line_of_json(file: Path) -> None:
+    file.write_text(HEAD + "live: {ttl_s: never}\n")
+    result = CliRunner().invoke(main, ["serve", "-c", str(file), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "faults": [{"where": f"{file}:6", "message": "live.ttl_s: must be a number", "file": str(file), "line": 6}],
+    }
+
+
+def test_another_refusal_comes_as_json_too(file: Path) -> None:
+    (file.parent / "gateway.db").write_text("dear diary")
+    result = CliRunner().invoke(main, ["serve", "-c", str(file), "--json"])
+    assert result.exit_code == 1
+    (fault,) = json.loads(result.stdout)["faults"]
+    assert "is not a SQLite database" in fault["message"]
+
+
+def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
+    command = [sys.executable, "-m", "gateway", "serve", "-c", str(file), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert ready["ok"] is True
+    assert ready["callback_url"] == f"{ready['url']}/oauth/callback"
+
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_in_a_fresh_checkout_a_command_points_to_init(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(resources.file("gateway.yaml").parent)
+    monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code == 1
+    assert "gateway.yaml is the reference of all keys; " in result.stderr
+    assert "init --dir my-gateway` writes one of your own" in result.stderr
