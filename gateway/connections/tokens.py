@@ -1,6 +1,7 @@
 """Asks token endpoints: the one place where codes and refresh tokens leave the process."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from gateway import clock
@@ -49,7 +50,7 @@ class TokenEndpoint:
             params=params(provider, provider.token_params, integration, config),
             headers=params(provider, provider.token_headers, integration, config),
         )
-        return OAUTH2.granted(provider, await self._ask(provider, request), clock.now())
+        return OAUTH2.granted(provider, *await self._ask(provider, request))
 
     async def renew(
         self, integration: Integration, provider: Provider, config: Mapping[str, Any], held: Mapping[str, Any]
@@ -63,9 +64,13 @@ class TokenEndpoint:
             params=params(provider, provider.refresh_params or provider.token_params, integration, config),
             headers=params(provider, provider.token_headers, integration, config),
         )
-        return OAUTH2.granted(provider, await self._ask(provider, request), clock.now(), held)
+        return OAUTH2.granted(provider, *await self._ask(provider, request), held)
 
-    async def _ask(self, provider: Provider, request: TokenRequest) -> dict[str, Any]:
+    async def _ask(self, provider: Provider, request: TokenRequest) -> tuple[dict[str, Any], datetime]:
+        """The answer, and the time its lifetime counts from: when it was asked for. The provider counts from some moment
+        after that, so a token never outlives its end here, however long the answer was under way.
+        """
+        asked_at = clock.now()
         try:
             answer = await self._egress.fetch(
                 "POST",
@@ -78,7 +83,7 @@ class TokenEndpoint:
         except EgressError as fault:
             raise TokenUnavailable(f"the token endpoint: {fault.message}") from fault
         try:
-            return read_answer(provider, answer.status, answer.headers, answer.body)
+            return read_answer(provider, answer.status, answer.headers, answer.body), asked_at
         except TokenRefused as fault:  # its words may quote what we sent, and are stored, logged and shown
             raise TokenRefused(request.scrubbed(fault.code), request.scrubbed(fault.description)) from None
         except TokenUnavailable as fault:

@@ -58,7 +58,14 @@ class Answer:
     @property
     def passed_on(self) -> list[bytes]:
         """The provider's lines: without those that the gateway writes in any case."""
-        ours = (b"gateway-request-id:", b"content-length:", b"transfer-encoding:", b"connection:", b"date:")
+        ours = (
+            b"gateway-request-id:",
+            b"gateway-attempts:",
+            b"content-length:",
+            b"transfer-encoding:",
+            b"connection:",
+            b"date:",
+        )
         return [line for line in self.head.lines if not line.lower().startswith(ours)]
 
 

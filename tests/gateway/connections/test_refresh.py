@@ -387,3 +387,22 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     async with running.http.get(f"{running.url}/ready") as answer:
         assert answer.status == 503
     assert (await call(running))["token"]  # what is kept in memory goes on serving
+
+
+async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    asked_at = clock.now()
+    tracker.hold.clear()
+    calling = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    later(100)
+    tracker.hold.set()
+    await calling
+    row = await running.services.store.connections.get(_ref())
+    assert row is not None
+    assert row.expires_at is not None
+    assert row.expires_at - asked_at < timedelta(seconds=3660)
