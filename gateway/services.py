@@ -15,6 +15,7 @@ from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.egress.client import Egress
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
 from gateway.store import Store
 
@@ -33,6 +34,7 @@ class Services:
     egress: Egress
     request_log: RequestLog
     started_at: datetime
+    metrics: Metrics = field(default_factory=Metrics)
     serving: bool = False
     store: Store = field(init=False)
     renewer: Renewer = field(init=False)

@@ -3,10 +3,11 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway import clock
 from gateway.records.connection import ConnectionRef
 from gateway.services import SERVICES
 from gateway.wire import asked
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT
+from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, TIMING
 
 
 @web.middleware
@@ -19,5 +20,11 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
     live = request.app[SERVICES].live
     request[ASKED] = wish
-    request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
+    opened = live.peek(ref)
+    if opened is None:
+        began = clock.monotonic()
+        opened = await live.opened(*ref)
+        if (timing := request.get(TIMING)) is not None:
+            timing.token_s = clock.monotonic() - began
+    request[CONNECTION] = opened
     return await handler(request)

@@ -7,18 +7,20 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from gateway import clock
 from gateway.egress.errors import EgressError, Kind
 from gateway.egress.exchange import Exchange
 from gateway.errors import Code, GatewayError, InvalidRequest, UpstreamFailed, UpstreamTimeout
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
+from gateway.records.timing import Timing
 from gateway.services import SERVICES
 from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
-from middleware.facts import CONNECTION, DECODER, REQUEST_ID, UPSTREAM
+from middleware.facts import CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 
 _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
     "refused": (InvalidRequest, "address_refused"),
@@ -40,12 +42,17 @@ async def forward(request: web.Request) -> web.StreamResponse:
     watch = Watch(request, egress.timeouts.first_byte_s)
     upload = Upload(request, watch)
     answer: PassedAnswer | None = None
+    timing = request.get(TIMING) or Timing(clock.monotonic())
     try:
         with watch:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
-            upload.exchange = exchange = await egress.send(upstream, upload.body())
+            asked_at = clock.monotonic()
+            try:
+                upload.exchange = exchange = await egress.send(upstream, upload.body())
+            finally:
+                timing.upstream_s += clock.monotonic() - asked_at
             watch.moved()
             watch.limit_s = egress.timeouts.idle_s
             body = await _body(request, exchange)
@@ -113,6 +120,8 @@ def _answer(request: web.Request, exchange: Exchange, *, decoded: bool) -> Passe
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if _is_event_stream(exchange):
         answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    if (timing := request.get(TIMING)) is not None:
+        answer.headers.add("Server-Timing", timing.told(clock.monotonic()))  # the provider's own may be there too
     if REQUEST_ID in request:
         answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
     return answer
