@@ -13,6 +13,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway import config as configuration
+from gateway.catalog.load import Catalog
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
 from gateway.connections.flow import Flows
@@ -24,6 +25,7 @@ from gateway.connections.tokens import TokenEndpoint
 from gateway.declared import catalog_of, integrations
 from gateway.egress.client import Egress
 from gateway.egress.guard import Guard
+from gateway.egress.load import PoolLoad
 from gateway.errors import GatewayError
 from gateway.keys import Keys
 from gateway.pages.environment import setup_templates
@@ -53,7 +55,7 @@ def create_app(config: Configured) -> web.Application:
 
 def setup(app: web.Application, config: Configured) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
-    app[SERVICES] = services_of(_read(config))
+    app[SERVICES] = services_of(read(config))
     setup_templates(app)
     add_routes(app)
     app.cleanup_ctx.append(_opened)
@@ -62,22 +64,44 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    catalog = catalog_of(config)
-    declared, faults, _ = integrations(config, catalog)
-    if faults:
-        raise Faults(faults)
+    catalog, declared = declared_in(config)
     return Services(
         config=config,
         catalog=catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(declared),
-        egress=Egress(Guard(config.egress.allow), proxy=config.egress.proxy),
+        integrations=declared,
+        egress=egress_of(config),
         request_log=RequestLog(),
         started_at=clock.now(),
     )
 
 
-def _read(config: Configured) -> Config:
+def declared_in(config: Config) -> tuple[Catalog, Integrations]:
+    """The catalog, and the integrations that hold against it. Raises Faults or CatalogFaults."""
+    catalog = catalog_of(config)
+    declared, faults, _ = integrations(config, catalog)
+    if faults:
+        raise Faults(faults)
+    return catalog, Integrations(declared)
+
+
+def egress_of(config: Config) -> Egress:
+    return Egress(Guard(config.egress.allow), proxy=config.egress.proxy)
+
+
+def complete(services: Services) -> TokenEndpoint:
+    """Add what is built on the rest and keeps nothing of its own; the way to token endpoints that it uses."""
+    tokens = TokenEndpoint(services.egress)
+    services.creator = Creator(services.store, services.catalog, services.live, services.egress)
+    services.sessions = Sessions(services.store)
+    services.flows = Flows(
+        services.store, services.integrations, services.creator, tokens, services.config.server.public_url
+    )
+    return tokens
+
+
+def read(config: Configured) -> Config:
+    """As it is, or read from a mapping or a file. Raises Faults."""
     if isinstance(config, Config):
         return config
     if isinstance(config, Mapping):
@@ -94,11 +118,10 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     )
     await services.egress.open()
     tokens = TokenEndpoint(services.egress)
-    services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
+    services.renewer = Renewer(store, services.integrations, services.catalog, tokens, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
-    services.creator = Creator(store, services.catalog, services.live, services.egress)
-    services.sessions = Sessions(store)
-    services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
+    complete(services)
+    watch(app)
     tasks = [
         asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
         asyncio.create_task(_prune(store), name="prune"),
@@ -106,6 +129,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     ]
     services.serving = True
     yield
+    services = app[SERVICES]  # of the last configuration
     services.serving = False
     await services.renewer.close()
     await services.request_log.close()
@@ -113,8 +137,24 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-    await services.egress.close()
+    for egress in (services.egress, *services.retired):
+        await egress.close()
     await store.close()
+
+
+def watch(app: web.Application) -> None:
+    """Let metrics ask for what is not counted but simply is so. `app` is asked each time: a reload changes its Services."""
+    metrics = app[SERVICES].metrics
+    metrics.watch("gateway_live_connections", read=lambda: app[SERVICES].live.kept)
+    metrics.watch("gateway_request_log_dropped_total", read=lambda: app[SERVICES].request_log.dropped)
+    metrics.watch("gateway_upstream_connections", "busy", read=lambda: _pools(app).busy)
+    metrics.watch("gateway_upstream_connections", "idle", read=lambda: _pools(app).idle)
+    metrics.watch("gateway_upstream_waiting", read=lambda: _pools(app).waiting)
+
+
+def _pools(app: web.Application) -> PoolLoad:
+    services = app[SERVICES]
+    return PoolLoad(*map(sum, zip(*(egress.load() for egress in (services.egress, *services.retired)), strict=True)))
 
 
 async def _stop_serving(app: web.Application) -> None:

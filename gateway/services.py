@@ -24,7 +24,9 @@ from gateway.store import Store
 class Services:
     """What is known before the store is open stands first; the rest is there once the application has started.
 
-    `serving` is what ``/ready`` tells: false before the start is complete and again once a stop has begun.
+    `retired` are ways out of earlier configurations, on which something may still be under way: a reload puts another
+    Services in the place of this one (`gateway.reloading`). `serving` is what ``/ready`` tells: false before the start
+    is complete and again once a stop has begun.
     """
 
     config: Config
@@ -35,6 +37,7 @@ class Services:
     request_log: RequestLog
     started_at: datetime
     metrics: Metrics = field(default_factory=Metrics)
+    retired: tuple[Egress, ...] = ()
     serving: bool = False
     store: Store = field(init=False)
     renewer: Renewer = field(init=False)

@@ -59,9 +59,7 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
     else:
         gateway_s = timing.gateway_s or now - timing.began - timing.token_s - timing.upstream_s
         ours = error is not None and error != "cut"
-        services.metrics.exchange(
-            ref[:2], request.method, status, ours, gateway_s, timing.token_s, timing.upstream_s
-        )
+        services.metrics.exchange(ref[:2], request.method, status, ours, gateway_s, timing.token_s, timing.upstream_s)
     services.request_log.note(
         Exchange(
             at=clock.now(),

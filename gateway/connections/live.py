@@ -61,6 +61,32 @@ class Live:
         self._changed_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
 
+    @property
+    def kept(self) -> int:
+        """How many connections are in memory."""
+        return len(self._kept)
+
+    def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
+        """Work by another configuration. What was opened under an integration or a provider that differs is opened anew,
+        and what belongs to none any more is forgotten.
+        """
+        before, before_catalog = self._integrations, self._catalog
+        self._config, self._integrations, self._catalog = config, integrations, catalog
+        same: dict[tuple[str, str], bool | None] = {}
+        for ref, kept in list(self._kept.items()):
+            key = ref[:2]
+            if key not in same:
+                one = integrations.find(*key)
+                same[key] = (
+                    None
+                    if one is None
+                    else (one == before.find(*key) and catalog.get(one.provider) == before_catalog.get(one.provider))
+                )
+            if same[key] is None:
+                del self._kept[ref]
+            elif not same[key]:
+                kept.opened, kept.good_until = None, 0.0
+
     def peek(self, ref: ConnectionRef) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
         kept = self._kept.get(ref)
@@ -92,7 +118,7 @@ class Live:
             if backoff.may_try(connection, now):
                 self._renewer.start(connection).add_done_callback(self._took_over)
             good_s = AGEING_S
-        return self._keep(connection, provider, good_s, began)
+        return self._keep(connection, good_s, began)
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> Connection:
         """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
@@ -141,10 +167,9 @@ class Live:
 
     async def follow(self, last_id: int) -> None:
         """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
-        every_s = min(max(self._config.trust_s / 10, 0.05), 1.0)
         version: Hashable = None
         while True:
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
                 seen = await self._store.changes.version()
                 if seen != version:
@@ -200,7 +225,8 @@ class Live:
             )
         return row
 
-    def _keep(self, connection: Connection, provider: Provider, good_s: float, began: float) -> Opened:
+    def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
+        provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])

@@ -20,6 +20,7 @@ from gateway.egress.answer import SessionExchange
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
 from gateway.egress.guard import Guard, Scheme, literal
+from gateway.egress.load import PoolLoad
 from gateway.egress.names import GuardedResolver, Names
 from gateway.egress.session import PlainRequest, exactly
 from gateway.records.upstream import UpstreamRequest
@@ -82,6 +83,15 @@ class Egress:
             await pool.close()
         self._pools.clear()
         self._names.close()
+
+    def load(self) -> PoolLoad:
+        """How many connections there are now."""
+        connectors = [pool.connector for pool in self._pools.values() if pool.connector is not None]
+        return PoolLoad(
+            busy=sum(len(connector._acquired) for connector in connectors),
+            idle=sum(len(kept) for connector in connectors for kept in connector._conns.values()),
+            waiting=sum(len(queue) for connector in connectors for queue in connector._waiters.values()),
+        )
 
     async def send(self, request: UpstreamRequest, body: Body | None = None) -> Exchange:
         """Send it and wait for the answer's head; `request.headers` must hold end-to-end fields only.

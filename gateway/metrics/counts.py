@@ -71,7 +71,7 @@ class Metrics:
         self._watched.append(((name, *labels), read))
 
     def snapshot(self) -> Snapshot:
-        counters, gauges = dict(self._counters), {}
+        counters, gauges = dict(self._counters), dict[Sample, float]()
         for sample, read in self._watched:
             told = counters if FAMILIES[sample[0]].kind == "counter" else gauges
             told[sample] = told.get(sample, 0) + read()

@@ -33,8 +33,8 @@ def _lines(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
             if number and whose == OUR_API:
                 yield "gateway_api_requests_total", _line(("gateway_api_requests_total", *labels), number)
             elif number:
-                sample = ("gateway_proxy_requests_total", *whose, *labels, by)
-                yield "gateway_proxy_requests_total", _line(sample, number)
+                proxied = ("gateway_proxy_requests_total", *whose, *labels, by)
+                yield proxied[0], _line(proxied, number)
         for part, at in PARTS.items():
             counts, total = numbers[at : at + BUCKETS], numbers[at + BUCKETS]
             if any(counts):

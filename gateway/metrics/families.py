@@ -40,7 +40,9 @@ FAMILIES: Final[dict[str, Family]] = {
         "Requests to the gateway's own API and pages, and those to /proxy that were refused before a connection was known.",
     ),
     "gateway_token_refreshes_total": Family(
-        "counter", (*WHOSE, "outcome"), "Refreshes: renewed, refused (for good), unavailable (tried again), failed (here)."
+        "counter",
+        (*WHOSE, "outcome"),
+        "Refreshes: renewed, refused (for good), unavailable (tried again), failed (here).",
     ),
     "gateway_upstream_connections": Family("gauge", ("state",), "Connections to providers: busy or idle."),
     "gateway_upstream_waiting": Family("gauge", (), "Requests that wait for a connection to a provider."),
