@@ -34,7 +34,7 @@ class RunningGateway:
         port = sock.getsockname()[1]
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
-        app = gateway.create_app(config)
+        self.app = app = gateway.create_app(config)
         self.services: Services = app[SERVICES]
         self._runner = gateway.runner(app, drain_s=1)
         await self._runner.setup()
