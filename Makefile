@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 
+# Take the system's certificates too, as pip does: a company's own authority is known there. Two spellings, by uv's version.
+export UV_SYSTEM_CERTS = 1
+export UV_NATIVE_TLS = 1
+
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-dev run test check fmt lock wheel clean
 

@@ -1,8 +1,8 @@
 """The composition root: builds Services, opens them with the application and closes them with it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from gateway import clock
+from gateway import clock, logs
 from gateway import config as configuration
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Faults
@@ -55,6 +55,7 @@ def create_app(config: Configured) -> web.Application:
 
 def setup(app: web.Application, config: Configured) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
+    logs.for_host()
     app[SERVICES] = services_of(read(config))
     setup_templates(app)
     add_routes(app)
@@ -131,15 +132,22 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     yield
     services = app[SERVICES]  # of the last configuration
     services.serving = False
-    await services.renewer.close()
-    await services.request_log.close()
+    async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
+        end.push_async_callback(store.close)
+        for egress in (services.egress, *services.retired):
+            end.push_async_callback(egress.close)
+        end.push_async_callback(services.request_log.close)
+        end.push_async_callback(_ended, tasks)
+        end.push_async_callback(services.renewer.close)
+        end.push_async_callback(services.flows.close)
+
+
+async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:
     for task in tasks:
         task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    for egress in (services.egress, *services.retired):
-        await egress.close()
-    await store.close()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            log.error("background_task_failed", exc_info=outcome)
 
 
 def watch(app: web.Application) -> None:

@@ -24,8 +24,8 @@ from gateway.secret import MASK
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 SECRET_NAME: Final = re.compile(
-    r"authorization|cookie|secret|passw(or)?d|bearer"
-    r"|(^|[_-])(token|code|state|verifier|credentials?|key|capability|assertion)$|apikey$|token$",
+    r"authorization|cookie|secret|passw(or)?d|bearer|token$|verifier$|credentials?$|capability$|assertion$"
+    r"|(api|signing|private|encryption|master|data)[_-]?keys?$|auth\w*_code$|^(code|state|key)$",
     re.IGNORECASE,
 )
 SECRET_TEXT: Final = re.compile(
@@ -38,7 +38,7 @@ SECRET_TEXT: Final = re.compile(
 # Below warning they tell of statements, rows and requests, which hold what must not be seen.
 CHATTY: Final = ("aiohttp.access", "aiohttp.client", "aiosqlite", "alembic", "asyncio", "sqlalchemy")
 
-Event = dict[str, Any]
+Event = structlog.typing.EventDict
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
@@ -75,6 +75,25 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     for name in CHATTY:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
     Many.out, Many.readable = (sys.stderr if number <= logging.INFO else None), readable
+
+
+def for_host() -> None:
+    """In a host's process: our lines go to the standard library's loggers, unless the host has set structlog up.
+
+    By itself structlog would print to stdout, and with every traceback the local variables of all its frames.
+    """
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            mask,
+            tell_exception,
+            structlog.processors.KeyValueRenderer(key_order=["event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # the host's loggers know their levels
+        logger_factory=structlog.stdlib.LoggerFactory(),
+    )
 
 
 def write_many(events: Sequence[Event]) -> None:

@@ -90,6 +90,7 @@ def turn(app: web.Application, ready: Next) -> None:
         new.egress = egress_of(ready.config)
         new.retired = (*old.retired, old.egress)  # what is under way there may last; idle connections end by themselves
     tokens = complete(new)
+    new.flows.take_over(old.flows)
     new.renewer.turn_to(new.integrations, new.catalog, tokens)
     new.live.turn_to(ready.config.live, new.integrations, new.catalog)
     # aiohttp warns of changes to an application that has started, since it cannot know that this one is meant.

@@ -34,6 +34,7 @@ class RequestLog:
         self._rows: deque[Exchange] = deque()
         self._bound = bound
         self._sink: Sink | None = None
+        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:
@@ -72,11 +73,12 @@ class RequestLog:
         logs.write_many([as_event(exchange) for exchange in lines])
 
     async def _write_rows(self) -> None:
-        while self._rows and self._sink is not None:
-            batch = [self._rows[n] for n in range(min(BATCH, len(self._rows)))]
-            await self._sink.add_many(batch)
-            for _ in batch:
-                self._rows.popleft()
+        async with self._writing:
+            while self._rows and self._sink is not None:
+                batch = [self._rows[n] for n in range(min(BATCH, len(self._rows)))]
+                await self._sink.add_many(batch)
+                for _ in batch:
+                    self._rows.popleft()
 
 
 def as_event(exchange: Exchange) -> dict[str, Any]:

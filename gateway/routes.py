@@ -7,6 +7,7 @@ from aiohttp import web
 
 from gateway.api import connect, connections, health, integrations, logos, providers
 from gateway.forward import forward
+from gateway.pages.begin import begin
 from gateway.pages.callback import callback
 from gateway.pages.connect import connect_page
 from middleware.expectation import no_early_continue
@@ -22,7 +23,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/ready", OPEN(health.ready)),
     ("GET", "/images/template-logos/{name}.svg", OPEN(logos.logo)),
     ("GET", "/connect", OPEN(connect_page)),
-    ("GET", "/oauth/connect/{integration_id}", OPEN(connect.begin_oauth)),
+    ("GET", "/oauth/connect/{integration_id}", OPEN(begin)),
     ("GET", "/oauth/callback", OPEN(callback)),
     ("GET", "/providers", API(providers.list_providers)),
     ("GET", "/providers/{provider}", API(providers.get_provider)),

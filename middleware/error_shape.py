@@ -4,7 +4,6 @@ from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
-from aiohttp.http_writer import StreamWriter
 from multidict import istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
@@ -41,11 +40,8 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
 
 def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """`fault` as a response, or a cut connection where another answer has begun to leave. Needs REQUEST_ID."""
-    writer = request.writer
-    if writer.output_size > 0:
+    if request.writer.output_size > 0:
         cut(request.transport)
-    elif isinstance(writer, StreamWriter):
-        writer.chunked, writer.length = False, None  # the framing of an answer whose head has not left
     response = web.json_response({"error": fault.as_json()}, status=fault.status, headers=fault.headers)
     response.headers[MARK] = fault.code
     response.headers[hdrs.CACHE_CONTROL] = "no-store"

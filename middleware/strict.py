@@ -19,4 +19,5 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
         if target != request.raw_path:
             # `Request.clone` would quote the target anew; this keeps its bytes for whoever reads raw_path.
             request._message = request._message._replace(path=target)
+            request._cache.pop("raw_path", None)
     return await handler(request)

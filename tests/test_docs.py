@@ -25,3 +25,17 @@ def test_every_auth_mode_is_documented(mode: str) -> None:
 @pytest.mark.parametrize("path", sorted({path.partition("{")[0].rstrip("/") for _, path, _ in ROUTES}))
 def test_every_route_is_documented(path: str) -> None:
     assert f"{path}" in (DOCS / "http-api.md").read_text()
+
+
+def test_every_command_is_told_in_the_readme_or_the_docs() -> None:
+    from gateway.cli import COMMANDS
+
+    told = "\n".join(path.read_text() for path in [DOCS.parent / "README.md", *DOCS.glob("*.md")])
+    assert [name for name in COMMANDS if f"gateway {name}" not in told] == []
+
+
+def test_every_script_is_told_in_the_docs() -> None:
+    from gateway.declared import SCRIPTS
+
+    told = (DOCS / "catalog.md").read_text()
+    assert [name for name in SCRIPTS if f"`{name}`" not in told] == []

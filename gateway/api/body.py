@@ -76,12 +76,6 @@ def query_of(request: web.Request, allowed: Collection[str], nested: Collection[
     return query
 
 
-def members(query: Mapping[str, str], name: str) -> dict[str, str]:
-    """``params[subdomain]=acme`` as ``{"subdomain": "acme"}``."""
-    start = name + "["
-    return {key[len(start) : -1]: text for key, text in query.items() if key.startswith(start) and key.endswith("]")}
-
-
 def truth(query: Mapping[str, str], name: str) -> bool:
     """``true``, ``1``, ``yes``, ``on`` or their opposites; false where absent. Raises InvalidRequest."""
     text = query.get(name, "").lower()

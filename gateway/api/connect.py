@@ -1,19 +1,16 @@
-"""Where connecting begins: the customer's back end opens a session, the end user's browser sets out (api-contract 1.5, 1.6)."""
+"""Connect sessions: the customer's back end says who may connect what (api-contract 1.5)."""
 
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 from pydantic import Field, model_validator
 
-from gateway.api.body import Strict, members, read_json, wrong_query
+from gateway.api.body import Strict, read_json
 from gateway.api.connection_json import stamp_z
 from gateway.api.shapes import EndUserBody, OrganizationBody, ProviderConfigKey, Tags, derived_tags, end_user
-from gateway.connections.flow import LIFETIME, Asked
 from gateway.errors import InvalidRequest, Issue
 from gateway.services import SERVICES, Services
 from middleware.facts import ENVIRONMENT
-
-NESTED: Final = ("params", "authorization_params")
 
 
 class IntegrationDefaults(Strict):
@@ -65,32 +62,6 @@ async def create_session(request: web.Request) -> web.Response:
     link = f"{services.config.server.public_url}/connect?session_token={token}"
     told = {"token": token, "connect_link": link, "expires_at": stamp_z(session.expires_at)}
     return web.json_response({"data": told}, status=201)
-
-
-async def begin_oauth(request: web.Request) -> web.StreamResponse:
-    """302 to the provider's consent page, with the cookie that binds the flow to this browser."""
-    services = request.app[SERVICES]
-    session = await services.sessions.find(request.query.get("connect_session_token", ""))
-    if "connection_id" in request.query:
-        raise wrong_query("connection_id", "The session decides about the connection id; leave it out.")
-    asked = Asked(
-        config=members(request.query, "params"),
-        authorization_params=members(request.query, "authorization_params"),
-        user_scope=request.query.get("user_scope"),
-    )
-    departure = await services.flows.begin(session, request.match_info["integration_id"], asked)
-    answer = web.Response(status=302, headers={"Location": departure.url, "Cache-Control": "no-store"})
-    answer.headers["Referrer-Policy"] = "no-referrer"
-    answer.set_cookie(
-        departure.cookie_name,
-        departure.cookie_value.reveal(),
-        max_age=int(LIFETIME.total_seconds()),
-        path="/",
-        secure=departure.cookie_name.startswith("__Host-"),
-        httponly=True,
-        samesite="Lax",
-    )
-    return answer
 
 
 def _check_integrations(services: Services, environment: str, body: NewSession) -> None:

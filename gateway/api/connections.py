@@ -5,7 +5,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.body import Strict, members, number, query_of, read_json, truth, wrong_query
+from gateway.api.body import Strict, number, query_of, read_json, truth, wrong_query
 from gateway.api.connection_json import listed, whole
 from gateway.api.shapes import (
     ConnectionId,
@@ -21,6 +21,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 from gateway.store import ListFilter, cursor_after
+from gateway.wire.query import members
 from middleware.facts import ENVIRONMENT
 
 FILTERS: Final = (
@@ -89,9 +90,11 @@ async def get_connection(request: web.Request) -> web.Response:
         connection = await services.live.current(ref, force=force)
     except (ReconnectNeeded, Unavailable) as fault:
         row = await services.store.connections.get(ref)
-        if row is not None:
-            fault.payload = {**(fault.payload or {}), "connection": whole(services.store, row, credentials=False)}
-        raise
+        if row is None:
+            raise
+        # A copy: the fault itself may be told to others who waited for the same renewal.
+        payload = {**(fault.payload or {}), "connection": whole(services.store, row, credentials=False)}
+        raise type(fault)(fault.code, fault.message, payload=payload, retry_after_s=fault.retry_after_s) from fault
     return web.json_response(whole(services.store, connection, with_refresh_token=with_refresh_token))
 
 
@@ -142,10 +145,11 @@ def _ref(request: web.Request, services: Services, query: dict[str, str]) -> Con
 
 def _credential(services: Services, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
     provider = services.creator.provider_of(integration)
-    if credentials.get("type") not in {provider.auth_mode, None}:
+    kind = credentials.get("type")
+    if kind is not None and kind != provider.auth_mode:
         message = (
             f"Integration '{integration.integration_id}' takes credentials of type '{provider.auth_mode}', "
-            f"not '{credentials['type']}'."
+            f"not {str(kind)[:40]!r}."
         )
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
     return modes()[provider.auth_mode].accept({"type": provider.auth_mode, **credentials}, clock.now())

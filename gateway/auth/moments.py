@@ -16,4 +16,7 @@ def moment(text: object) -> datetime | None:
         when = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    try:
+        return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+    except OverflowError:  # before year 1 or after 9999 in UTC
+        return None

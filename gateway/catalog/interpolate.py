@@ -25,6 +25,7 @@ __all__ = [
     "Unresolved",
     "carries_credential",
     "check_value",
+    "differs_each_time",
     "placeholders",
     "render_text",
     "render_url",
@@ -65,6 +66,18 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     if _FORBIDDEN.search(rendered):
         raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
     return rendered
+
+
+def differs_each_time(template: str) -> bool:
+    """Whether ``${now}`` or ``${random}`` is in it, so that what it renders to is good for one request."""
+    return _is_momentary(parse(template))
+
+
+def _is_momentary(template: Template) -> bool:
+    return any(
+        isinstance(part, Now | Random) or (isinstance(part, Call) and any(map(_is_momentary, part.arguments)))
+        for part in template.parts
+    )
 
 
 def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:

@@ -67,7 +67,7 @@ class Creator:
         settings = accepted(provider, config, path) if config else await self._settings_of(ref)
         complete(provider, settings, path)
         settings = await self._completed(provider, integration, mode, held, settings)
-        base_url(provider, settings)  # refused now rather than at the first proxied call
+        base_url(provider, settings, mode, held)  # refused now rather than at the first proxied call
         placement(provider, mode, held, values(provider, integration, settings, metadata))
         plain, secret = parted(provider, settings)
         new = NewConnection(
@@ -126,7 +126,10 @@ def unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
     """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
     message = f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message}."
     if fault.refused:
-        return InvalidRequest("connection_validation_failed", message)
+        return InvalidRequest(
+            "connection_test_failed",
+            f"{message} It does not take this credential: check that it is valid, not expired, and granted to this app.",
+        )
     return UpstreamFailed("upstream_unreachable", f"{message} Nothing was stored; try again.")
 
 
@@ -144,6 +147,7 @@ class NewCredential:
     ) -> None:
         self.provider = provider
         self.config: dict[str, Any] = dict(settings)
+        self._mode, self._held = mode, held
         self._placement = placement(provider, mode, held, values(provider, integration, settings))
         self._egress = egress
 
@@ -151,7 +155,7 @@ class NewCredential:
         self.config.update(settings)
 
     async def get_json(self, path: str) -> Any:
-        base = base_url(self.provider, self.config)
+        base = base_url(self.provider, self.config, self._mode, self._held)
         url = spelled(base.scheme, base.host, base.port) + base.path + path
         query = "&".join(f"{name}={text}" for name, text in self._placement.query_slots)
         headers = {"accept": "application/json", **dict(self._placement.defaults), **dict(self._placement.slots)}

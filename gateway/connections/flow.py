@@ -5,9 +5,12 @@ that began (RFC 9700 §4.7). What the callback needs (token address, PKCE verifi
 flow, so nothing of it can be swapped on the way (RFC 9700 §4.4).
 """
 
+import asyncio
+import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,20 +19,34 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator
 from gateway.connections.integrations import Integrations
 from gateway.connections.ready import filled
-from gateway.connections.settings import accepted, complete
+from gateway.connections.settings import accepted, by_browser, complete
 from gateway.connections.tokens import TokenEndpoint, client_of, params
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.oauth import pkce
 from gateway.oauth.authorize import authorization_url, issuer_accepted
 from gateway.oauth.token import TokenRefused, TokenUnavailable, dig
 from gateway.records.connecting import ConnectSession, Flow, NewFlow
-from gateway.records.connection import Connection
+from gateway.records.connection import Connection, EndUser
 from gateway.records.integration import Integration
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
 LIFETIME: Final = timedelta(minutes=10)
 MAX_WORDS: Final = 500
+PROTOCOL: Final = frozenset(
+    {
+        "response_type",
+        "response_mode",
+        "client_id",
+        "redirect_uri",
+        "scope",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "request",
+        "request_uri",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,7 @@ class Flows:
         self._creator = creator
         self._tokens = tokens
         self.redirect_uri: Final = f"{public_url}/oauth/callback"
+        self._redeeming: set[asyncio.Task[Connection]] = set()
         self._cookie_prefix = "__Host-gw-flow-" if public_url.startswith("https://") else "gw-flow-"
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: Asked) -> Departure:
@@ -84,13 +102,22 @@ class Flows:
         defaults = session.defaults.get(integration_id, {})
         own = dict(defaults.get("connection_config") or {})
         scopes_override = own.pop("oauth_scopes_override", None)
-        config = accepted(provider, {**asked.config, **own}, ("params",))
+        typed = by_browser(provider, accepted(provider, asked.config, ("params",)))
+        # Merged under the entry's spelling of the names, so that no other spelling gets past what the back end fixed.
+        config = {**typed, **accepted(provider, own, ("connection_config",))}
         complete(provider, config, ("params",))
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         verifier = None if provider.disable_pkce else pkce.new_verifier()
         address = filled(provider, provider.authorization_url or "", config)
-        extra = {**params(provider, provider.authorization_params, integration, config), **asked.authorization_params}
-        extra |= defaults.get("authorization_params") or {}
+        extra = params(provider, provider.authorization_params, integration, config)
+        for name, value in {
+            **chosen(asked.authorization_params),
+            **(defaults.get("authorization_params") or {}),
+        }.items():
+            if value == "undefined":  # how published clients take a parameter of the entry away
+                extra.pop(name, None)
+            else:
+                extra[name] = value
         if user_scope := defaults.get("user_scopes") or asked.user_scope:
             extra["user_scope"] = user_scope
         flow = NewFlow(
@@ -98,10 +125,19 @@ class Flows:
             browser_digest=digest(browser),
             environment=session.environment,
             integration_id=integration_id,
-            connection_id=session.connection_id or secrets.token_hex(16),
+            connection_id=session.connection_id or str(uuid.uuid4()),
             session_digest=session.digest,
             expires_at=clock.now() + LIFETIME,
-            details={"code_verifier": verifier, "config": config, "address": address},
+            details={
+                "provider": provider.name,
+                "address": address,
+                "token_url": filled(provider, provider.token_url or "", config),
+                "code_verifier": verifier,
+                "config": config,
+                "end_user": asdict(session.end_user) if session.end_user else None,
+                "tags": dict(session.tags),
+                "webhook_url_override": session.webhook_url_override,
+            },
         )
         await self._store.flows.add(flow)
         url = authorization_url(
@@ -109,7 +145,7 @@ class Flows:
             address,
             client_id=client_of(integration, None).client_id,
             redirect_uri=self.redirect_uri,
-            scopes=list(scopes_override or scopes_of(integration, provider)),
+            scopes=scope_list(scopes_override) if scopes_override else scopes_of(integration, provider),
             state=state,
             code_challenge=pkce.challenge(verifier) if verifier else None,
             params=extra,
@@ -125,10 +161,28 @@ class Flows:
         stays unused, so that whoever it belongs to can still finish.
         """
         flow, integration, provider, details = await self._flow_of(query, cookies)
+        # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
+        redeeming = asyncio.create_task(self._redeem(integration, provider, flow.connection_id, details, query))
+        self._redeeming.add(redeeming)
+        redeeming.add_done_callback(self._redeemed)
         try:
-            return await self._redeem(flow, integration, provider, details, query)
+            return await asyncio.shield(redeeming)
         except InvalidRequest as fault:
             raise _about(flow, fault) from fault
+
+    def take_over(self, former: "Flows") -> None:
+        """At the end, wait for what is being finished there too."""
+        self._redeeming = former._redeeming
+
+    async def close(self, within_s: float = 15) -> None:
+        """Let authorizations that are being finished end."""
+        if self._redeeming:
+            await asyncio.wait(set(self._redeeming), timeout=within_s)
+
+    def _redeemed(self, task: "asyncio.Task[Connection]") -> None:
+        self._redeeming.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the browser, or to nobody if it has left
 
     async def _flow_of(
         self, query: Mapping[str, str], cookies: Mapping[str, str]
@@ -154,13 +208,18 @@ class Flows:
         if mine is None:
             raise _about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
         integration = self._integrations.get(flow.environment, flow.integration_id)
-        return flow, integration, self._creator.provider_of(integration), self._store.open(mine.details)
+        provider = self._creator.provider_of(integration)
+        details = self._store.open(mine.details)
+        if provider.name != details["provider"]:
+            changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
+            raise _about(flow, InvalidRequest("invalid_state", changed))
+        return flow, integration, provider, details
 
     async def _redeem(
         self,
-        flow: Flow,
         integration: Integration,
         provider: Provider,
+        connection_id: str,
         details: Mapping[str, Any],
         query: Mapping[str, str],
     ) -> Connection:
@@ -177,6 +236,7 @@ class Flows:
                 integration,
                 provider,
                 config,
+                token_url=details["token_url"],
                 code=query["code"],
                 redirect_uri=self.redirect_uri,
                 code_verifier=details["code_verifier"],
@@ -187,16 +247,15 @@ class Flows:
                 f"{provider.display_name} did not exchange the code for a token: {_short(str(fault))}. Start again; if "
                 "it happens again, the integration's client ID, client secret or callback address is wrong.",
             ) from fault
-        session = await self._store.sessions.get(flow.session_digest, now=clock.now())
         connection, _ = await self._creator.create(
             integration,
             held,
-            connection_id=flow.connection_id,
+            connection_id=connection_id,
             config={**_told(provider, held["raw"], query), **config},
             path=("params",),
-            tags=session.tags if session else None,
-            end_user=session.end_user if session else None,
-            webhook_url_override=session.webhook_url_override if session else None,
+            tags=details["tags"] or None,
+            end_user=EndUser(**details["end_user"]) if details["end_user"] else None,
+            webhook_url_override=details["webhook_url_override"],
         )
         return connection
 
@@ -204,6 +263,16 @@ class Flows:
 def scopes_of(integration: Integration, provider: Provider) -> tuple[str, ...]:
     """The integration's scopes exactly; the entry's default ones only where it names none."""
     return integration.scopes if integration.scopes is not None else tuple(provider.default_scopes or ())
+
+
+def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
+    """The scopes of ``oauth_scopes_override``: a list, or a text with commas or blanks between them."""
+    return tuple(filter(None, re.split(r"[,\s]+", override))) if isinstance(override, str) else tuple(override)
+
+
+def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:
+    """What a browser may add to the request: nothing that the protocol, or the integration's scopes, decide."""
+    return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
 
 
 def check_offered(session: ConnectSession, integration_id: str) -> None:

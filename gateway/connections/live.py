@@ -24,13 +24,15 @@ from gateway.connections.margin import refresh_from
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
-from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
+from gateway.connections.turning import Turning
+from gateway.errors import NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import ChangesMissed, Store
 
 OPENED_S: Final = 60.0
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
+LONGEST_LOOK_S: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
@@ -67,24 +69,14 @@ class Live:
         return len(self._kept)
 
     def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
-        """Work by another configuration. What was opened under an integration or a provider that differs is opened anew,
-        and what belongs to none any more is forgotten.
-        """
-        before, before_catalog = self._integrations, self._catalog
+        """Work by another configuration. What was opened under another integration or entry is opened anew."""
+        turning = Turning((self._integrations, self._catalog), (integrations, catalog))
         self._config, self._integrations, self._catalog = config, integrations, catalog
-        same: dict[tuple[str, str], bool | None] = {}
         for ref, kept in list(self._kept.items()):
-            key = ref[:2]
-            if key not in same:
-                one = integrations.find(*key)
-                same[key] = (
-                    None
-                    if one is None
-                    else (one == before.find(*key) and catalog.get(one.provider) == before_catalog.get(one.provider))
-                )
-            if same[key] is None:
+            stays = turning.stays(*ref[:2])
+            if stays is None:
                 del self._kept[ref]
-            elif not same[key]:
+            elif not stays:
                 kept.opened, kept.good_until = None, 0.0
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
@@ -112,6 +104,8 @@ class Live:
         now = clock.now()
         good_s = OPENED_S
         if connection.expires_at is not None and now >= connection.expires_at:
+            if connection.failure is not None and not backoff.may_try(connection, now):
+                raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
             connection = await self._renewer.renewed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             # Still valid: served as it is and renewed behind the request, which never waits for that.
@@ -171,18 +165,19 @@ class Live:
         while True:
             await asyncio.sleep(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
-                seen = await self._store.changes.version()
-                if seen != version:
-                    last_id, changed = await self._store.changes.since(last_id)
-                    for ref in changed:
-                        await self._refresh_entry(ref)
-                    version = seen
-                self._synced_at = clock.monotonic()
+                async with asyncio.timeout(LONGEST_LOOK_S):
+                    seen = await self._store.changes.version()
+                    if seen != version:
+                        newest, changed = await self._store.changes.since(last_id)
+                        for ref in changed:
+                            await self._refresh_entry(ref)
+                        last_id, version = newest, seen
+                    self._synced_at = clock.monotonic()
             except ChangesMissed as missed:
                 self._kept.clear()
                 last_id = missed.last_id
-            except GatewayError as fault:
-                log.warning("store_unreadable", detail=fault.message)
+            except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
+                log.warning("store_unreadable", detail=str(fault) or type(fault).__name__)
             self._sweep()
 
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
@@ -190,7 +185,11 @@ class Live:
         kept = self._kept.get(ref)
         if kept is None:
             return
-        row = await self._store.connections.get(ref)
+        try:
+            row = await self._store.connections.get(ref)
+        except Exception:
+            self.forget(ref)  # what cannot be read is not served on; its next use asks again
+            raise
         if row is None:
             self.forget(ref)
         elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
@@ -202,6 +201,9 @@ class Live:
             self._kept.clear()
         for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
             del self._kept[ref]
+        for kept in self._kept.values():
+            if now >= kept.good_until:
+                kept.opened = None  # sealed again: a credential stays opened for a minute at most
         for ref in [ref for ref, at in self._changed_at.items() if now - at > LONGEST_LOAD_S]:
             del self._changed_at[ref]
 
@@ -234,9 +236,12 @@ class Live:
         now = clock.monotonic()
         if self._changed_at.get(connection.ref, 0.0) >= began:
             return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered
+        self._kept.pop(connection.ref, None)
         while len(self._kept) >= self._config.max_connections:
             del self._kept[next(iter(self._kept))]
-        good_until = now + min(good_s, self._seconds_left(connection, provider, clock.now()))
+        good_until = (
+            0.0 if opened.for_one_request else now + min(good_s, self._seconds_left(connection, provider, clock.now()))
+        )
         self._kept[connection.ref] = Kept(connection, opened, good_until, now)
         return opened
 

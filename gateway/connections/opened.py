@@ -41,3 +41,4 @@ class Opened:
     base: BaseUrl
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
+    for_one_request: bool = False  # the entry's templates hold ``${now}`` or ``${random}``

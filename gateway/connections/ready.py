@@ -1,14 +1,16 @@
 """Makes a connection ready for use: fills its settings and its credential into the entry's templates, once for many requests."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from gateway.auth.mode import AuthMode
 from gateway.catalog.interpolate import (
     BadValue,
+    Moment,
     Unresolved,
     carries_credential,
+    differs_each_time,
     render_text,
     render_url,
     setting_values,
@@ -20,7 +22,8 @@ from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 
-PORTS = {"http": 80, "https": 443}
+NONE: Final[Mapping[str, str]] = {}
+PORTS: Final = {"http": 80, "https": 443}
 
 
 def ready(
@@ -33,27 +36,30 @@ def ready(
 ) -> Opened:
     """`held`: the opened credential. Raises InvalidRequest ``unresolved_setting`` where a setting is missing or unfit."""
     config = {**connection.config, **secret_config}
-    base = base_url(provider, config)
+    known = values(provider, integration, config, connection.metadata)
+    base = base_url(provider, config, mode, held)
     return Opened(
         connection=connection,
         integration=integration,
         provider=provider,
         base=base,
         allowed_origins=frozenset(_origins(base, integration, provider, config)),
-        placement=placement(provider, mode, held, values(provider, integration, config, connection.metadata)),
+        placement=placement(provider, mode, held, known),
+        for_one_request=any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
 
 
-def base_url(provider: Provider, config: Mapping[str, Any]) -> BaseUrl:
-    """The address that requests go below, checked again at every use. Raises InvalidRequest."""
-    parts = urlsplit(filled(provider, provider.proxy.base_url, config))
+def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> BaseUrl:
+    """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
+    credential = {name: secret.reveal() for name, secret in mode.values(held).items()}
+    parts = urlsplit(filled(provider, provider.proxy.base_url, config, credential))
     return BaseUrl(parts.scheme, parts.hostname or "", parts.port or PORTS[parts.scheme], parts.path.rstrip("/"))
 
 
-def filled(provider: Provider, template: str, config: Mapping[str, Any]) -> str:
+def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
     """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
     try:
-        return render_url(template, config, provider.connection_config)
+        return render_url(template, config, provider.connection_config, credential)
     except Unresolved as fault:
         names = ", ".join(sorted(fault.names))
         raise InvalidRequest(
@@ -93,8 +99,9 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
 
     if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
-    slots, defaults = _split(headers, is_slot, everything)
-    query_slots, query_defaults = _split(provider.proxy.query, is_slot, everything)
+    moment = Moment()
+    slots, defaults = _split(headers, is_slot, everything, moment)
+    query_slots, query_defaults = _split(provider.proxy.query, is_slot, everything, moment)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
@@ -104,14 +111,14 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
 
 
 def _split(
-    templates: Mapping[str, str], is_slot: Callable[[str], bool], everything: Mapping[str, str]
+    templates: Mapping[str, str], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     slots: list[tuple[str, str]] = []
     defaults: list[tuple[str, str]] = []
     for name, template in templates.items():
         carries = is_slot(template)
         try:
-            text = render_text(template, everything)
+            text = render_text(template, everything, moment=moment)
         except Unresolved as fault:
             if not carries:
                 continue  # a header built from a setting that this connection does not have is left out

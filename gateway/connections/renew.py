@@ -8,6 +8,7 @@ rotated pair is committed before anybody uses the new token; and no leaving clie
 import asyncio
 import uuid
 from datetime import timedelta
+from itertools import chain, repeat
 from typing import Any, Final
 
 import structlog
@@ -19,7 +20,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections import backoff
 from gateway.connections.integrations import Integrations
 from gateway.connections.tokens import TokenEndpoint
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import GatewayError, NotFound, Unavailable
 from gateway.metrics import Metrics
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
@@ -29,7 +30,8 @@ from gateway.store import Store
 REFRESHES: Final = "gateway_token_refreshes_total"
 LEASE: Final = timedelta(seconds=30)  # longer than the token call may take, so that a slow endpoint cannot outlast it
 LOOK_AGAIN_S: Final = 0.1
-SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5, 5, 5, 5)
+SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)  # the last one again and again
+WAIT_S: Final = 45.0
 
 log = structlog.get_logger(__name__)
 
@@ -54,9 +56,18 @@ class Renewer:
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
 
-        `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable.
+        `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable, the
+        latter also where a new pair is there and the store does not take it; it is kept and offered again meanwhile.
         """
-        return await asyncio.shield(self.start(connection, force=force))
+        task = self.start(connection, force=force)
+        done, _ = await asyncio.wait({task}, timeout=WAIT_S)
+        if not done:
+            raise Unavailable(
+                "store_unavailable",
+                "The token is being renewed, and the gateway's database is slow to store it. Try again in 5 seconds.",
+                retry_after_s=5,
+            )
+        return task.result()
 
     def start(self, connection: Connection, *, force: bool = False) -> "asyncio.Task[Connection]":
         """The task that renews it, begun or joined; it outlives whoever asked for it."""
@@ -92,12 +103,12 @@ class Renewer:
         try:
             integration = self._integrations.get(*seen.ref[:2])
             provider = self._catalog.get(current.provider)
-            if provider is None:  # a reload has just taken it away
+            if provider is None:
                 raise backoff.no_way_to_renew(current)
-            return await self._ask(current, owner, integration, provider)
-        except BaseException:
+        except GatewayError:  # a reload has just taken it away
             await self._store.connections.release_lease(seen.ref, owner=owner)
             raise
+        return await self._ask(current, owner, integration, provider)
 
     async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:
         """Hold the lease on return, unless the row already has a newer version than `seen`."""
@@ -114,8 +125,11 @@ class Renewer:
                 break
             await asyncio.sleep(LOOK_AGAIN_S)
         row = await self._read(seen.ref)
-        if row.version != seen.version:
+        failed_since = row.failure is not None and row.failure != seen.failure
+        if row.version != seen.version or failed_since:
             await self._store.connections.release_lease(seen.ref, owner=owner)
+        if row.version == seen.version and failed_since and row.failure is not None:
+            raise backoff.refusal(row, row.failure, clock.now())
         return row
 
     async def _ask(self, row: Connection, owner: str, integration: Integration, provider: Provider) -> Connection:
@@ -126,6 +140,9 @@ class Renewer:
             fresh = await self._tokens.renew(integration, provider, {**row.config, **secret_config}, held)
         except (TokenRefused, TokenUnavailable) as fault:
             return await self._failed(row, owner, fault)
+        except BaseException:  # nothing was asked: a setting is missing, or the process ends
+            await self._store.connections.release_lease(row.ref, owner=owner)
+            raise
         saved = await self._save(row, owner, fresh)
         took_ms = round((clock.monotonic() - started) * 1000)
         self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
@@ -143,8 +160,11 @@ class Renewer:
         raise backoff.refusal(after, noted, now) from fault
 
     async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:
-        """Commit the new pair; it exists nowhere else, so a store that stumbles is asked again and again."""
-        for wait_s in (*SAVE_AGAIN_S, None):
+        """Commit the new pair. It exists nowhere else, so a store that stumbles, however, is asked until it takes it;
+        the lease is not given back before that, since the refresh token in the row is spent.
+        """
+        waits = chain(SAVE_AGAIN_S, repeat(SAVE_AGAIN_S[-1]))
+        while True:
             try:
                 saved = await self._store.connections.save_refreshed(
                     row.ref,
@@ -154,14 +174,11 @@ class Renewer:
                     expires_at=modes()[fresh["type"]].expires_at(fresh),
                     now=clock.now(),
                 )
-            except GatewayError:
-                if wait_s is None:
-                    log.error("rotated_token_lost", **_who(row.ref))
-                    raise
-                await asyncio.sleep(wait_s)
+            except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
+                log.error("rotated_token_unsaved", **_who(row.ref), detail=str(fault))
+                await asyncio.sleep(next(waits))
             else:
                 return saved if saved is not None else await self._read(row.ref)
-        raise AssertionError("unreachable")
 
     async def _read(self, ref: ConnectionRef) -> Connection:
         row = await self._store.connections.get(ref)

@@ -1,6 +1,7 @@
 """The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from gateway.catalog.interpolate import BadValue, check_value
@@ -11,13 +12,18 @@ from gateway.errors import InvalidRequest, Issue
 def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
     """`given` under the entry's own spelling of the names, empty texts left out. Raises InvalidRequest with every fault.
 
-    Settings that the entry does not know are kept, since scripts and proxied paths may want them.
+    Settings that the entry does not know are kept, since scripts and proxied paths may want them; but not one that is
+    nearly the name of a known one, since a mistyped `subdomain` would connect another site in silence.
     """
     known = {
         name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))
     }
     config = {known.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
     issues = [
+        Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{near[0]}'?", (*path, name))
+        for name in config
+        if name.casefold() not in known and (near := get_close_matches(name, known.values(), 1, 0.75))
+    ] + [
         Issue("invalid_format", fault, (*path, name))
         for name, value in config.items()
         if (fault := _fault(name, value, provider.connection_config.get(name)))
@@ -36,6 +42,12 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
     ]
     if missing:
         raise InvalidRequest("connection_validation_failed", missing[0].message, errors=missing)
+
+
+def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` without what an end user may not choose: settings of the service's own, apart from the site's id."""
+    own = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
+    return {name: value for name, value in config.items() if name not in own and name != "webhook_url"}
 
 
 def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

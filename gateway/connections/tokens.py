@@ -12,7 +12,7 @@ from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.errors import InvalidRequest
 from gateway.oauth.client_auth import Client
-from gateway.oauth.token import TokenRequest, TokenUnavailable, code_request, read_answer, refresh_request
+from gateway.oauth.token import TokenRefused, TokenRequest, TokenUnavailable, code_request, read_answer, refresh_request
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 
@@ -33,23 +33,23 @@ class TokenEndpoint:
         provider: Provider,
         config: Mapping[str, Any],
         *,
+        token_url: str,
         code: str,
         redirect_uri: str,
         code_verifier: str | None,
-        override: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The credential for an authorization code."""
+        """The credential for an authorization code, from the address that the flow has pinned."""
         request = code_request(
             provider,
-            filled(provider, provider.token_url or "", config),
-            client_of(integration, override),
+            token_url,
+            client_of(integration, None),
             code=code,
             redirect_uri=redirect_uri,
             code_verifier=code_verifier,
             params=params(provider, provider.token_params, integration, config),
+            headers=params(provider, provider.token_headers, integration, config),
         )
-        before = {"config_override": dict(override)} if override else None
-        return OAUTH2.granted(provider, await self._ask(provider, request), clock.now(), before)
+        return OAUTH2.granted(provider, await self._ask(provider, request), clock.now())
 
     async def renew(
         self, integration: Integration, provider: Provider, config: Mapping[str, Any], held: Mapping[str, Any]
@@ -61,6 +61,7 @@ class TokenEndpoint:
             client_of(integration, held.get("config_override")),
             refresh_token=held["refresh_token"],
             params=params(provider, provider.refresh_params or provider.token_params, integration, config),
+            headers=params(provider, provider.token_headers, integration, config),
         )
         return OAUTH2.granted(provider, await self._ask(provider, request), clock.now(), held)
 
@@ -76,7 +77,12 @@ class TokenEndpoint:
             )
         except EgressError as fault:
             raise TokenUnavailable(f"the token endpoint: {fault.message}") from fault
-        return read_answer(provider, answer.status, answer.headers, answer.body)
+        try:
+            return read_answer(provider, answer.status, answer.headers, answer.body)
+        except TokenRefused as fault:  # its words may quote what we sent, and are stored, logged and shown
+            raise TokenRefused(request.scrubbed(fault.code), request.scrubbed(fault.description)) from None
+        except TokenUnavailable as fault:
+            raise TokenUnavailable(request.scrubbed(fault.reason), fault.retry_after_s) from None
 
 
 def client_of(integration: Integration, override: Mapping[str, str] | None) -> Client:

@@ -4,14 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
+from gateway import clock
 from gateway.oauth.client_auth import Client, authenticate
 from gateway.oauth.entry import OAuthEntry
+from gateway.secret import MASK
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
+NONE: Final[Mapping[str, str]] = {}
 
 # RFC 6749 §5.2, and what single providers say instead of invalid_grant (GitHub, Slack). Anything else may pass by itself.
 FINAL_CODES: Final = frozenset(
@@ -59,6 +63,13 @@ class TokenRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    def scrubbed(self, words: str) -> str:
+        """`words` of the provider without any secret of this request that they may quote."""
+        for secret in sorted(filter(None, self.secrets), key=len, reverse=True):
+            words = words.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
+        return words
 
 
 def code_request(
@@ -70,29 +81,48 @@ def code_request(
     redirect_uri: str,
     code_verifier: str | None,
     params: Mapping[str, str],
+    headers: Mapping[str, str] = NONE,
 ) -> TokenRequest:
     """Redeem an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
     grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     if code_verifier is not None:
         grant["code_verifier"] = code_verifier
-    return _request(provider, url, client, {**params, **grant})
+    return _request(provider, url, client, {**params, **grant}, headers, (code, code_verifier or ""))
 
 
 def refresh_request(
-    provider: OAuthEntry, url: str, client: Client, *, refresh_token: str, params: Mapping[str, str]
+    provider: OAuthEntry,
+    url: str,
+    client: Client,
+    *,
+    refresh_token: str,
+    params: Mapping[str, str],
+    headers: Mapping[str, str] = NONE,
 ) -> TokenRequest:
     """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
-    return _request(provider, url, client, {**params, "grant_type": "refresh_token", "refresh_token": refresh_token})
+    grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+    return _request(provider, url, client, {**params, **grant}, headers, (refresh_token,))
 
 
-def _request(provider: OAuthEntry, url: str, client: Client, params: dict[str, str]) -> TokenRequest:
-    headers = {"Accept": "application/json", **provider.token_headers}
-    authenticate(client, provider.token_request_auth_method, headers, params)
+def _request(
+    provider: OAuthEntry,
+    url: str,
+    client: Client,
+    params: dict[str, str],
+    extra: Mapping[str, str],
+    secrets: tuple[str, ...],
+) -> TokenRequest:
+    headers = {"Accept": "application/json", **extra}
+    if not any(name.lower() == "authorization" for name in extra):
+        # Exactly one authentication: an entry that writes the field itself has chosen its own.
+        authenticate(client, provider.token_request_auth_method, headers, params)
+    if client.client_secret is not None:
+        secrets = (*secrets, client.client_secret.reveal())
     if provider.body_format == "json":
         headers["Content-Type"] = "application/json"
-        return TokenRequest(url, headers, json.dumps(params).encode())
+        return TokenRequest(url, headers, json.dumps(params).encode(), secrets)
     headers["Content-Type"] = "application/x-www-form-urlencoded"
-    return TokenRequest(url, headers, urlencode(params).encode("ascii"))
+    return TokenRequest(url, headers, urlencode(params).encode("ascii"), secrets)
 
 
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -213,5 +243,13 @@ def _kind(headers: Mapping[str, str]) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
-    text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else None
+    """Seconds from now, sent as such or as a date (RFC 9110 §10.2.3)."""
+    text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
+    if text.isascii() and text.isdigit() and len(text) < 7:
+        return int(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0, round((when - clock.now()).total_seconds()))

@@ -4,9 +4,8 @@ from aiohttp import web
 
 from gateway.connections.flow import CallbackFailed
 from gateway.errors import GatewayError
-from gateway.pages.environment import page
+from gateway.pages.environment import failed, page
 from gateway.services import SERVICES
-from middleware.facts import REQUEST_ID
 
 
 async def callback(request: web.Request) -> web.Response:
@@ -39,19 +38,6 @@ async def callback(request: web.Request) -> web.Response:
 
 
 def _failed(request: web.Request, fault: GatewayError) -> web.Response:
-    about = fault if isinstance(fault, CallbackFailed) else None
-    answer = page(
-        request,
-        "connect/result.html",
-        400,
-        title="The account was not connected",
-        message=fault.message,
-        success=False,
-        integration_id=about.integration_id if about else None,
-        connection_id=about.connection_id if about else None,
-        site=None,
-        code=fault.code,
-        request_id=request[REQUEST_ID],
-    )
-    answer.headers["Gateway-Error"] = fault.code
-    return answer
+    if isinstance(fault, CallbackFailed):
+        return failed(request, fault, integration_id=fault.integration_id, connection_id=fault.connection_id)
+    return failed(request, fault)

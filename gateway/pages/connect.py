@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway.catalog.provider import Provider
 from gateway.errors import Unauthorized
-from gateway.pages.environment import page
+from gateway.pages.environment import failed, page
 from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
@@ -21,11 +21,7 @@ async def connect_page(request: web.Request) -> web.Response:
     try:
         session = await services.sessions.find(token)
     except Unauthorized as fault:
-        words = {"title": "This link has expired", "message": fault.message, "success": False}
-        none = {"integration_id": None, "connection_id": None, "site": None, "code": None, "request_id": None}
-        answer = page(request, "connect/result.html", 401, **words, **none)
-        answer.headers["Gateway-Error"] = fault.code
-        return answer
+        return failed(request, fault, 401, title="This link has expired")
     return page(
         request,
         "connect/index.html",

@@ -8,6 +8,8 @@ import jinja2
 from aiohttp import web
 
 from gateway import resources
+from gateway.errors import GatewayError
+from middleware.facts import REQUEST_ID
 
 TEMPLATES: Final = web.AppKey("gateway_templates", jinja2.Environment)
 
@@ -41,3 +43,30 @@ def page(request: web.Request, template: str, status: int = 200, **context: Any)
         }
     )
     return response
+
+
+def failed(
+    request: web.Request,
+    fault: GatewayError,
+    status: int = 400,
+    *,
+    title: str = "The account was not connected",
+    integration_id: str | None = None,
+    connection_id: str | None = None,
+) -> web.Response:
+    """The page that says what went wrong and what to do, with the code and the request's id for whoever is asked for help."""
+    answer = page(
+        request,
+        "connect/result.html",
+        status,
+        title=title,
+        message=fault.message,
+        success=False,
+        integration_id=integration_id,
+        connection_id=connection_id,
+        site=None,
+        code=fault.code,
+        request_id=request[REQUEST_ID],
+    )
+    answer.headers["Gateway-Error"] = fault.code
+    return answer

@@ -3,11 +3,13 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from gateway import clock
 from gateway.errors import StartRefused, Unavailable
 
 RETRY_AFTER_S: Final = 5
@@ -34,6 +36,7 @@ def unavailable(cause: str) -> Unavailable:
     return Unavailable(
         "store_unavailable",
         f"The gateway's database cannot be used now: {cause}. Try again in {RETRY_AFTER_S} seconds.",
+        payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,
     )
 
@@ -47,7 +50,9 @@ def cause_of(error: BaseException) -> str | None:
     inner: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(inner, "sqlite_errorcode", None)
     if isinstance(code, int):
-        return CAUSES.get(code & 0xFF)
+        return CAUSES.get(code & 0xFF, "an operation on it failed")
+    if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
+        return error.args[0]
     return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error | OSError) else None
 
 

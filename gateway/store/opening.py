@@ -11,7 +11,7 @@ from gateway.store.data_keys import DataKeys
 from gateway.store.engine import sqlite_engines
 from gateway.store.faults import StoreRefused
 from gateway.store.migrations import REVISIONS, schema_revision
-from gateway.store.sqlite_file import look, prepare, sqlite_path
+from gateway.store.sqlite_file import look, prepare, sqlite_path, still_there
 from gateway.store.store import Store
 from gateway.store.transactions import Transactions
 from gateway.vault import Keyring, Vault, VaultError
@@ -26,7 +26,7 @@ async def open_store(url: str, keyring: Keyring, *, environments: Collection[str
     path = sqlite_path(url)
     await asyncio.to_thread(look, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
-    transactions = Transactions(sqlite_engines(path, busy_s=busy_s), queue_s=busy_s)
+    transactions = Transactions(sqlite_engines(path, busy_s=busy_s), queue_s=busy_s, check=still_there(path))
     vault = Vault()
     keys = DataKeys(transactions, keyring, vault)
     try:

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -174,3 +174,22 @@ def _look_at_keys(path: Path, db: Connection, keyring: Keyring) -> None:
             ) from None
         except VaultError as error:
             raise StoreRefused(f"{path} is damaged: {error} Restore a backup.") from None
+
+
+class FileGone(OSError):
+    """The database's file was removed or replaced while it was open: what is written now would vanish with it."""
+
+
+def still_there(path: Path) -> Callable[[], None]:
+    """A check, some microseconds long, that `path` still names the file it names now. The check raises FileGone."""
+    opened = path.stat()
+
+    def check() -> None:
+        try:
+            found = path.stat()
+        except OSError as fault:
+            raise FileGone(f"{path} was removed; put it back and restart the gateway") from fault
+        if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
+            raise FileGone(f"{path} was replaced by another file; restart the gateway")
+
+    return check

@@ -27,7 +27,7 @@ class Store:
         self._keys = keys
         self.vault = vault
         self.connections = ConnectionStore(transactions, vault, keys)
-        self.sessions = SessionStore(transactions)
+        self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.changes = ChangeLog(transactions)
         self.request_log = RequestLog(transactions)
@@ -55,6 +55,7 @@ class Store:
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""
+        self._transactions.check()
         async with self._transactions.read() as db:
             await db.execute(select(1))
 

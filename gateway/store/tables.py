@@ -143,7 +143,7 @@ connect_sessions = Table(
     Column("end_user", Json),
     Column("tags", Json, nullable=False),
     Column("allowed_integrations", Json, nullable=False),
-    Column("defaults", Json, nullable=False),
+    Column("defaults", LargeBinary, nullable=False),
     Column("overrides", Json, nullable=False),
     Column("webhook_url_override", Text),
     Column("connection_id", Text),

@@ -17,8 +17,9 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 class Transactions:
     """The two ways to the database. Both raise Unavailable when it is locked, full, read-only or gone."""
 
-    def __init__(self, engines: Engines, *, queue_s: float) -> None:
+    def __init__(self, engines: Engines, *, queue_s: float, check: Callable[[], None] = lambda: None) -> None:
         self._engines = engines
+        self._check = check
         self._queue_s = queue_s
         self._turn = asyncio.Lock()
         self._running: set[asyncio.Task[object]] = set()
@@ -61,11 +62,17 @@ class Transactions:
         except TimeoutError:
             raise unavailable("too many writes are waiting for it") from None
         try:
+            self.check()
             if before is not None:
                 await before()
             return await self.begin(work)
         finally:
             self._turn.release()
+
+    def check(self) -> None:
+        """Raises Unavailable where the database that is open is no longer the one at its place."""
+        with told_as_unavailable():
+            self._check()
 
     async def begin(self, work: Work[T]) -> T:
         """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""

@@ -41,9 +41,10 @@ class DjangoIdp:
 
 
 @asynccontextmanager
-async def serving(folder: Path, redirect_uri: str) -> AsyncIterator[DjangoIdp]:
-    """The server on a free port, its database in `folder`."""
-    process = await create_subprocess_exec(sys.executable, server.__file__, str(folder), redirect_uri, stdout=PIPE)
+async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL_S) -> AsyncIterator[DjangoIdp]:
+    """The server on a free port, its database in `folder`; its access tokens live `ttl_s`."""
+    arguments = (server.__file__, str(folder), redirect_uri, str(ttl_s))
+    process = await create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()

@@ -25,7 +25,7 @@ LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token
 <input type="hidden" name="next" value="{{ next }}"><input type="submit" value="Log in"></form>"""
 
 
-def configure(folder: Path) -> None:
+def configure(folder: Path, ttl_s: int) -> None:
     """Everything that would be settings.py."""
     settings.configure(
         SECRET_KEY="only-for-tests-" + "x" * 40,
@@ -61,7 +61,7 @@ def configure(folder: Path) -> None:
         ],
         OAUTH2_PROVIDER={
             "SCOPES": {"read": "Read your things", "write": "Change your things"},
-            "ACCESS_TOKEN_EXPIRE_SECONDS": TOKEN_TTL_S,
+            "ACCESS_TOKEN_EXPIRE_SECONDS": ttl_s,
             "PKCE_REQUIRED": True,
             "ROTATE_REFRESH_TOKEN": True,
             "REFRESH_TOKEN_REUSE_PROTECTION": True,
@@ -159,8 +159,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    folder, redirect_uri = sys.argv[1:]
-    configure(Path(folder))
+    folder, redirect_uri, ttl = sys.argv[1:]
+    configure(Path(folder), int(ttl))
     fill(redirect_uri)
     urlpatterns = routes()
     main()

@@ -110,11 +110,13 @@ async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
 
 
 @pytest.fixture
-async def django_idp(tmp_path: Path, gateway_server: GatewayServer) -> AsyncIterator[DjangoIdp]:
-    """The real OAuth server, with the gateway's callback registered."""
+async def django_idp(
+    tmp_path: Path, gateway_server: GatewayServer, request: pytest.FixtureRequest
+) -> AsyncIterator[DjangoIdp]:
+    """The real OAuth server, with the gateway's callback registered. A parameter: how long its tokens live, in seconds."""
     folder = tmp_path / "idp"
     folder.mkdir()
-    async with serving(folder, gateway_server.callback) as idp:
+    async with serving(folder, gateway_server.callback, getattr(request, "param", 2)) as idp:
         yield idp
 
 

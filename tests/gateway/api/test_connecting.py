@@ -232,3 +232,84 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
     for path in files:
         content = path.read_bytes()
         assert not [secret for secret in secrets if secret.encode() in content], path
+
+
+async def test_a_browser_sees_a_page_where_it_cannot_set_out(running: RunningGateway) -> None:
+    address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
+    async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as answer:
+        assert (answer.status, answer.content_type) == (404, "text/html")
+        assert answer.headers["Gateway-Error"] == "unknown_provider_config"
+
+
+@pytest.mark.parametrize("name", ["subdomain", "SUBDOMAIN", "Subdomain"])
+async def test_no_spelling_of_a_setting_gets_past_what_the_session_fixed(running: RunningGateway, name: str) -> None:
+    token = await running.session_token(
+        integrations_config_defaults={"tracker": {"connection_config": {"subdomain": "globex"}}}
+    )
+    _, html = await arrive(running, token, f"&params[{name}]=acme&params[subdomain]=acme")
+    assert "globex" in html
+
+
+async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: RunningGateway, tracker: Tracker) -> None:
+    address = await callback_of(running, tracker)
+    tracker.hold.clear()
+    leaving = asyncio.create_task(running.http.get(address))
+    while tracker.calls["authorization_code"] == 0:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    tracker.hold.set()
+    async with asyncio.timeout(10):
+        while not (await running.json("GET", "/connections"))["connections"]:
+            await asyncio.sleep(0)
+
+
+async def test_a_session_that_ends_during_consent_still_tells_whose_connection_it_is(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    token = await running.session_token(end_user={"id": "u7"}, tags={"team": "x"})
+    departure = await depart(running, token)
+    async with running.http.get(departure.headers["Location"], allow_redirects=False) as consent:
+        address = consent.headers["Location"]
+    await running.services.sessions.end(await running.services.sessions.find(token))
+    async with running.http.get(address) as answer:
+        assert answer.status == 200
+    listed = (await running.json("GET", "/connections"))["connections"][0]
+    assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u7", "x")
+
+
+async def test_a_browser_cannot_choose_what_the_protocol_or_the_scopes_decide(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    query = "&authorization_params[scope]=admin&authorization_params[redirect_uri]=https://evil.example"
+    await arrive(running, await running.session_token(), f"{query}&authorization_params[prompt]=login")
+    asked = tracker.authorize_query
+    assert (asked["scope"], asked["prompt"]) == ("offline_access", "login")
+    assert asked["redirect_uri"].startswith(running.url)
+
+
+@pytest.mark.parametrize("scopes", ["read write", "read,write", ["read", "write"]])
+async def test_a_sessions_scopes_replace_the_integrations(
+    running: RunningGateway, tracker: Tracker, scopes: Any
+) -> None:
+    override = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
+    await arrive(running, await running.session_token(integrations_config_defaults=override))
+    assert tracker.authorize_query["scope"] == "read write"
+
+
+async def test_the_providers_words_never_repeat_our_secrets(running: RunningGateway, tracker: Tracker) -> None:
+    secret = running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"]
+    tracker.answer = web.json_response({"error": "invalid_client", "error_description": f"bad secret {secret}"})
+    status, html = await arrive(running, await running.session_token())
+    assert status == 400
+    assert "bad secret ***" in html
+    assert secret not in html
+
+
+async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, tmp_path: Path) -> None:
+    fixed = {"tracker": {"connection_config": {"pin": "MARKPIN"}}}
+    token = await running.session_token(integrations_config_defaults=fixed)
+    session = await running.services.sessions.find(token)
+    assert session.defaults == fixed
+    for path in tmp_path.glob("gateway.db*"):
+        assert b"MARKPIN" not in path.read_bytes(), path

@@ -55,6 +55,14 @@ async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
         ({"tags": {f"t{n}": "y" for n in range(11)}}, 400, "invalid_body", ["tags"]),
         ({"end_user": {"id": ""}}, 400, "invalid_body", ["end_user", "id"]),
         ({"connection_config": {"subdomain": "nowhere"}}, 400, "connection_validation_failed", None),
+        ({"connection_config": {"subdomian": "acme"}}, 400, "connection_validation_failed", None),
+        ({"credentials": {"type": []}}, 400, "invalid_body", ["credentials", "type"]),
+        (
+            {"credentials": {"access_token": "a", "expires_at": "9999-12-31T23:59:59-12:00"}},
+            400,
+            "invalid_body",
+            ["credentials", "expires_at"],
+        ),
     ],
 )
 async def test_a_wrong_import_names_its_fault_and_stores_nothing(
@@ -84,7 +92,7 @@ async def test_a_refused_import_leaves_the_older_connection_as_it_was(
         "credentials": {"type": "OAUTH2", "access_token": "stolen"},
     }
     told = await running.json("POST", "/connections", json=body, expect=400)
-    assert told["error"]["code"] == "connection_validation_failed"
+    assert told["error"]["code"] == "connection_test_failed"
     async with running.proxied("c1") as answer:
         assert answer.status == 200
 

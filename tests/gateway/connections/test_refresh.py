@@ -308,3 +308,82 @@ def _ref() -> Any:
     from gateway.records.connection import ConnectionRef
 
     return ConnectionRef(*REF)
+
+
+async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    store = running.services.store.connections
+    save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
+
+    async def stumble(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await save(*args, **kwargs)
+
+    monkeypatch.setattr(store, "save_refreshed", stumble)
+    monkeypatch.setattr("gateway.connections.renew.SAVE_AGAIN_S", (0,))
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant(), "c1")
+        await running.imported(tracker.grant(), "c2")
+        for name in ("c1", "c2"):
+            async with running.proxied(name) as answer:
+                assert answer.status == 200
+        store = running.services.store.connections
+        get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
+
+        async def stumble(ref: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await get(ref)
+
+        monkeypatch.setattr(store, "get", stumble)
+        for name in ("c1", "c2"):
+            await other.json("DELETE", f"/connections/{name}?provider_config_key=tracker", expect=200)
+        async with asyncio.timeout(5):
+            for name in ("c1", "c2"):
+                status = 200
+                while status != 404:
+                    async with running.proxied(name) as answer:
+                        status = answer.status
+    finally:
+        await other.stop()
+
+
+async def test_a_credential_is_sealed_again_once_it_is_not_used(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    await call(running)
+    live = running.services.live
+    assert [kept.opened is not None for kept in live._kept.values()] == [True]
+    later(61)
+    async with asyncio.timeout(5):
+        while any(kept.opened is not None for kept in live._kept.values()):
+            await asyncio.sleep(0)
+
+
+async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    (running.folder / "gateway.db").unlink()
+    body = {"provider_config_key": "tracker", "credentials": {"access_token": tracker.grant()["access_token"]}}
+    told = await running.json("POST", "/connections", json=body, expect=503)
+    assert told["error"]["code"] == "store_unavailable"
+    assert "removed" in told["error"]["message"]
+    async with running.http.get(f"{running.url}/ready") as answer:
+        assert answer.status == 503
+    assert (await call(running))["token"]  # what is kept in memory goes on serving

@@ -1,9 +1,10 @@
 """A small application on our own runner, whose handlers show what reached them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from gateway.errors import Unauthorized
@@ -88,6 +89,11 @@ class Shown:
         await response.prepare(request)
         await response.write(b"half")
         raise RuntimeError("broke")
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """`gateway serve` runs on uvloop, a host may run on either; their transports differ in how they close."""
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

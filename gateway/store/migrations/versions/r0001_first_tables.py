@@ -115,7 +115,7 @@ def _connect_sessions() -> None:
         sa.Column("end_user", JSON),
         sa.Column("tags", JSON, nullable=False),
         sa.Column("allowed_integrations", JSON, nullable=False),
-        sa.Column("defaults", JSON, nullable=False),
+        sa.Column("defaults", sa.LargeBinary, nullable=False),
         sa.Column("overrides", JSON, nullable=False),
         sa.Column("webhook_url_override", sa.Text),
         sa.Column("connection_id", sa.Text),

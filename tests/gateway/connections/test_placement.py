@@ -1,0 +1,114 @@
+"""Where a credential goes: the entry's slots, its defaults, and what must refuse instead of being sent half-filled."""
+
+from typing import Any
+
+import pytest
+
+from gateway.auth import modes
+from gateway.connections.ready import base_url, placement, values
+from gateway.errors import InvalidRequest
+from gateway.records.integration import Integration
+from tests.fakes.providers import provider
+
+INTEGRATION = Integration(environment="dev", integration_id="i", provider="tracker", client_id="client")
+TOKEN = {"type": "OAUTH2", "access_token": "tok"}
+KEY = {"type": "API_KEY", "apiKey": "k&y"}
+
+
+def placed(held: dict[str, Any], config: dict[str, Any] | None = None, **proxy: Any) -> Any:
+    settings = proxy.pop("settings", {})
+    entry = provider(
+        auth_mode=held["type"], connection_config=settings, proxy={"base_url": "https://api.example.com", **proxy}
+    )
+    known = values(entry, INTEGRATION, config or {}, {"team": 7})
+    return placement(entry, modes()[held["type"]], held, known)
+
+
+def test_oauth_sends_a_bearer_token_unless_headers_say_otherwise() -> None:
+    assert placed(TOKEN).slots == (("authorization", "Bearer tok"),)
+    assert placed(TOKEN, headers={"X-Token": "${accessToken}"}).slots == (("x-token", "tok"),)
+
+
+def test_headers_without_the_credential_are_defaults() -> None:
+    ready = placed(TOKEN, headers={"Accept": "application/json", "Authorization": "token ${access_token}"})
+    assert ready.slots == (("authorization", "token tok"),)
+    assert ready.defaults == (("accept", "application/json"),)
+
+
+def test_a_key_may_go_into_the_query_and_is_encoded_there() -> None:
+    ready = placed(KEY, query={"api key": "${apiKey}", "v": "2"})
+    assert ready.query_slots == (("api%20key", "k%26y"),)
+    assert ready.query_defaults == (("v", "2"),)
+    assert ready.slots == ()
+
+
+def test_basic_is_encoded_as_rfc_7617_has_it() -> None:
+    held = {"type": "BASIC", "username": "Aladdin", "password": "open sesame"}
+    assert placed(held).slots == (("authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),)
+
+
+def test_settings_and_metadata_fill_headers_with_their_defaults() -> None:
+    settings = {"region": {"title": "Region", "default_value": "eu"}}
+    headers = {"x-region": "${connectionConfig.region}", "x-team": "${metadata.team}"}
+    assert placed(TOKEN, headers=headers, settings=settings).defaults == (("x-region", "eu"), ("x-team", "7"))
+
+
+def test_a_header_whose_setting_is_missing_is_left_out() -> None:
+    assert placed(TOKEN, headers={"x-site": "${connectionConfig.site}"}).defaults == ()
+
+
+def test_a_secret_setting_is_a_slot_that_no_caller_can_fill() -> None:
+    settings = {"pin": {"title": "PIN", "secret": True}}
+    ready = placed(TOKEN, {"pin": "1234"}, headers={"x-pin": "${connectionConfig.pin}"}, settings=settings)
+    assert ("x-pin", "1234") in ready.slots
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "a\x00b"])
+def test_a_credential_that_would_split_a_header_is_never_placed(token: str) -> None:
+    with pytest.raises(InvalidRequest) as fault:
+        placed({"type": "OAUTH2", "access_token": token})
+    assert token not in fault.value.message
+
+
+def test_nothing_of_a_placement_prints() -> None:
+    assert "tok" not in repr(placed(TOKEN))
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({}, "subdomain"),
+        ({"subdomain": "evil.test/"}, "subdomain"),
+        ({"subdomain": "x@evil.test"}, "subdomain"),
+        ({"subdomain": "a.b"}, "subdomain"),
+        ({"subdomain": "evil.test#"}, "subdomain"),
+        ({"subdomain": "127.0.0.1:80\\"}, "subdomain"),
+    ],
+)
+def test_a_setting_that_is_no_host_label_never_reaches_a_host(config: dict[str, str], problem: str) -> None:
+    entry = provider(
+        connection_config={"subdomain": {"title": "Subdomain"}},
+        proxy={"base_url": "https://${connectionConfig.subdomain}.example.com/api/"},
+    )
+    with pytest.raises(InvalidRequest, match=problem) as fault:
+        base_url(entry, config, modes()["OAUTH2"], TOKEN)
+    assert fault.value.code == "unresolved_setting"
+
+
+def test_a_base_url_is_taken_apart() -> None:
+    entry = provider(
+        connection_config={"subdomain": {"title": "Subdomain"}},
+        proxy={"base_url": "https://${connectionConfig.subdomain}.example.com:8443/api/"},
+    )
+    base = base_url(entry, {"subdomain": "Acme"}, modes()["OAUTH2"], TOKEN)
+    assert (base.scheme, base.host, base.port, base.path) == ("https", "acme.example.com", 8443, "/api")
+
+
+def test_a_credential_may_stand_in_the_path_of_a_base_url() -> None:
+    entry = provider(auth_mode="API_KEY", proxy={"base_url": "https://api.example.com/bot${apiKey}"})
+    assert base_url(entry, {}, modes()["API_KEY"], KEY).path == "/botk%26y"
+
+
+def test_what_differs_each_time_is_one_moment_for_all_of_a_request() -> None:
+    ready = placed(TOKEN, headers={"x-a": "${random}", "x-b": "${random}"})
+    assert len({value for _, value in ready.defaults}) == 1

@@ -1,0 +1,177 @@
+"""The queue between requests and their records: bounded, batched, and emptied at the end."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway import logs
+from gateway.errors import Unavailable
+from gateway.records.exchange import Exchange
+from gateway.request_log import BATCH, RequestLog
+
+
+def exchange(number: int = 0, connection_id: str = "u1") -> Exchange:
+    return Exchange(
+        at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        request_id=str(number),
+        environment="dev",
+        integration_id="jira" if connection_id else "",
+        connection_id=connection_id,
+        method="GET",
+        host="api.example.com" if connection_id else "",
+        path="/a",
+        status=200,
+        duration_ms=1.5,
+        bytes_in=0,
+        bytes_out=7,
+    )
+
+
+class Kept:
+    """A store that keeps what it is given, unless it is `down`."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Exchange]] = []
+        self.down: Exception | None = None
+        self.asked = asyncio.Event()
+        self.free: asyncio.Event | None = None  # if there is one, it is waited for
+
+    async def add_many(self, exchanges: Sequence[Exchange]) -> None:
+        self.asked.set()
+        if self.free is not None:
+            await self.free.wait()
+        if self.down is not None:
+            raise self.down
+        self.batches.append(list(exchanges))
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.request_id for batch in self.batches for one in batch]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is written to stderr."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(logs, "write_many", seen.extend)
+    return seen
+
+
+async def written(log: RequestLog, kept: Kept) -> None:
+    """One round of the writing task."""
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLog(), Kept()
+    log.note(exchange(1))
+    log.note(exchange(2, connection_id=""))
+    await written(log, kept)
+    assert kept.ids == ["1"]
+    assert [line["request_id"] for line in lines] == ["1", "2"]
+
+
+async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLog(), Kept()
+    log.note(exchange(connection_id=""))
+    await log.close()
+    assert lines == [
+        {
+            "event": "exchange",
+            "level": "info",
+            "timestamp": "2026-01-02T03:04:05.000+00:00",
+            "request_id": "0",
+            "environment": "dev",
+            "method": "GET",
+            "path": "/a",
+            "status": 200,
+            "duration_ms": 1.5,
+            "bytes_in": 0,
+            "bytes_out": 7,
+        }
+    ]
+    assert kept.batches == []
+
+
+async def test_batches_have_a_limit_and_keep_the_order() -> None:
+    log, kept = RequestLog(), Kept()
+    for number in range(BATCH + 1):
+        log.note(exchange(number))
+    await written(log, kept)
+    await log.close()
+    assert [len(batch) for batch in kept.batches] == [BATCH, 1]
+    assert kept.ids == [str(number) for number in range(BATCH + 1)]
+
+
+async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
+    log = RequestLog(bound=2)
+    for number in range(5):
+        log.note(exchange(number, connection_id=""))
+    await log.close()
+    assert [line["request_id"] for line in lines] == ["0", "1"]
+    assert log.dropped == 3
+
+
+@pytest.mark.parametrize("trouble", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("odd")])
+async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
+    log, kept = RequestLog(), Kept()
+    kept.down = trouble
+    log.note(exchange(1))
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+    kept.down = None
+    async with asyncio.timeout(5):
+        while not kept.batches:
+            await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kept.ids == ["1"]
+
+
+async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
+    log, kept = RequestLog(), Kept()
+    await written_once_empty(log, kept)
+    log.note(exchange(1))
+    await log.close()
+    assert kept.ids == ["1"]
+    log.note(exchange(2))
+    kept.down = Unavailable("store_unavailable", "x", retry_after_s=1)
+    await log.close()
+    assert kept.ids == ["1"]
+
+
+async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
+    log, kept = RequestLog(), Kept()
+    kept.free = asyncio.Event()
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    log.note(exchange(1))
+    async with asyncio.timeout(5):
+        await kept.asked.wait()
+    log.note(exchange(2))
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    kept.free.set()
+    await closing
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kept.ids == ["1", "2"]
+
+
+async def written_once_empty(log: RequestLog, kept: Kept) -> None:
+    """Lets the log know its store."""
+    task = asyncio.create_task(log.write_to(kept, every_s=60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

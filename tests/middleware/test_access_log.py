@@ -1,0 +1,137 @@
+"""One record an exchange, however it ends; nothing in it that should not be seen."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.errors import Unauthorized
+from gateway.records.environment import Environment
+from gateway.records.exchange import Exchange
+from gateway.records.upstream import UpstreamRequest
+from gateway.services import SERVICES
+from middleware.access_log import PATH_LIMIT, access_log
+from middleware.chain import Chain
+from middleware.error_shape import error_shape
+from middleware.facts import CONNECTION, ENVIRONMENT, UPSTREAM
+from middleware.request_id import request_id
+from tests.fakes.proxy_end import opened_at
+from tests.fakes.raw import dial, exchange
+from tests.middleware.conftest import Serve
+
+OPEN = Chain(request_id, access_log, error_shape)
+MARKER = "s3cr3t-marker"
+
+
+class Noted(list[Exchange]):
+    """Stands for the request log."""
+
+    def __init__(self) -> None:
+        self.came = asyncio.Event()
+
+    def note(self, exchange: Exchange) -> None:
+        self.append(exchange)
+        self.came.set()
+
+
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+def app(noted: Noted) -> web.Application:
+    application = web.Application()
+    services: Any = SimpleNamespace(request_log=noted)
+    application[SERVICES] = services
+    return application
+
+
+def get(target: str, fields: str = "") -> bytes:
+    return f"GET {target} HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nX-Request-Id: r1\r\n{fields}\r\n".encode()
+
+
+async def proxied(request: web.Request) -> web.Response:
+    request[ENVIRONMENT] = Environment("dev")
+    request[CONNECTION] = opened_at(1)
+    request[UPSTREAM] = UpstreamRequest("GET", "https", "api.example.com", 443, f"/v1/issues?key={MARKER}")
+    body = await request.read()
+    return web.Response(status=404, body=body * 2)
+
+
+async def test_a_proxied_request_tells_who_where_to_and_how_it_went(serve: Serve, noted: Noted) -> None:
+    port = await serve(OPEN, proxied, app(noted))
+    await exchange(port, get(f"/proxy/issues?key={MARKER}", "Content-Length: 5\r\n") + b"hello")
+    (record,) = noted
+    assert (record.request_id, record.environment) == ("r1", "dev")
+    assert (record.integration_id, record.connection_id) == ("tracker", "u1")
+    assert (record.method, record.host, record.path) == ("GET", "api.example.com", "/v1/issues")
+    assert (record.status, record.error_code) == (404, None)  # the provider's own 404
+    assert (record.bytes_in, record.bytes_out) == (5, 10)
+    assert 0 <= record.duration_ms < 5000
+    assert MARKER not in repr(record)
+
+
+async def test_a_refusal_is_noted_with_its_code(serve: Serve, noted: Noted) -> None:
+    async def refuse(_request: web.Request) -> web.Response:
+        raise Unauthorized("unknown_account", "No.")
+
+    await exchange(await serve(OPEN, refuse, app(noted)), get(f"/connections?token={MARKER}"))
+    (record,) = noted
+    assert (record.status, record.error_code, record.path) == (401, "unknown_account", "/connections")
+    assert (record.environment, record.connection_id, record.host) == ("", "", "")
+    assert MARKER not in repr(record)
+
+
+async def test_a_redirect_is_noted(serve: Serve, noted: Noted) -> None:
+    async def away(_request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"/elsewhere?{MARKER}")
+
+    await exchange(await serve(OPEN, away, app(noted)), get("/oauth/connect/jira"))
+    assert (noted[0].status, noted[0].error_code) == (302, None)
+
+
+async def test_a_client_that_leaves_is_noted(serve: Serve, noted: Noted) -> None:
+    entered = asyncio.Event()
+
+    async def wait(_request: web.Request) -> web.Response:
+        entered.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    port = await serve(OPEN, wait, app(noted))
+    async with dial(port) as client:
+        client.send(get("/proxy/x"))
+        await entered.wait()
+    async with asyncio.timeout(5):
+        await noted.came.wait()
+    assert (noted[0].status, noted[0].error_code) == (499, "client_left")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/mounted/ready"])
+async def test_probes_are_not_noted(serve: Serve, noted: Noted, path: str) -> None:
+    async def fine(_request: web.Request) -> web.Response:
+        return web.Response()
+
+    await exchange(await serve(OPEN, fine, app(noted)), get(path))
+    assert noted == []
+
+
+async def test_a_provider_that_has_such_a_path_is_noted(serve: Serve, noted: Noted) -> None:
+    async def ready(request: web.Request) -> web.Response:
+        await proxied(request)
+        request[UPSTREAM].target = "/ready"
+        return web.Response()
+
+    await exchange(await serve(OPEN, ready, app(noted)), get("/proxy/ready"))
+    assert noted[0].path == "/ready"
+
+
+async def test_a_long_path_is_cut_short(serve: Serve, noted: Noted) -> None:
+    await exchange(await serve(OPEN, hello, app(noted)), get("/" + "a" * 5000))
+    assert len(noted[0].path) == PATH_LIMIT
+
+
+async def hello(_request: web.Request) -> web.Response:
+    return web.Response()

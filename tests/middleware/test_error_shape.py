@@ -1,0 +1,114 @@
+"""Whatever is raised leaves in one shape, tells what to do next, and reveals nothing of ours."""
+
+import pytest
+from aiohttp import web
+
+from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized, Unavailable
+from middleware.chain import Chain
+from middleware.error_shape import error_shape
+from middleware.request_id import request_id
+from tests.fakes.raw import dial, exchange, parsed
+from tests.middleware.conftest import Serve
+
+OPEN = Chain(request_id, error_shape)
+GET = b"GET / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nX-Request-Id: r1\r\n\r\n"
+
+
+async def raised(serve: Serve, fault: BaseException, data: bytes = GET) -> bytes:
+    async def handler(_request: web.Request) -> web.Response:
+        raise fault
+
+    return await exchange(await serve(OPEN, handler), data)
+
+
+async def test_an_error_of_ours_leaves_whole(serve: Serve) -> None:
+    fault = InvalidRequest(
+        "invalid_body", "Say more.", errors=[Issue("too_small", "short", ("name",))], payload={"seen": 1}
+    )
+    answer = parsed(await raised(serve, fault))
+    assert answer.status == 400
+    assert answer.error == {
+        "code": "invalid_body",
+        "message": "Say more.",
+        "errors": [{"code": "too_small", "message": "short", "path": ["name"]}],
+        "payload": {"seen": 1},
+    }
+    assert answer.headers["gateway-error"] == "invalid_body"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["gateway-request-id"] == "r1"
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+
+
+async def test_absent_members_are_absent_and_not_null(serve: Serve) -> None:
+    answer = parsed(await raised(serve, Unauthorized("unknown_account", "No.", headers={"WWW-Authenticate": "Bearer"})))
+    assert set(answer.error) == {"code", "message"}
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(
+    "fault", [Unavailable("busy", "x", retry_after_s=7), TooManyRequests("too_many_request", "x", retry_after_s=7)]
+)
+async def test_what_passes_tells_when_to_come_again(serve: Serve, fault: GatewayError) -> None:
+    assert parsed(await raised(serve, fault)).headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (web.HTTPNotFound(), 404, "not_found"),
+        (web.HTTPMethodNotAllowed("PUT", ["GET", "DELETE"]), 405, "method_not_allowed"),
+        (web.HTTPRequestEntityTooLarge(10, 20), 413, "body_too_large"),
+        (web.HTTPBadRequest(reason="odd"), 400, "bad_framing"),
+        (web.HTTPInternalServerError(), 500, "generic_error_support"),
+        (web.RequestPayloadError("bad chunk"), 400, "bad_framing"),
+        (TimeoutError(), 500, "generic_error_support"),
+        (ConnectionRefusedError("the store"), 500, "generic_error_support"),
+        (RuntimeError("Bearer s3cr3t"), 500, "generic_error_support"),
+    ],
+)
+async def test_what_others_raise_leaves_in_the_same_shape(
+    serve: Serve, fault: BaseException, status: int, code: str
+) -> None:
+    raw = await raised(serve, fault)
+    answer = parsed(raw)
+    assert (answer.status, answer.error["code"], answer.headers["gateway-error"]) == (status, code, code)
+    assert b"s3cr3t" not in raw
+    assert b"Traceback" not in raw
+    if status == 405:
+        assert answer.headers["allow"] == "DELETE, GET"
+    if status == 500:
+        assert answer.error["payload"] == {"request_id": "r1"}
+
+
+async def test_a_redirect_is_no_error(serve: Serve) -> None:
+    answer = parsed(await raised(serve, web.HTTPFound("/elsewhere")))
+    assert (answer.status, answer.headers["location"]) == (302, "/elsewhere")
+    assert "gateway-error" not in answer.headers
+
+
+async def test_an_answer_to_head_has_no_body(serve: Serve) -> None:
+    raw = await raised(serve, Unauthorized("unknown_account", "No."), GET.replace(b"GET", b"HEAD"))
+    answer = parsed(raw, head_only=True)
+    assert (answer.status, answer.rest) == (401, b"")
+    assert int(answer.headers["content-length"]) > 0
+
+
+async def test_some_errors_end_the_connection(serve: Serve) -> None:
+    kept = GET.replace(b"Connection: close\r\n", b"")
+    answer = parsed(await raised(serve, InvalidRequest("bad_framing", "x", close=True), kept))
+    assert answer.headers["connection"] == "close"
+
+
+async def test_an_error_after_the_head_has_left_cuts_the_connection(serve: Serve) -> None:
+    async def torn(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        raise InvalidRequest("invalid_body", "too late")
+
+    port = await serve(OPEN, torn)
+    async with dial(port) as client:
+        client.send(GET)
+        await client.until(b"half\r\n")
+        with pytest.raises(ConnectionResetError):
+            await client.until_clean_end()

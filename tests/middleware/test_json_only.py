@@ -1,0 +1,83 @@
+"""Bodies to our own API are JSON, small, and come in time."""
+
+import pytest
+from aiohttp import web
+
+from middleware import json_only as limits
+from middleware.chain import Chain
+from middleware.error_shape import error_shape
+from middleware.json_only import LIMIT_BYTES, json_only
+from middleware.request_id import request_id
+from tests.fakes.raw import RawAnswer, dial
+from tests.middleware.conftest import Serve
+
+API = Chain(request_id, error_shape, json_only)
+
+
+async def show(request: web.Request) -> web.Response:
+    return web.json_response(await request.json() if request.body_exists else None)
+
+
+async def sent(serve: Serve, fields: str, body: bytes = b"") -> RawAnswer:
+    head = f"POST / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n{fields}\r\n"
+    async with dial(await serve(API, show, web.Application(client_max_size=0))) as client:
+        client.send(head.encode() + body)
+        return await client.answer()
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "Content-Type: application/json\r\n", "Content-Type: Application/JSON; charset=utf-8\r\n"]
+)
+async def test_json_or_no_word_about_it_is_fine(serve: Serve, kind: str) -> None:
+    answer = await sent(serve, kind + "Content-Length: 7\r\n", b'{"a":1}')
+    assert (answer.status, answer.body) == (200, b'{"a": 1}')
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize("body", [b"", b"a=1"])
+async def test_anything_else_is_refused(serve: Serve, kind: str, body: bytes) -> None:
+    answer = await sent(serve, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n", body)
+    assert (answer.status, answer.error["code"]) == (415, "invalid_content_type")
+
+
+async def test_a_request_without_body_may_say_json(serve: Serve) -> None:
+    assert (await sent(serve, "Content-Type: application/json\r\n")).status == 200
+
+
+async def test_a_body_of_the_limit_is_read_whole_whatever_the_host_application_allows(serve: Serve) -> None:
+    body = b'"' + b"x" * (LIMIT_BYTES - 2) + b'"'
+    assert (await sent(serve, f"Content-Length: {len(body)}\r\n", body)).body == body
+
+
+async def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
+    answer = await sent(serve, f"Content-Length: {LIMIT_BYTES + 1}\r\n")
+    assert (answer.status, answer.error["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(serve: Serve) -> None:
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    answer = await sent(serve, "Transfer-Encoding: chunked\r\n", chunk * 17)
+    assert (answer.status, answer.error["code"]) == (413, "body_too_large")
+
+
+async def test_a_body_that_comes_too_slowly_is_not_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GRACE_S", 0.05)
+    port = await serve(API, show)
+    async with dial(port) as client:
+        client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 10\r\n\r\n{")
+        answer = await client.answer()
+    assert (answer.status, answer.error["code"]) == (400, "invalid_body")
+    assert answer.headers["connection"] == "close"
+
+
+async def test_the_body_is_invited_only_when_it_may_come(serve: Serve) -> None:
+    port = await serve(API, show)
+    head = "POST / HTTP/1.1\r\nHost: gw\r\nExpect: 100-continue\r\nContent-Length: 2\r\n{}\r\n"
+    async with dial(port) as client:
+        client.send(head.format("").encode())
+        assert await client.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(b"{}")
+        assert (await client.answer()).body == b"{}"
+    async with dial(port) as client:
+        client.send(head.format("Content-Type: text/plain\r\n").encode())
+        assert (await client.answer()).status == 415

@@ -1,0 +1,70 @@
+"""Every answer carries the name of its exchange, and the caller may choose it within reason."""
+
+import pytest
+from aiohttp import web
+
+from middleware.chain import Chain
+from middleware.error_shape import error_shape
+from middleware.facts import REQUEST_ID
+from middleware.request_id import named, request_id
+from tests.fakes.raw import exchange, parsed
+from tests.middleware.conftest import Serve
+
+ALONE = Chain(request_id)
+
+
+def get(fields: str = "") -> bytes:
+    return f"GET / HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n{fields}\r\n".encode()
+
+
+async def show(request: web.Request) -> web.Response:
+    return web.Response(text=request[REQUEST_ID])
+
+
+@pytest.mark.parametrize("given", ["a", "req-1.2_3", "A" * 128])
+async def test_a_fit_name_is_taken_over(serve: Serve, given: str) -> None:
+    answer = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
+    assert answer.body.decode() == given
+    assert answer.headers["gateway-request-id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "A" * 129, "a b", "a\tb", "é", "<script>", "a/b", "a;b", "a\\nb"])
+async def test_an_unfit_name_is_replaced(serve: Serve, given: str) -> None:
+    answer = parsed(await exchange(await serve(ALONE, show), get(f"X-Request-Id: {given}\r\n")))
+    assert answer.headers["gateway-request-id"] != given
+    assert len(answer.headers["gateway-request-id"]) == 24
+
+
+async def test_names_are_not_repeated(serve: Serve) -> None:
+    port = await serve(ALONE, show)
+    assert len({parsed(await exchange(port, get())).body for _ in range(20)}) == 20
+
+
+async def test_an_application_and_its_route_agree_on_one_name(serve: Serve) -> None:
+    port = await serve(ALONE, show, web.Application(middlewares=[request_id]))
+    answer = parsed(await exchange(port, get()))
+    assert answer.headers["gateway-request-id"] == answer.body.decode()
+
+
+async def test_a_streamed_answer_is_named_by_whoever_prepares_it(serve: Serve) -> None:
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = named(web.StreamResponse(), request)
+        await response.prepare(request)
+        await response.write_eof()
+        return response
+
+    answer = parsed(await exchange(await serve(ALONE, stream), get("X-Request-Id: mine\r\n")))
+    assert answer.headers["gateway-request-id"] == "mine"
+
+
+async def test_a_redirect_and_a_refusal_are_named_too(serve: Serve) -> None:
+    async def away(_request: web.Request) -> web.Response:
+        raise web.HTTPFound("/elsewhere")
+
+    async def missing(_request: web.Request) -> web.Response:
+        raise web.HTTPNotFound
+
+    for handler, status in ((away, 302), (missing, 404)):
+        port = await serve(Chain(request_id, error_shape), handler)
+        answer = parsed(await exchange(port, get("X-Request-Id: mine\r\n")))
+        assert (answer.status, answer.headers["gateway-request-id"]) == (status, "mine")
