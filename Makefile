@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test check fmt lock wheel clean
+.PHONY: help venv venv-dev run test drill check fmt lock wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -42,6 +42,9 @@ run: venv  ## start the gateway with its built-in fake provider
 
 test: venv-dev  ## the whole test suite
 	@$(BIN)/pytest -n 2
+
+drill: venv-dev  ## the long form of signals under load: SIGHUP, SIGTERM, a successor on the same socket, 100 streams
+	@GATEWAY_DRILL=16 $(BIN)/pytest -v -p no:xdist --timeout 900 tests/gateway/server/test_under_load.py tests/gateway/server/test_admin.py
 
 check: venv-dev  ## style, types, floors and the catalog
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """``gateway serve``: the gateway alone, in the foreground."""
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def serve(file: Path) -> None:
 
     Prints "gateway ready on <address>" to stdout when it serves; logs go to stderr.
     """
+    load_structlog_alone()
     from gateway.cli.refusal import faults_end_the_command
     from gateway.config import load
 
@@ -24,3 +26,14 @@ def serve(file: Path) -> None:
 
         code = run(config)
     sys.exit(code)
+
+
+def load_structlog_alone() -> None:
+    """Without rich, which it would import for tracebacks that we never print: five megabytes in every worker."""
+    if {"rich", "structlog"} & sys.modules.keys():
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # as Python documents it: importing it fails
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]

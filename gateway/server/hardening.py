@@ -23,6 +23,13 @@ def end_with_parent() -> None:
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def give_back() -> None:
+    """Hand what the start has used and freed back to the system: some megabytes a worker."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # of glibc alone
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):

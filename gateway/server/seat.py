@@ -18,6 +18,7 @@ from gateway.catalog.faults import CatalogFaults
 from gateway.config import Config, Faults
 from gateway.metrics import Board
 from gateway.server.admin import Numbers, admin_app
+from gateway.server.hardening import give_back
 from gateway.server.runner import GatewayRunner
 from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES
@@ -104,6 +105,7 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
+    give_back()
 
 
 async def _reload_when_asked(app: web.Application, asked: asyncio.Event) -> None:
