@@ -77,7 +77,10 @@ class Serving:
         assert self.process.stderr is not None
         while line := await self.process.stderr.readline():
             async with self._heard:
-                self.log.append(json.loads(line) if line.startswith(b"{") else {"event": line.decode().rstrip()})
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:  # for the operator, not for the log; or torn by another worker's
+                    self.log.append({"event": line.decode().rstrip()})
                 self._heard.notify_all()
 
     async def ready(self) -> None:

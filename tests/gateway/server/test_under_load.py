@@ -52,6 +52,7 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path, workers: int) -> Non
             assert any("gateway.yaml:1: " in entry.get("detail", "") for entry in gateway.log)
             await load.further(REQUESTS)
             await load.stop()
+            assert all("timestamp" in entry for entry in gateway.log)  # every line is whole, whichever worker wrote it
             assert not load.failed
             assert set(load.done) == {200}
 
