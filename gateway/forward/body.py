@@ -61,4 +61,7 @@ def values(fields: Fields, name: str) -> list[str]:
 
 def is_live(fields: Fields) -> bool:
     """Whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
-    return any(value.partition(";")[0].strip().lower() in _LIVE for value in values(fields, "content-type"))
+    for name, value in fields:
+        if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
+            return True
+    return False

@@ -62,13 +62,18 @@ class Known:
 
 
 class Lane:
-    """One a server. `services` gives those of the application, which a reload may exchange."""
+    """One a server. `services` gives those of the application, which a reload may exchange.
+
+    `taken` counts the requests that left on the lane, `handed_over` those of them that the chain had to finish.
+    """
 
     def __init__(self, services: Callable[[], Services], make_parser: Callable[[], HttpRequestParser]) -> None:
         self._services = services
         self._make_parser = make_parser
         self._parser = make_parser()
         self._known: dict[bytes, Known | None] = {}
+        self.taken = 0
+        self.handed_over = 0
 
     def take(self, client: "ClientProtocol", data: bytes) -> Flight | None:
         """A request that is on its way now, or None if it is for the chain; then nothing has happened."""
@@ -123,6 +128,7 @@ class Lane:
         lines = plan.opened.heads.get(known.head_id)
         if lines is None:
             lines = self._head_lines(plan.opened, known, pool.host)
+        self.taken += 1
         flight = Flight(client, data, plan, gate, connection, retries=known.asked.retries)
         head = b"%b %b HTTP/1.1\r\n%b" % (plan.method, plan.target.encode("ascii"), lines)
         connection.tell(head, flight, method="HEAD" if plan.method == b"HEAD" else "GET")

@@ -314,6 +314,8 @@ class ClientProtocol(RequestHandler):
         """The chain goes on with the flight's request, and with what has come of it."""
         self._flight = None
         self._handed = handed
+        if self._server.lane is not None:
+            self._server.lane.handed_over += 1
         held, self._held = self._held, b""
         self._read(data + held)
         self._resume_held()
