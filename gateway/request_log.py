@@ -96,6 +96,8 @@ def as_event(exchange: Exchange) -> dict[str, Any]:
         "path": exchange.path,
         "status": exchange.status,
         "duration_ms": exchange.duration_ms,
+        "token_ms": round(exchange.token_ms, 2) if exchange.token_ms else None,
+        "upstream_ms": None if exchange.upstream_ms is None else round(exchange.upstream_ms, 2),
         "bytes_in": exchange.bytes_in,
         "bytes_out": exchange.bytes_out,
         "error": exchange.error_code,

@@ -20,7 +20,7 @@ from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
 from gateway.wire.replay import Rules, repeatable, wait_s
 from middleware.credentials import place
-from middleware.facts import ASKED, CONNECTION, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, TIMING, UPSTREAM
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
@@ -37,6 +37,7 @@ class Attempts:
         "_request",
         "_retried",
         "_services",
+        "_timing",
         "_upgrade",
         "_upload",
         "_waited_s",
@@ -51,6 +52,7 @@ class Attempts:
         self._upload = upload
         self._watch = watch
         self._services = request.app[SERVICES]
+        self._timing = request[TIMING]
         upstream = request[UPSTREAM]
         self._gate = self._services.gates.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
@@ -60,6 +62,10 @@ class Attempts:
     async def answer(self) -> Exchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
         self._gate.budget.requests += 1
+        with self._timing.waiting_for_upstream():
+            return await self._answer()
+
+    async def _answer(self) -> Exchange:
         while True:
             try:
                 exchange = await self._send()
@@ -125,7 +131,7 @@ class Attempts:
         if not self._may_repeat(sent=True):
             live.start_after_refusal(sent)  # for the next request
             return False
-        with self._watch.resting():
+        with self._watch.resting(), self._timing.waiting_for_token():
             newer = await live.after_refusal(sent)
         if newer is None:
             return False
@@ -147,7 +153,8 @@ class Attempts:
             await clock.sleep(wait)
             ref = self._request[CONNECTION].connection.ref
             live = self._services.live
-            self._place(live.peek(ref) or await live.opened(*ref))
+            with self._timing.waiting_for_token():
+                self._place(live.peek(ref) or await live.opened(*ref))
         return True
 
     def _place(self, opened: Opened) -> None:

@@ -1,7 +1,6 @@
 """The log of proxied requests: written in batches, pruned by age, never waited for by a request."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Final
 
@@ -11,6 +10,7 @@ from gateway.records.exchange import Exchange
 from gateway.store.tables import request_log
 from gateway.store.transactions import Transactions
 
+KEPT: Final = tuple(column.name for column in request_log.columns if not column.primary_key)
 PRUNED_AT_ONCE: Final = 5000  # rows; other writes come between
 
 
@@ -21,7 +21,7 @@ class RequestLog:
     async def add_many(self, exchanges: Sequence[Exchange]) -> None:
         """Store a batch in one transaction."""
         if exchanges:
-            rows = [asdict(exchange) for exchange in exchanges]
+            rows = [{name: getattr(exchange, name) for name in KEPT} for exchange in exchanges]
             await self._transactions.write(lambda db: db.execute(insert(request_log), rows))
 
     async def prune(self, before: datetime) -> int:
