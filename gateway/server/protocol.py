@@ -259,7 +259,10 @@ class ClientProtocol(RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
-            resp.force_close()
+            if resp.prepared and resp.keep_alive and not self._deaf:
+                self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+            else:
+                resp.force_close()
         resp, reset = await super().finish_response(request, resp, start_time)
         if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
             await self._half_close()

@@ -1,5 +1,6 @@
 """What reaches stderr is one line each, and no secret, whoever wrote it."""
 
+import io
 import json
 import logging
 from collections.abc import Iterator
@@ -149,6 +150,22 @@ def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -
     shown = lines.text().splitlines()
     assert len(shown) == 2
     assert "404" in shown[1]
+
+
+def test_many_lines_go_out_in_pieces_that_a_pipe_keeps_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    pieces: list[str] = []
+    monkeypatch.setattr(logs.Many, "out", Out())
+    monkeypatch.setattr(logs.Many, "readable", False)
+    logs.write_many([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
+    assert len(pieces) < 250
+    assert max(len(piece.encode()) for piece in pieces) <= logs.PIPE_BUF
+    assert all(piece.endswith("}\n") for piece in pieces)
+    assert len("".join(pieces).splitlines()) == 500
 
 
 def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines: Lines) -> None:

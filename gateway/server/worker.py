@@ -1,0 +1,76 @@
+"""One process that serves: from the sockets it was given to its last answer."""
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from gateway.config import Config
+from gateway.server.runner import GatewayRunner
+from gateway.server.sockets import BACKLOG
+from gateway.services import SERVICES
+
+NOTICE_S: Final = 1.0  # /ready is 503 for so long before the socket closes, so that a load balancer sees it
+GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Worker:
+    """What a process needs to serve; made before workers are forked, so that each begins with a copy."""
+
+    app: web.Application
+    config: Config
+    public: socket.socket
+
+    async def run(self, ready: Callable[[], None]) -> int:
+        """Serve until SIGTERM or SIGINT; the exit code. `ready` is called once ``/ready`` would be 200."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_log_unhandled)
+        stop = asyncio.Event()
+        for number in ENDING:
+            loop.add_signal_handler(number, _asked_to_stop, stop)
+        drain_s = self.config.server.drain_s
+        run = GatewayRunner(self.app, drain_s=drain_s)
+        async with AsyncExitStack() as around:
+            around.push_async_callback(run.cleanup)
+            await run.setup()
+            await web.SockSite(run, self.public, backlog=BACKLOG).start()
+            settle()
+            ready()
+            await stop.wait()
+            log.info("stopping", drain_s=drain_s)
+            self.app[SERVICES].serving = False
+            run.start_draining()
+            await asyncio.sleep(min(NOTICE_S, drain_s))
+        log.info("stopped")
+        return 0
+
+
+def settle() -> None:
+    """What the start has made stays: the collector need not look at a thousand providers again while requests wait."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 20)
+
+
+def _asked_to_stop(stop: asyncio.Event) -> None:
+    """The first signal drains; the next one, of either kind, ends the process at once."""
+    stop.set()
+    for number in ENDING:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    fault = context.get("exception")
+    log.error("unhandled", detail=str(context.get("message")), exc_info=fault if isinstance(fault, Exception) else None)
