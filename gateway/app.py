@@ -28,7 +28,9 @@ from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
+from gateway.gauges import gauges
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
 from gateway.routes import add_routes
@@ -70,11 +72,13 @@ def services_of(config: Config) -> Services:
     if found.faults:
         raise Faults(found.faults)
     limits = config.egress.limits
+    integrations = Integrations(found.integrations)
+    metrics = Metrics(integrations.has)
     return Services(
         config=config,
         catalog=found.catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(found.integrations),
+        integrations=integrations,
         egress=Egress(
             Guard(config.egress.allow),
             proxy=config.egress.proxy,
@@ -82,7 +86,8 @@ def services_of(config: Config) -> Services:
             connections_per_host=limits.connections,
         ),
         gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
-        request_log=RequestLog(),
+        metrics=metrics,
+        request_log=RequestLog(observe=metrics.observe),
         started_at=clock.now(),
     )
 
@@ -106,7 +111,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
     tokens = TokenEndpoint(services.egress)
-    services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
+    services.renewer = Renewer(store, services.integrations, services.catalog, tokens, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     services.creator = Creator(store, services.catalog, services.live, services.egress)
     services.sessions = Sessions(store)
@@ -116,6 +121,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         asyncio.create_task(_prune(store), name="prune"),
         asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
     ]
+    services.metrics.watch(lambda: gauges(app[SERVICES]))
     services.serving = True
     yield
     services.serving = False

@@ -6,7 +6,7 @@ since a write for each would cost a busy gateway more than all else it does abou
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -27,9 +27,10 @@ class Sink(Protocol):
 
 
 class RequestLog:
-    """`dropped` counts the records that found a queue full."""
+    """`observe` is told of every record, kept or not. `dropped` counts the records that found a queue full."""
 
-    def __init__(self, bound: int = BOUND) -> None:
+    def __init__(self, bound: int = BOUND, *, observe: Callable[[Exchange], None] = lambda _: None) -> None:
+        self._observe = observe
         self._lines: deque[Exchange] = deque()
         self._rows: deque[Exchange] = deque()
         self._bound = bound
@@ -38,7 +39,8 @@ class RequestLog:
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:
-        """Take a record, or drop it where the writing does not keep up."""
+        """Take a record, or drop it where the writing does not keep up. Both are counted."""
+        self._observe(exchange)
         for queue in (self._lines, self._rows) if exchange.connection_id else (self._lines,):
             if len(queue) >= self._bound:
                 self.dropped += 1

@@ -16,6 +16,7 @@ from gateway.connections.sessions import Sessions
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
 from gateway.store import Store
 
@@ -33,6 +34,7 @@ class Services:
     integrations: Integrations
     egress: Egress
     gates: Gates
+    metrics: Metrics
     request_log: RequestLog
     started_at: datetime
     serving: bool = False

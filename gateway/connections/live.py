@@ -33,6 +33,7 @@ RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is no
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
+MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +49,10 @@ class Kept:
 
 
 class Live:
-    """From an address to a connection that can be used at once."""
+    """From an address to a connection that can be used at once.
+
+    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics.
+    """
 
     def __init__(
         self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Renewer
@@ -62,7 +66,13 @@ class Live:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self.provider_at: dict[str, str] = {}
         self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
+
+    @property
+    def kept(self) -> int:
+        """How many connections are in memory."""
+        return len(self._kept)
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
@@ -267,6 +277,9 @@ class Live:
         secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])
         opened = ready(connection, integration, provider, modes()[held["type"]], held, secret_config)
+        if len(self.provider_at) >= MOST_ORIGINS:
+            self.provider_at.clear()  # within a minute those in use are known again
+        self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
         if self._changed_at.get(connection.ref, 0.0) >= began:
             return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered

@@ -21,6 +21,8 @@ from gateway.connections import backoff
 from gateway.connections.integrations import Integrations
 from gateway.connections.tokens import TokenEndpoint
 from gateway.errors import GatewayError, NotFound, Unavailable
+from gateway.metrics import Metrics
+from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -37,11 +39,14 @@ log = structlog.get_logger(__name__)
 class Renewer:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint, metrics: Metrics
+    ) -> None:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
         self._tokens = tokens
+        self._metrics = metrics
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
@@ -80,6 +85,7 @@ class Renewer:
             return
         fault = task.exception()
         if fault is not None and not isinstance(fault, GatewayError):
+            self._metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
@@ -130,6 +136,7 @@ class Renewer:
             raise
         saved = await self._save(row, owner, fresh)
         took_ms = round((clock.monotonic() - started) * 1000)
+        self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
 
@@ -140,6 +147,7 @@ class Renewer:
         after = await self._store.connections.record_failure(row.ref, owner=owner, version=row.version, failure=noted)
         if after is None:  # somebody else renewed or replaced it meanwhile: theirs counts, not our refusal
             return await self._read(row.ref)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
         raise backoff.refusal(after, noted, now) from fault
 
     async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.egress.connection import Connection
 from gateway.egress.errors import EgressError, TurnedAway
@@ -15,6 +15,15 @@ WAIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 5.0
 
 Dial = Callable[["Pool"], Awaitable[Connection]]
+
+
+class Load(NamedTuple):
+    """Connections that carry a request, those kept for the next one, those in the making; requests that wait for one."""
+
+    busy: int
+    idle: int
+    dialling: int
+    waiting: int
 
 
 class Pool:
@@ -46,6 +55,12 @@ class Pool:
         self._look: asyncio.TimerHandle | None = None
         self._closed = False
         self._emptied = asyncio.Event()
+
+    @property
+    def load(self) -> Load:
+        """How much it is used, for metrics."""
+        idle = len(self._idle)
+        return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
     def kept(self) -> Connection | None:
         """An idle connection that is still good, if there is one."""

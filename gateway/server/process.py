@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import Callable
 
 import structlog
 
-from gateway import logs
+from gateway import clock, logs
 from gateway.app import create_app
 from gateway.config import Config
 from gateway.errors import StartRefused
+from gateway.metrics import Board
+from gateway.server.admin import Admin
 from gateway.server.hardening import harden
 from gateway.server.sockets import listening
 from gateway.server.worker import Worker
@@ -27,35 +30,45 @@ def serve(config: Config, *, as_json: bool = False) -> int:
     logs.setup()
     harden()
     try:
-        with listening(config.server) as public:
+        with listening(config.server) as (public, admin_socket):
             config = config.at_port(public.getsockname()[1])
-            worker = Worker(create_app(config), config, public)
+            admin = admin_of(config, admin_socket)
+            worker = Worker(create_app(config), config, public, admin)
             if config.server.workers == 1:
-                return work(worker, ready=lambda: announce(config, as_json), as_json=as_json)
+                return work(worker, 0, ready=lambda: announce(config, admin, as_json), as_json=as_json)
             return supervise(
                 config.server.workers,
-                lambda _place, ready: work(worker, ready=ready, as_json=as_json),
-                ready=lambda: announce(config, as_json),
+                lambda place, ready: work(worker, place, ready=ready, as_json=as_json),
+                ready=lambda: announce(config, admin, as_json),
             )
     except StartRefused as refusal:
         return refused(refusal, as_json)
 
 
-def work(worker: Worker, *, ready: Callable[[], None], as_json: bool) -> int:
+def admin_of(config: Config, listener: socket.socket | None) -> Admin | None:
+    if listener is None:
+        return None
+    workers = config.server.workers
+    return Admin(listener, Board(workers if workers == 1 else workers + 1), clock.now().timestamp())
+
+
+def work(worker: Worker, place: int, *, ready: Callable[[], None], as_json: bool) -> int:
     """Serve in this process until a signal; the exit code."""
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as running:
-            return running.run(worker.run(ready))
+            return running.run(worker.run(place, ready))
     except StartRefused as refusal:
         return refused(refusal, as_json)
 
 
-def announce(config: Config, as_json: bool) -> None:
+def announce(config: Config, admin: Admin | None, as_json: bool) -> None:
     address = _address(config.server.host, config.server.port)
     public_url = config.server.public_url
-    ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url}
+    metrics = admin and f"{_address(config.server.host, admin.listener.getsockname()[1])}/metrics"
+    more = {"metrics": metrics} if metrics else {}
+    ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
     print(json.dumps(ready) if as_json else f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)
-    log.info("ready", address=address, public_url=public_url)
+    log.info("ready", address=address, public_url=public_url, **more)
 
 
 def refused(refusal: StartRefused, as_json: bool) -> int:

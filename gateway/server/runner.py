@@ -78,6 +78,11 @@ class GatewayRunner(web.AppRunner):
         self._head_s = head_s
         self._keep_alive_s = keep_alive_s
 
+    @property
+    def client_connections(self) -> int:
+        """How many are open."""
+        return len(self._server.connections) if self._server else 0
+
     def start_draining(self) -> None:
         """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
         if self._drained_by is None:

@@ -4,7 +4,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from gateway.config import ServerConfig
@@ -12,30 +12,39 @@ from gateway.errors import StartRefused
 
 BACKLOG: Final = 2048
 FIRST_FD: Final = 3  # sd_listen_fds(3)
+ADMIN: Final = "admin"  # what the descriptor of server.admin_port is called in LISTEN_FDNAMES
 
 
 @contextmanager
-def listening(server: ServerConfig) -> Iterator[socket.socket]:
-    """The public socket. Raises StartRefused."""
-    public = handed_over()
-    if public is None:
-        public = listen(server.host, server.port, "server.port")
-    with public:
-        yield public
+def listening(server: ServerConfig) -> Iterator[tuple[socket.socket, socket.socket | None]]:
+    """The public socket, and that of the admin port if there is one. Raises StartRefused."""
+    with ExitStack() as held:
+        public, admin = handed_over(held)
+        if public is None:
+            public = held.enter_context(listen(server.host, server.port, "server.port"))
+        if admin is None and server.admin_port is not None:
+            admin = held.enter_context(listen(server.host, server.admin_port, "server.admin_port"))
+        yield public, admin
 
 
-def handed_over() -> socket.socket | None:
-    """The socket in LISTEN_FDS, where it is meant for this process. Raises StartRefused for what is no such socket.
+def handed_over(held: ExitStack) -> tuple[socket.socket | None, socket.socket | None]:
+    """The sockets in LISTEN_FDS, where they are meant for this process. Raises StartRefused for what is no such socket.
 
-    Whoever hands it over keeps it open while one gateway ends and the next one begins: no connection is refused.
+    Whoever hands them over keeps them open while one gateway ends and the next one begins: no connection is refused.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
-    os.environ.pop("LISTEN_FDNAMES", "")
+    names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
     if meant_for != str(os.getpid()) or not count.isdecimal():
-        return None
-    if int(count) != 1:
-        raise StartRefused(f"LISTEN_FDS hands over {count} sockets, where one is wanted: that of server.port.")
-    return _socket(FIRST_FD)
+        return None, None
+    public = admin = None
+    for number in range(int(count)):
+        if number < len(names) and names[number] == ADMIN:
+            admin = held.enter_context(_socket(FIRST_FD + number))
+        elif public is None:
+            public = held.enter_context(_socket(FIRST_FD + number))
+        else:
+            raise StartRefused(f"LISTEN_FDS hands over {count} sockets. One is enough, and one more named '{ADMIN}'.")
+    return public, admin
 
 
 def listen(host: str, port: int, key: str) -> socket.socket:

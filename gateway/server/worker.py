@@ -4,8 +4,8 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from gateway.config import Config
+from gateway.server.admin import Admin
 from gateway.server.runner import GatewayRunner
 from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES
@@ -31,9 +32,13 @@ class Worker:
     app: web.Application
     config: Config
     public: socket.socket
+    admin: Admin | None = None
 
-    async def run(self, ready: Callable[[], None]) -> int:
-        """Serve until SIGTERM or SIGINT; the exit code. `ready` is called once ``/ready`` would be 200."""
+    async def run(self, place: int, ready: Callable[[], None]) -> int:
+        """Serve until SIGTERM or SIGINT; the exit code. `ready` is called once ``/ready`` would be 200.
+
+        `place`, counted from 0, is its own among the workers; who replaces it has the same.
+        """
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_unhandled)
         stop = asyncio.Event()
@@ -42,6 +47,7 @@ class Worker:
         drain_s = self.config.server.drain_s
         run = GatewayRunner(self.app, drain_s=drain_s)
         async with AsyncExitStack() as around:
+            await around.enter_async_context(self._admin(run, place))
             around.push_async_callback(run.cleanup)
             await run.setup()
             await web.SockSite(run, self.public, backlog=BACKLOG).start()
@@ -54,6 +60,17 @@ class Worker:
             await asyncio.sleep(min(NOTICE_S, drain_s))
         log.info("stopped")
         return 0
+
+    @asynccontextmanager
+    async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:
+        """The admin port, open from before the first request until after the last."""
+        if self.admin is None:
+            yield
+            return
+        metrics = self.app[SERVICES].metrics
+        async with self.admin.serving(metrics, place):
+            metrics.watch(lambda: [(("gateway_client_connections",), run.client_connections)])
+            yield
 
 
 def settle() -> None:
