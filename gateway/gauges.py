@@ -22,10 +22,11 @@ def gauges(services: Services) -> Iterator[Sample]:
 def _pools(services: Services) -> Iterator[Sample]:
     provider_at = services.live.provider_at
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for origin, load in services.egress.load():
-        of_provider = sums[provider_at.get(origin, "")]
-        for n, number in enumerate(load):
-            of_provider[n] += number
+    for egress in (services.egress, *services.retired):
+        for origin, load in egress.load():
+            of_provider = sums[provider_at.get(origin, "")]
+            for n, number in enumerate(load):
+                of_provider[n] += number
     for provider, (busy, idle, dialling, waiting) in sums.items():
         for state, number in (("busy", busy), ("idle", idle), ("dialling", dialling)):
             yield ("gateway_upstream_connections", provider, state), number

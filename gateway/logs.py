@@ -5,6 +5,7 @@ local variables, and of an exception's own text what looks like a credential or 
 was written by whoever sent the bytes.
 """
 
+import errno
 import json
 import logging
 import os
@@ -16,13 +17,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from types import TracebackType
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
 from gateway.secret import MASK
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
+GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 SECRET_NAME: Final = re.compile(
@@ -44,15 +46,45 @@ Event = structlog.typing.EventDict
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
+class Lasting:
+    """`out` for as long as it can be written to.
+
+    Where it is gone, a terminal that was closed or a reader that has left, lines go nowhere instead of failing what they
+    tell of.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+        except OSError as fault:
+            self._lost(fault)
+
+    def flush(self) -> None:
+        try:
+            self._out.flush()
+        except OSError as fault:
+            self._lost(fault)
+
+    def _lost(self, fault: OSError) -> None:
+        if fault.errno in GONE:  # what is still in its buffer would fail once more when the process ends
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._out.fileno())
+            os.close(nowhere)
+
+
 class Many:
     """Where `write_many` writes: None is nowhere, because the level is above info."""
 
-    out: TextIO | None = None
+    out: Lasting | None = None
     readable = True
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     """Write from `level` up (else GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
+    out = Lasting(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
     last: Any = (
@@ -62,11 +94,11 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     structlog.configure(
         processors=[*steps, last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", out)),
         cache_logger_on_first_use=True,
     )
     foreign: list[Any] = [structlog.stdlib.add_logger_name, *steps, mask_text]
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
@@ -76,7 +108,7 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in CHATTY:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
-    Many.out, Many.readable = (sys.stderr if number <= logging.INFO else None), readable
+    Many.out, Many.readable = (out if number <= logging.INFO else None), readable
 
 
 def for_host() -> None:

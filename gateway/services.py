@@ -1,5 +1,6 @@
 """Services: all that handlers and middlewares may reach, under one AppKey. Built by `app`, and nowhere else."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,7 +26,10 @@ from gateway.store import Store
 class Services:
     """What is known before the store is open stands first; the rest is there once the application has started.
 
-    `serving` is what ``/ready`` tells: false before the start is complete and again once a stop has begun.
+    A reload puts another Services in the place of this one (`gateway.reloading`), so take it from the application anew
+    for each request. `retired` are ways out of earlier configurations on which something is still under way, `turning`
+    lets one reload follow the other. `serving` is what ``/ready`` tells: false before the start is complete and again
+    once a stop has begun.
     """
 
     config: Config
@@ -37,6 +41,8 @@ class Services:
     metrics: Metrics
     request_log: RequestLog
     started_at: datetime
+    retired: tuple[Egress, ...] = ()
+    turning: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
     store: Store = field(init=False)
     renewer: Renewer = field(init=False)

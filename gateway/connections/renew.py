@@ -49,6 +49,10 @@ class Renewer:
         self._metrics = metrics
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
+    def turn_to(self, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+        """Work by another configuration; what is being asked for ends under the one it began with."""
+        self._integrations, self._catalog, self._tokens = integrations, catalog, tokens
+
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
 
@@ -96,9 +100,14 @@ class Renewer:
         current = await self._take_turn(seen, owner, force)
         if current.version != seen.version:
             return current
-        integration = self._integrations.get(*seen.ref[:2])
-        provider = self._catalog.get(current.provider)
-        assert provider is not None, "a connection is opened only where its provider is in the catalog"
+        try:
+            integration = self._integrations.get(*seen.ref[:2])
+            provider = self._catalog.get(current.provider)
+            if provider is None:
+                raise backoff.no_way_to_renew(current)
+        except GatewayError:  # a reload has just taken it away
+            await self._store.connections.release_lease(seen.ref, owner=owner)
+            raise
         return await self._ask(current, owner, integration, provider)
 
     async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:

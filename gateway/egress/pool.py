@@ -53,7 +53,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._look: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._closed = self._retired = False
         self._emptied = asyncio.Event()
 
     @property
@@ -136,7 +136,7 @@ class Pool:
             self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
 
     def take_back(self, connection: Connection, keep_s: float | None) -> None:
-        if self._closed:
+        if self._closed or (self._retired and not self._waiting):
             connection.abort()
             return
         keep_s = IDLE_S if keep_s is None else min(IDLE_S, max(keep_s - 1.0, keep_s / 2))
@@ -152,6 +152,12 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         self._next()
+
+    def retire(self) -> None:
+        """Close what is idle, now and whenever it becomes so."""
+        self._retired = True
+        for connection in list(self._idle):
+            connection.abort()
 
     async def close(self) -> None:
         """Close every connection, also those in use."""

@@ -35,6 +35,10 @@ class Admin:
     board: Board
     started_at: float
 
+    def of_parent(self) -> Metrics:
+        """What the parent of several workers counts with."""
+        return Metrics(lambda *_: False, self.board.pages[-1])
+
     @asynccontextmanager
     async def serving(self, metrics: Metrics, place: int) -> AsyncIterator[None]:
         """The port open, and `metrics` written to the page of this worker's `place`, from where the worker before left off."""

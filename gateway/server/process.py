@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -29,6 +30,8 @@ def serve(config: Config, *, as_json: bool = False) -> int:
     """
     logs.setup()
     harden()
+    # A reload that is asked for during the start waits until somebody can act on it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         with listening(config.server) as (public, admin_socket):
             config = config.at_port(public.getsockname()[1])
@@ -40,9 +43,12 @@ def serve(config: Config, *, as_json: bool = False) -> int:
                 config.server.workers,
                 lambda place, ready: work(worker, place, ready=ready, as_json=as_json),
                 ready=lambda: announce(config, admin, as_json),
+                reload=worker.reload,
             )
     except StartRefused as refusal:
         return refused(refusal, as_json)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def admin_of(config: Config, listener: socket.socket | None) -> Admin | None:

@@ -9,16 +9,17 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
 from gateway.server.hardening import end_with_parent
 
 Work = Callable[[int, Callable[[], None]], int]
+Outcome = Literal["taken", "refused", "stop"]
 
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-WATCHED: Final = frozenset({*ENDING, signal.SIGCHLD})
+WATCHED: Final = frozenset({*ENDING, signal.SIGCHLD, signal.SIGHUP})
 ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
@@ -28,12 +29,12 @@ SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting
 log = structlog.get_logger(__name__)
 
 
-def supervise(count: int, work: Work, *, ready: Callable[[], None]) -> int:
+def supervise(count: int, work: Work, *, ready: Callable[[], None], reload: Callable[[], Outcome]) -> int:
     """Keep `count` workers alive until SIGTERM or SIGINT; the exit code. A second signal kills them.
 
     They start one after the other, so that the first alone prepares the store, and a fault is told once. `ready` is
     called when all are. `work` gets the number of its place, from 0, which a replacement takes over, and what to call
-    once it serves.
+    once it serves. `reload` is asked at SIGHUP; what it has taken the workers are told by the same signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for below, and lost nowhere
     workers = Workers(work)
@@ -43,7 +44,7 @@ def supervise(count: int, work: Work, *, ready: Callable[[], None]) -> int:
             if code is not None:
                 return workers.stop(code)
         ready()
-        return workers.watch()
+        return workers.watch(reload)
     finally:
         workers.kill()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -71,12 +72,12 @@ class Workers:
         return reading
 
     def _run(self, place: int, writing: int, parent: int) -> int:
-        """In the worker: everything up to its exit code, whatever happens."""
+        """In the worker: everything up to its exit code, whatever happens. SIGHUP stays blocked until it can be heard."""
         try:
             os.setpgrp()  # Ctrl-C on a terminal is for the parent, who passes it on once
             if not end_with_parent(parent):
                 return 0
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED - {signal.SIGHUP})
             return self._work(place, lambda: _tell(writing))
         except BaseException:
             log.exception("worker_failed")
@@ -93,12 +94,15 @@ class Workers:
         finally:
             os.close(reading)
 
-    def watch(self) -> int:
+    def watch(self, reload: Callable[[], Outcome]) -> int:
         """Replace whoever dies, until a signal says stop."""
         while True:
             heard = self._next_signal()
-            if heard in ENDING:
+            outcome = reload() if heard == signal.SIGHUP else None
+            if heard in ENDING or outcome == "stop":
                 return self.stop(0)
+            if outcome == "taken":
+                self._signal(signal.SIGHUP)
             for pid, code in self._reap():
                 self._mourn(pid, code)
             if self._short_lives >= SHORT_LIVES and not self._living:

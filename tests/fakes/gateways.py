@@ -34,8 +34,7 @@ class RunningGateway:
         port = sock.getsockname()[1]
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
-        app = gateway.create_app(config)
-        self.services: Services = app[SERVICES]
+        self.app = app = gateway.create_app(config)
         self._runner = gateway.runner(app, drain_s=1)
         await self._runner.setup()
         await web.SockSite(self._runner, sock).start()
@@ -51,6 +50,11 @@ class RunningGateway:
     async def restart(self) -> None:
         await self.stop()
         await self.start()
+
+    @property
+    def services(self) -> Services:
+        """Those of now: a reload replaces them."""
+        return self.app[SERVICES]
 
     @property
     def http(self) -> aiohttp.ClientSession:

@@ -1,8 +1,10 @@
 """What reaches stderr is one line each, and no secret, whoever wrote it."""
 
+import errno
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -199,3 +201,39 @@ def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
     structlog.configure(processors=mine)
     logs.for_host()
     assert structlog.get_config()["processors"] == mine
+
+
+@pytest.mark.usefixtures("lines")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_reader_that_has_left_does_not_fail_what_is_told(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", buffering=1) as err:
+        monkeypatch.setattr("sys.stderr", err)
+        logs.setup(terminal=terminal)
+        structlog.get_logger("a").info("before")
+        assert b"before" in os.read(reading, 4096)
+        os.close(reading)
+        for _ in range(2):
+            structlog.get_logger("b").info("after")
+            logs.write_many([{"event": "exchange"}])
+            logging.getLogger("other").warning("after")
+        err.flush()  # as Python does at the end of the process
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_disk_that_is_full_loses_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        full = True
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    err = Full()
+    monkeypatch.setattr("sys.stderr", err)
+    logs.setup(terminal=False)
+    structlog.get_logger("c").info("lost")
+    err.full = False
+    structlog.get_logger("c").info("kept")
+    assert [json.loads(line)["event"] for line in err.getvalue().splitlines()] == ["kept"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.fixed import FIXED
 from gateway.metrics.families import FAMILIES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
@@ -21,3 +22,8 @@ def test_the_page_tells_of_no_other_metric() -> None:
     assert set(re.findall(r"gateway_[a-z]\w+", PAGE)) <= {
         name + suffix for name in FAMILIES for suffix in ("", "_bucket")
     }
+
+
+@pytest.mark.parametrize("place", FIXED, ids=".".join)
+def test_what_needs_a_restart_is_on_the_page(place: tuple[str, ...]) -> None:
+    assert f"`{'.'.join(place)}`" in PAGE.partition("| needs a restart |")[2].partition("\n\n")[0]

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,14 @@ def work(place, ready):
     tell("place", place, os.getpid())
     {work}
 
+def reload():
+    tell("reload", len(asked))
+    return asked.pop(0)
+
+asked = {reload}
 logs.setup(terminal=False)
 workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
-sys.exit(workers.supervise({count}, work, ready=lambda: tell("all")))
+sys.exit(workers.supervise({count}, work, ready=lambda: tell("all"), reload=lambda: reload()))
 """
 SERVE = "signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); ready(); signal.pause(); return 1"
 
@@ -65,9 +70,16 @@ class Parent:
 
 @asynccontextmanager
 async def parent(
-    work: str = SERVE, *, count: int = 2, first_pause_s: float = 0.001, longest_pause_s: float = 0.004
+    work: str = SERVE,
+    *,
+    count: int = 2,
+    first_pause_s: float = 0.001,
+    longest_pause_s: float = 0.004,
+    reload: Sequence[str] = (),
 ) -> AsyncIterator[Parent]:
-    script = PARENT.format(work=work, count=count, first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)
+    script = PARENT.format(
+        work=work, count=count, first_pause_s=first_pause_s, longest_pause_s=longest_pause_s, reload=list(reload)
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -170,3 +182,29 @@ async def test_workers_end_with_a_parent_that_was_killed() -> None:
         assert running.process.stdout is not None
         async with asyncio.timeout(LIMIT_S):
             assert await running.process.stdout.read() == b""  # which they held open
+
+
+RELOADING = (
+    "signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); "
+    "signal.signal(signal.SIGHUP, lambda *_: tell('again', place)); "
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP]); ready()\n    while True: signal.pause()"
+)
+
+
+async def test_workers_reload_what_their_parent_has_found_fine_and_nothing_else() -> None:
+    async with parent(RELOADING, reload=("refused", "taken")) as running:
+        await running.until_all()
+        for left in (2, 1):
+            running.process.send_signal(signal.SIGHUP)
+            assert await running.told() == ["reload", str(left)]
+        assert sorted([await running.told(), await running.told()]) == [["again", "0"], ["again", "1"]]
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.ended() == (0, [])
+
+
+async def test_a_terminal_that_is_closed_ends_all() -> None:
+    async with parent(reload=("stop",)) as running:
+        await running.until_all()
+        running.process.send_signal(signal.SIGHUP)
+        assert await running.told() == ["reload", "1"]
+        assert await running.ended() == (0, [])
