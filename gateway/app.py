@@ -34,7 +34,7 @@ from gateway.request_log import RequestLog
 from gateway.routes import add_routes
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
-from gateway.vault import Keyring
+from gateway.vault import Keyring, Tokens
 from middleware.error_shape import error_shape
 from middleware.request_id import request_id
 
@@ -110,6 +110,7 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     services.creator = Creator(store, services.catalog, services.live, services.egress)
     services.sessions = Sessions(store)
+    services.page_cursors = Tokens(config.store.encryption_keys, "page cursor")
     services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
     tasks = [
         asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),

@@ -18,6 +18,7 @@ from gateway.egress.gates import Gates
 from gateway.keys import Keys
 from gateway.request_log import RequestLog
 from gateway.store import Store
+from gateway.vault import Tokens
 
 
 @dataclass(slots=True)
@@ -42,6 +43,7 @@ class Services:
     creator: Creator = field(init=False)
     sessions: Sessions = field(init=False)
     flows: Flows = field(init=False)
+    page_cursors: Tokens = field(init=False)
 
 
 SERVICES = web.AppKey("services", Services)

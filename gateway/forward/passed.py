@@ -16,9 +16,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class PassedAnswer(web.StreamResponse):
-    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end."""
+    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
+
+    `broke_off`: the code of an error that its last line tells of, the status being sent already.
+    """
 
     cut = False
+    broke_off: str | None = None
 
     def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
         super().__init__(status=status, reason=_CONTROL.sub("", reason))
