@@ -193,33 +193,45 @@ async def test_a_page_that_is_cut_short_is_asked_for_again(tmp_path: Path, at: i
     assert (len(waits), told.trailer["attempts"]) == (2, 5)
 
 
-async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
-    async def page(request: web.Request) -> web.StreamResponse:
-        if "after" in request.query:
-            await asyncio.Event().wait()
-        answer = pages_of(3)(request)
-        assert isinstance(answer, web.Response)
-        return answer
+async def then_silent(request: web.Request) -> web.StreamResponse:
+    """A first page, and behind it nothing."""
+    if "after" in request.query:
+        await asyncio.Event().wait()
+    answer = pages_of(3)(request)
+    assert isinstance(answer, web.Response)
+    return answer
 
-    async with paged(tmp_path, page) as list_:
+
+async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, then_silent) as list_:
         told = await list_.call(headers={"Gateway-Timeout": "0.1", "Retries": "1"})
     assert told.trailer["error"]["code"] == "upstream_timeout"
     assert (told.trailer["attempts"], "cursor" in told.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
-    async def page(request: web.Request) -> web.StreamResponse:
-        if "after" in request.query:
-            await asyncio.Event().wait()
-        answer = pages_of(3)(request)
-        assert isinstance(answer, web.Response)
-        return answer
-
-    async with paged(tmp_path, page) as list_:
+    async with paged(tmp_path, then_silent) as list_:
         list_.gateway.services.egress.timeouts = replace(Timeouts(), total_s=0.2)
         told = await list_.call()
     assert told.trailer["error"]["code"] == "upstream_timeout"
     assert "total_s" in told.trailer["error"]["message"]
+
+
+async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path) -> None:
+    noted: list[Any] = []
+    done = asyncio.Event()
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
+
+    async with paged(tmp_path, page) as list_:
+        list_.gateway.services.egress.timeouts = replace(Timeouts(), idle_s=0.3)
+        list_.gateway.services.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
+            async with asyncio.timeout(10):
+                await done.wait()
+    assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "cut")]
 
 
 async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown(
