@@ -47,6 +47,8 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 return answer
             if PAGING in request and 200 <= exchange.status < 300:
                 answer = signed(page_stream(), request, attempts.count)
+                if upgrade is not None:
+                    answer.force_close()
                 await pass_pages(request, exchange, answer, upload, watch, _first_byte_s(request, timeouts))
                 return answer
             body = await body_of(request, exchange)

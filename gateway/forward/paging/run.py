@@ -48,6 +48,7 @@ async def pass_pages(
         heard = _heard(fault, request, upload, watch)
         heard.headers[ATTEMPTS] = str(reader.attempts)
         raise heard from fault
+    answer.headers[ATTEMPTS] = str(reader.attempts)
     answer.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
     await answer.prepare(request)
     while True:

@@ -4,15 +4,18 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from gateway import clock
 from gateway.egress.client import Timeouts
 from gateway.forward.paging import page as reading
 from gateway.forward.paging.attempts import RETRIES
+from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, Paged, paged, pages_of, serving
 from tests.fakes.tracker import Tracker
@@ -301,7 +304,10 @@ async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_com
     assert "'start'" in told.trailer["error"]["message"]
 
 
-async def test_a_token_that_the_provider_ends_meanwhile_is_renewed(tracker: Tracker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["ended", "expired"])
+async def test_a_token_that_ends_meanwhile_is_renewed(
+    tracker: Tracker, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tracker.refusal = 401
     tokens: list[str] = []
     asked = tracker._api
@@ -309,7 +315,12 @@ async def test_a_token_that_the_provider_ends_meanwhile_is_renewed(tracker: Trac
     async def api(request: web.Request) -> web.Response:
         number = int(request.query.get("after", "0"))
         if number == 2 and not tracker.calls["refresh_token"]:
-            tracker.grants[0].access_tokens.clear()
+            if how == "ended":
+                tracker.grants[0].access_tokens.clear()
+            else:  # while this page is on its way; what was opened is looked at again, as it is every minute
+                later = clock.now() + timedelta(hours=2)
+                monkeypatch.setattr("gateway.clock.now", lambda: later)
+                gateway.services.live.forget(ConnectionRef("dev", "tracker", "c1"))
         answer = await asked(request)
         if answer.status != 200:
             return answer
@@ -330,7 +341,8 @@ async def test_a_token_that_the_provider_ends_meanwhile_is_renewed(tracker: Trac
         await gateway.stop()
         await server.close()
     assert [line["n"] for line in lines[:-1]] == [0, 1, 2, 3, 4]
-    assert lines[-1]["gateway_trailer"] == {"complete": True, "pages": 5, "records": 5, "attempts": 6}
+    attempts = 6 if how == "ended" else 5
+    assert lines[-1]["gateway_trailer"] == {"complete": True, "pages": 5, "records": 5, "attempts": attempts}
     assert len(set(tokens)) == 2
     assert tracker.calls["refresh_token"] == 1
 
