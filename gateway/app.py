@@ -36,7 +36,7 @@ from gateway.request_log import RequestLog
 from gateway.routes import add_routes
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
-from gateway.vault import Keyring
+from gateway.vault import Keyring, Tokens
 from middleware.error_shape import error_shape
 from middleware.request_id import request_id
 
@@ -112,6 +112,7 @@ def complete(services: Services) -> TokenEndpoint:
     tokens = TokenEndpoint(services.egress)
     services.creator = Creator(services.store, services.catalog, services.live, services.egress)
     services.sessions = Sessions(services.store)
+    services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
     services.flows = Flows(
         services.store, services.integrations, services.creator, tokens, services.config.server.public_url
     )
