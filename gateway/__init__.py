@@ -35,8 +35,12 @@ def create_app(config: "Configured") -> "web.Application":
     return create(config)
 
 
-def runner(app: "web.Application", *, drain_s: float = 30) -> "web.BaseRunner":
-    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs."""
+def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) -> "web.BaseRunner":
+    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs.
+
+    `lane`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
+    they do for them; without it nothing is different but that price (ADR 13).
+    """
     from gateway.server import runner as run
 
-    return run(app, drain_s=drain_s)
+    return run(app, drain_s=drain_s, lane=lane)

@@ -36,3 +36,5 @@ class Opened:
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
     for_one_request: bool = False  # the entry's templates hold ``${now}`` or ``${random}``
+    heads: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Heads of plain requests made with this credential, by what the caller sent: the fast lane's, gone when this is."""

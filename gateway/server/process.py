@@ -17,7 +17,7 @@ from gateway import logs
 from gateway.app import create_app
 from gateway.config import Config
 from gateway.errors import StartRefused
-from gateway.server.hardening import harden
+from gateway.server.hardening import give_back_memory, harden
 from gateway.server.runner import runner
 from gateway.server.workers import supervise
 from gateway.services import SERVICES
@@ -88,6 +88,7 @@ async def _work(app: web.Application, config: Config, sock: socket.socket, ready
 def settle() -> None:
     """What the start has made stays: the collector need not look at a thousand providers again while requests wait."""
     gc.collect()
+    give_back_memory()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
 
