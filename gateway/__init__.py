@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Configured: TypeAlias = Config | Mapping[str, Any] | str | PathLike[str]
 
-__all__ = ["create_app", "runner", "setup"]
+__all__ = ["create_app", "reload", "runner", "setup"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
@@ -33,6 +33,16 @@ def create_app(config: "Configured") -> "web.Application":
     from gateway.app import create_app as create
 
     return create(config)
+
+
+async def reload(app: "web.Application", config: "Configured | None" = None) -> bool:
+    """Whether the gateway on `app`, which serves, now works by `config` or by its file as it is now.
+
+    Where anything is wrong it is logged, and the configuration in use stays. What needs a restart is logged as well.
+    """
+    from gateway.reloading import reload as again
+
+    return await again(app, config)
 
 
 def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) -> "web.BaseRunner":

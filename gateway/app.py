@@ -22,13 +22,15 @@ from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.tokens import TokenEndpoint
-from gateway.declared import all_faults, examined
+from gateway.declared import Examined, all_faults, examined
 from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
+from gateway.gauges import gauges
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
 from gateway.routes import add_routes
@@ -58,7 +60,7 @@ def create_app(config: Configured) -> web.Application:
 def setup(app: web.Application, config: Configured) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
     logs.for_host()
-    app[SERVICES] = services_of(_read(config))
+    app[SERVICES] = services_of(read(config))
     setup_templates(app)
     add_routes(app)
     app.cleanup_ctx.append(_opened)
@@ -67,28 +69,57 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    found = examined(config)
-    if found.faults:
-        raise Faults(found.faults)
-    limits = config.egress.limits
+    found = declared(config)
+    integrations = Integrations(found.integrations)
+    metrics = Metrics(integrations.has)
     return Services(
         config=config,
         catalog=found.catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(found.integrations),
-        egress=Egress(
-            Guard(config.egress.allow),
-            proxy=config.egress.proxy,
-            timeouts=Timeouts(**asdict(config.egress.timeouts)),
-            connections_per_host=limits.connections,
-        ),
-        gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
-        request_log=RequestLog(),
+        integrations=integrations,
+        egress=egress_of(config),
+        gates=gates_of(config),
+        metrics=metrics,
+        request_log=RequestLog(observe=metrics.observe),
         started_at=clock.now(),
     )
 
 
-def _read(config: Configured) -> Config:
+def declared(config: Config) -> Examined:
+    """`config` held against its catalog. Raises config.Faults with what forbids to use it."""
+    found = examined(config)
+    if found.faults:
+        raise Faults(found.faults)
+    return found
+
+
+def egress_of(config: Config) -> Egress:
+    return Egress(
+        Guard(config.egress.allow),
+        proxy=config.egress.proxy,
+        timeouts=Timeouts(**asdict(config.egress.timeouts)),
+        connections_per_host=config.egress.limits.connections,
+    )
+
+
+def gates_of(config: Config) -> Gates:
+    limits = config.egress.limits
+    return Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s))
+
+
+def complete(services: Services) -> TokenEndpoint:
+    """Add what is built on the rest and keeps nothing of its own; the way to token endpoints that it uses."""
+    tokens = TokenEndpoint(services.egress)
+    services.creator = Creator(services.store, services.catalog, services.live, services.egress)
+    services.sessions = Sessions(services.store)
+    services.flows = Flows(
+        services.store, services.integrations, services.creator, tokens, services.config.server.public_url
+    )
+    return tokens
+
+
+def read(config: Configured) -> Config:
+    """As it is, or read from a mapping or a file. Raises Faults, with those that lie behind it."""
     if isinstance(config, Config):
         return config
     try:
@@ -107,22 +138,23 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
     tokens = TokenEndpoint(services.egress)
-    services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
+    services.renewer = Renewer(store, services.integrations, services.catalog, tokens, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
-    services.creator = Creator(store, services.catalog, services.live, services.egress)
-    services.sessions = Sessions(store)
-    services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
+    complete(services)
     tasks = [
         asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
         asyncio.create_task(_prune(store), name="prune"),
         asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
     ]
+    services.metrics.watch(lambda: gauges(app[SERVICES]))
     services.serving = True
     yield
+    services = app[SERVICES]  # of the last configuration
     services.serving = False
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
         end.push_async_callback(store.close)
-        end.push_async_callback(services.egress.close)
+        for egress in (services.egress, *services.retired):
+            end.push_async_callback(egress.close)
         end.push_async_callback(services.request_log.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)

@@ -21,6 +21,8 @@ from gateway.connections import backoff
 from gateway.connections.integrations import Integrations
 from gateway.connections.tokens import TokenEndpoint
 from gateway.errors import GatewayError, NotFound, Unavailable
+from gateway.metrics import Metrics
+from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -37,12 +39,19 @@ log = structlog.get_logger(__name__)
 class Renewer:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint, metrics: Metrics
+    ) -> None:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
         self._tokens = tokens
+        self._metrics = metrics
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+
+    def turn_to(self, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+        """Work by another configuration; what is being asked for ends under the one it began with."""
+        self._integrations, self._catalog, self._tokens = integrations, catalog, tokens
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -80,6 +89,7 @@ class Renewer:
             return
         fault = task.exception()
         if fault is not None and not isinstance(fault, GatewayError):
+            self._metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
@@ -90,9 +100,14 @@ class Renewer:
         current = await self._take_turn(seen, owner, force)
         if current.version != seen.version:
             return current
-        integration = self._integrations.get(*seen.ref[:2])
-        provider = self._catalog.get(current.provider)
-        assert provider is not None, "a connection is opened only where its provider is in the catalog"
+        try:
+            integration = self._integrations.get(*seen.ref[:2])
+            provider = self._catalog.get(current.provider)
+            if provider is None:
+                raise backoff.no_way_to_renew(current)
+        except GatewayError:  # a reload has just taken it away
+            await self._store.connections.release_lease(seen.ref, owner=owner)
+            raise
         return await self._ask(current, owner, integration, provider)
 
     async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:
@@ -130,6 +145,7 @@ class Renewer:
             raise
         saved = await self._save(row, owner, fresh)
         took_ms = round((clock.monotonic() - started) * 1000)
+        self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
 
@@ -140,6 +156,7 @@ class Renewer:
         after = await self._store.connections.record_failure(row.ref, owner=owner, version=row.version, failure=noted)
         if after is None:  # somebody else renewed or replaced it meanwhile: theirs counts, not our refusal
             return await self._read(row.ref)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
         raise backoff.refusal(after, noted, now) from fault
 
     async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import resource
 import signal
 import sys
@@ -18,9 +19,10 @@ def harden() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
-def end_with_parent() -> None:
-    """A worker whose parent was killed would serve on with nobody to stop it."""
+def end_with_parent(parent: int) -> bool:
+    """A worker whose parent was killed would serve on with nobody to stop it. False: that has happened already."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == parent
 
 
 def _prctl(option: int, value: int) -> None:

@@ -37,8 +37,7 @@ class RunningGateway:
         port = sock.getsockname()[1]
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
-        app = gateway.create_app(config)
-        self.services: Services = app[SERVICES]
+        self.app = app = gateway.create_app(config)
         self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
         await self._runner.setup()
         await web.SockSite(self._runner, sock).start()
@@ -62,6 +61,11 @@ class RunningGateway:
         assert isinstance(server, GatewayServer)
         assert server.lane is not None
         return server.lane
+
+    @property
+    def services(self) -> Services:
+        """Those of now: a reload replaces them."""
+        return self.app[SERVICES]
 
     @property
     def http(self) -> aiohttp.ClientSession:

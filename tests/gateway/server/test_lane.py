@@ -173,13 +173,16 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
         notes: list[Any] = []
         running.services.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
-            for _ in range(2):
-                await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n"))
+            told = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
         assert running.lane.taken == 1
     chain, lane = notes
     for name in ("request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"):
         assert getattr(chain, name) == getattr(lane, name), name
-    assert (lane.bytes_in, lane.bytes_out, lane.error_code) == (chain.bytes_in, chain.bytes_out, chain.error_code)
+    assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in told]
+    assert (lane.bytes_in, lane.error_code) == (chain.bytes_in, chain.error_code)
+    assert lane.token_ms == 0, "nothing had to be loaded"
+    assert lane.gateway_ms >= 0
+    assert 0 < lane.upstream_ms <= lane.duration_ms
     assert lane.path == "/a/b"
     assert lane.request_id == "mine"
 
