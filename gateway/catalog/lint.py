@@ -5,14 +5,16 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from gateway.catalog.address import Address, parse_address
-from gateway.catalog.checks import Finding
+from gateway.catalog.checks import FORMS, Finding
 from gateway.catalog.document import read
 from gateway.catalog.faults import Fault
 from gateway.catalog.load import read_folders
 from gateway.catalog.names import carries_credential
 from gateway.catalog.places import addresses, texts
+from gateway.catalog.placing import Unresolved, render_url
 from gateway.catalog.provider import Paginate, Provider, Setting
-from gateway.catalog.template import Name
+from gateway.catalog.template import Name, placeholders
+from gateway.catalog.value import BadValue
 from gateway.catalog.vocabulary import CATEGORIES
 
 # A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
@@ -29,18 +31,26 @@ _NEEDED = {
 
 
 def lint(
-    folders: Sequence[Path], *, scripts: Collection[str] | None = None, modes: Collection[str] | None = None
+    folders: Sequence[Path],
+    *,
+    scripts: Collection[str] | None = None,
+    modes: Collection[str] | None = None,
+    below: Sequence[Path] = (),
 ) -> list[Fault]:
     """Faults and warnings of every entry in `folders`, in the order of files and lines.
 
-    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``.
+    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``. `below` are folders
+    that entries may inherit from.
     """
-    entries, faults = read_folders(folders, scripts=scripts, modes=modes)
+    entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
     for entry in entries:
-        if entry.provider is None:
+        if entry.content is None:
+            continue
+        findings = list(warnings(Provider.model_validate_json(entry.content)))
+        if not findings:
             continue
         document = read(entry.path)
-        found = [Fault(document.where(*place), message, "warning") for place, message in warnings(entry.provider)]
+        found = [Fault(document.where(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
     return faults
 
@@ -51,8 +61,9 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _plain_http(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
+    yield from _examples(provider)
     yield from _paging(provider)
-    for key in ("connection_config", "credentials"):
+    for key in FORMS:
         for name, setting in getattr(provider, key).items():
             yield from (((key, name, *place), message) for place, message in _setting(setting))
 
@@ -97,8 +108,26 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
         if not isinstance(last, Name):
             continue
         setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
-        if setting is None or (setting.pattern is None and setting.enum is None and not setting.automated):
-            yield place, f"${{{last.name}}} decides the host's end; give the setting a pattern or an enum"
+        if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
+            remedy = "give the setting a pattern or an enum, or any_host if people run it themselves"
+            yield place, f"${{{last.name}}} decides the host's end; {remedy}"
+
+
+def _examples(provider: Provider) -> Iterator[Finding]:
+    """Addresses that cannot be made of the settings' own examples: then nobody's values fit."""
+    forms = provider.connection_config
+    config = {
+        name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
+    }
+    for place, template in addresses(provider):
+        names = placeholders(template)
+        others = {name: "x" for name in names if not name.startswith("connectionConfig.")}
+        try:
+            render_url(template, {name: value for name, value in config.items() if value}, forms, others)
+        except Unresolved:
+            continue  # a setting without an example, or one that the provider tells
+        except BadValue as wrong:
+            yield place, f"does not come out right with the example of {wrong.name!r}, which {wrong.why}"
 
 
 def _paging(provider: Provider) -> Iterator[Finding]:
