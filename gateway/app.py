@@ -16,12 +16,12 @@ from gateway import clock, logs
 from gateway import config as configuration
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
+from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
-from gateway.connections.tokens import TokenEndpoint
 from gateway.declared import all_faults, examined
 from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
@@ -105,12 +105,13 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     store = services.store = await open_store(
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
-    tokens = TokenEndpoint(services.egress)
-    services.renewer = Renewer(store, services.integrations, services.catalog, tokens)
+    dialogues = Dialogues(services.egress)
+    public_url = config.server.public_url
+    services.renewer = Renewer(store, services.integrations, services.catalog, dialogues)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
-    services.creator = Creator(store, services.catalog, services.live, services.egress)
+    services.creator = Creator(store, services.catalog, services.live, services.egress, dialogues, public_url)
     services.sessions = Sessions(store)
-    services.flows = Flows(store, services.integrations, services.creator, tokens, config.server.public_url)
+    services.flows = Flows(store, services.integrations, services.creator, dialogues, public_url)
     tasks = [
         asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
         asyncio.create_task(_prune(store), name="prune"),

@@ -145,10 +145,11 @@ def _ref(request: web.Request, services: Services, query: dict[str, str]) -> Con
 def _credential(services: Services, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
     provider = services.creator.provider_of(integration)
     kind = credentials.get("type")
-    if kind is not None and kind != provider.auth_mode:
+    mode = modes()[provider.auth_mode]
+    if kind is not None and kind not in (mode.name, *mode.types()):
         message = (
             f"Integration '{integration.integration_id}' takes credentials of type '{provider.auth_mode}', "
             f"not {str(kind)[:40]!r}."
         )
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
-    return modes()[provider.auth_mode].accept({"type": provider.auth_mode, **credentials}, clock.now())
+    return mode.accept({"type": mode.types()[0], **credentials}, provider, clock.now())

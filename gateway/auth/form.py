@@ -12,14 +12,15 @@ from gateway.oauth.token import MAX_LIFETIME, positive_seconds
 class Form:
     """One JSON object of fields; each reader notes what it read and what is wrong, `finish` raises all of it."""
 
-    def __init__(self, fields: Mapping[str, Any], mode: str, path: Sequence[str] = ("credentials",)) -> None:
+    def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
+        """`types`: those that the member ``type`` may name."""
         self._fields = fields
         self._path = tuple(path)
         self._read = {"type"}
         self._issues: list[Issue] = []
         kind = fields.get("type")
-        if kind != mode:
-            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{mode}'.")
+        if kind not in types:
+            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{types[0]}'.")
 
     def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
         """A field of at most `limit` characters; missing counts as a fault where it is `required`."""

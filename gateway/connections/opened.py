@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from gateway.auth.signer import Signer
 from gateway.catalog.provider import Provider
+from gateway.records.call import ClientIdentity
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.wire.origin import Address
@@ -14,12 +16,19 @@ class Placement:
 
     `slots` carry the credential and replace whatever the caller sent under these (lower-case) names; `defaults` stand in
     where the caller sent none. The same for the query: pairs already percent-encoded, `query_slots` replacing.
+    `signer`, if there is one, signs each request besides, when all else of it stands.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     defaults: tuple[tuple[str, str], ...] = ()
     query_slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     query_defaults: tuple[tuple[str, str], ...] = ()
+    signer: Signer | None = field(default=None, repr=False)
+
+    @property
+    def signs_request(self) -> bool:
+        """Whether the proof depends on the request, so that what stands here is not all there is to it."""
+        return self.signer is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,8 @@ class Opened:
     """`base`: the entry's `proxy.base_url` with this connection's settings in it.
 
     `allowed_origins`: where its credential may travel, spelled as `Address.origin` and `UpstreamRequest.origin` do.
+    `identity`: what is shown in mutual TLS. `for_one_request`: the entry's templates hold ``${now}`` or ``${random}``, or
+    the mode makes a proof that is used once.
     """
 
     connection: Connection
@@ -35,4 +46,5 @@ class Opened:
     base: Address
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
-    for_one_request: bool = False  # the entry's templates hold ``${now}`` or ``${random}``
+    identity: ClientIdentity | None = None
+    for_one_request: bool = False

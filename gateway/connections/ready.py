@@ -1,9 +1,11 @@
 """Makes a connection ready for use: fills its settings and its credential into the entry's templates, once for many requests."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
+from gateway.auth.context import Context
+from gateway.auth.filling import filled, revealed
 from gateway.auth.mode import AuthMode
 from gateway.catalog.interpolate import (
     BadValue,
@@ -12,18 +14,13 @@ from gateway.catalog.interpolate import (
     carries_credential,
     differs_each_time,
     render_text,
-    render_url,
-    setting_values,
 )
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-from gateway.secret import Secret
 from gateway.wire.origin import Address, parse_address
-
-NONE: Final[Mapping[str, str]] = {}
 
 
 def ready(
@@ -36,7 +33,7 @@ def ready(
 ) -> Opened:
     """`held`: the opened credential. Raises InvalidRequest ``unresolved_setting`` where a setting is missing or unfit."""
     config = {**connection.config, **secret_config}
-    known = values(provider, integration, config, connection.metadata)
+    context = Context(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
     return Opened(
         connection=connection,
@@ -44,15 +41,16 @@ def ready(
         provider=provider,
         base=base,
         allowed_origins=frozenset(_origins(base, integration, provider, config)),
-        placement=placement(provider, mode, held, known),
-        for_one_request=any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
+        placement=placement(mode, held, context),
+        identity=mode.identity(held),
+        for_one_request=mode.momentary
+        or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
 
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
-    credential = {name: secret.reveal() for name, secret in mode.values(held).items()}
-    return _address(provider, filled(provider, provider.proxy.base_url, config, credential))
+    return _address(provider, filled(provider, provider.proxy.base_url, config, revealed(mode.values(held))))
 
 
 def _address(provider: Provider, url: str) -> Address:
@@ -65,41 +63,10 @@ def _address(provider: Provider, url: str) -> Address:
         ) from fault
 
 
-def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
-    """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
-    try:
-        return render_url(template, config, provider.connection_config, credential)
-    except Unresolved as fault:
-        names = ", ".join(sorted(fault.names))
-        raise InvalidRequest(
-            "unresolved_setting",
-            f"Provider '{provider.name}' needs the connection's setting {names}. Connect again with it, "
-            "or import the connection with it in connection_config.",
-        ) from fault
-    except BadValue as fault:
-        raise InvalidRequest(
-            "unresolved_setting", f"The connection's setting '{fault.name}' cannot be used: {fault.why}."
-        ) from fault
-
-
-def values(
-    provider: Provider, integration: Integration, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
-) -> dict[str, Secret]:
-    """What templates outside addresses may name, apart from the credential; settings with their defaults."""
-    known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
-    plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
-    known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
-    if integration.client_id:
-        known["clientId"] = Secret(integration.client_id)
-    if integration.client_secret:
-        known["clientSecret"] = integration.client_secret
-    return known
-
-
-def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known: Mapping[str, Secret]) -> Placement:
+def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
     """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults."""
-    credential = mode.values(held)
-    everything = {name: secret.reveal() for name, secret in (*known.items(), *credential.items())}
+    provider = context.provider
+    everything = revealed(context.values(mode.values(held)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
 
@@ -116,6 +83,7 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
+        signer=mode.signer(held, context),
     )
 
 

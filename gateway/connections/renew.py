@@ -7,19 +7,20 @@ rotated pair is committed before anybody uses the new token; and no leaving clie
 
 import asyncio
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain, repeat
 from typing import Any, Final
 
 import structlog
 
 from gateway import clock
-from gateway.auth import modes
+from gateway.auth.context import Context
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections import backoff
+from gateway.connections.dialogues import Dialogues
+from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
-from gateway.connections.tokens import TokenEndpoint
 from gateway.errors import GatewayError, NotFound, Unavailable
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
@@ -37,11 +38,11 @@ log = structlog.get_logger(__name__)
 class Renewer:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
-        self._tokens = tokens
+        self._dialogues = dialogues
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
@@ -84,15 +85,15 @@ class Renewer:
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
         held = self._store.open(seen.credential)
-        if not modes()[held["type"]].refreshable(held):
+        provider = self._catalog.get(seen.provider)
+        assert provider is not None, "a connection is opened only where its provider is in the catalog"
+        if not mode_for(provider, held, seen.ref).refreshable(held):
             raise backoff.no_way_to_renew(seen)
         owner = uuid.uuid4().hex
         current = await self._take_turn(seen, owner, force)
         if current.version != seen.version:
             return current
         integration = self._integrations.get(*seen.ref[:2])
-        provider = self._catalog.get(current.provider)
-        assert provider is not None, "a connection is opened only where its provider is in the catalog"
         return await self._ask(current, owner, integration, provider)
 
     async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:
@@ -121,14 +122,16 @@ class Renewer:
         held = self._store.open(row.credential)
         secret_config = self._store.open(row.secret_config)
         started = clock.monotonic()
+        mode = mode_for(provider, held, row.ref)
+        context = Context(provider, integration, {**row.config, **secret_config}, row.metadata)
         try:
-            fresh = await self._tokens.renew(integration, provider, {**row.config, **secret_config}, held)
+            fresh = await self._dialogues.hold(mode.renew(held, context))
         except (TokenRefused, TokenUnavailable) as fault:
             return await self._failed(row, owner, fault)
         except BaseException:  # nothing was asked: a setting is missing, or the process ends
             await self._store.connections.release_lease(row.ref, owner=owner)
             raise
-        saved = await self._save(row, owner, fresh)
+        saved = await self._save(row, owner, fresh, mode.expires_at(fresh))
         took_ms = round((clock.monotonic() - started) * 1000)
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
@@ -142,7 +145,9 @@ class Renewer:
             return await self._read(row.ref)
         raise backoff.refusal(after, noted, now) from fault
 
-    async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:
+    async def _save(
+        self, row: Connection, owner: str, fresh: dict[str, Any], expires_at: datetime | None
+    ) -> Connection:
         """Commit the new pair. It exists nowhere else, so a store that stumbles, however, is asked until it takes it;
         the lease is not given back before that, since the refresh token in the row is spent.
         """
@@ -154,7 +159,7 @@ class Renewer:
                     owner=owner,
                     version=row.version,
                     credential=fresh,
-                    expires_at=modes()[fresh["type"]].expires_at(fresh),
+                    expires_at=expires_at,
                     now=clock.now(),
                 )
             except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)

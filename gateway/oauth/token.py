@@ -1,21 +1,17 @@
-"""The token endpoint: what is asked of it, and what its answers mean (RFC 6749 §4.1.3, §5, §6)."""
+"""What a token endpoint's answers mean (RFC 6749 §5)."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl
 
 from gateway import clock
-from gateway.oauth.client_auth import Client, authenticate
 from gateway.oauth.entry import OAuthEntry
-from gateway.secret import MASK
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
-NONE: Final[Mapping[str, str]] = {}
 
 # RFC 6749 §5.2, and what single providers say instead of invalid_grant (GitHub, Slack). Anything else may pass by itself.
 FINAL_CODES: Final = frozenset(
@@ -54,75 +50,6 @@ class TokenUnavailable(Exception):
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """A POST ready to be sent. `headers` and `body` hold secrets."""
-
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def scrubbed(self, words: str) -> str:
-        """`words` of the provider without any secret of this request that they may quote."""
-        for secret in sorted(filter(None, self.secrets), key=len, reverse=True):
-            words = words.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
-        return words
-
-
-def code_request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    *,
-    code: str,
-    redirect_uri: str,
-    code_verifier: str | None,
-    params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
-) -> TokenRequest:
-    """Redeem an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
-    grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
-    if code_verifier is not None:
-        grant["code_verifier"] = code_verifier
-    return _request(provider, url, client, {**params, **grant}, headers, (code, code_verifier or ""))
-
-
-def refresh_request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    *,
-    refresh_token: str,
-    params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
-) -> TokenRequest:
-    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
-    grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    return _request(provider, url, client, {**params, **grant}, headers, (refresh_token,))
-
-
-def _request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    params: dict[str, str],
-    extra: Mapping[str, str],
-    secrets: tuple[str, ...],
-) -> TokenRequest:
-    headers = {"Accept": "application/json", **extra}
-    if not any(name.lower() == "authorization" for name in extra):
-        # Exactly one authentication: an entry that writes the field itself has chosen its own.
-        authenticate(client, provider.token_request_auth_method, headers, params)
-    if client.client_secret is not None:
-        secrets = (*secrets, client.client_secret.reveal())
-    if provider.body_format == "json":
-        headers["Content-Type"] = "application/json"
-        return TokenRequest(url, headers, json.dumps(params).encode(), secrets)
-    headers["Content-Type"] = "application/x-www-form-urlencoded"
-    return TokenRequest(url, headers, urlencode(params).encode("ascii"), secrets)
 
 
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""What an auth mode works for: a provider's entry, the integration's client, and the settings of one connection."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.auth.filling import filled, texts, values
+from gateway.catalog.interpolate import Moment
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest
+from gateway.oauth.client_auth import Client
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+
+NOTHING: Final[Mapping[str, Secret]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`config` holds all settings, the secret ones too; `public_url` is our own address, empty where none is needed."""
+
+    provider: Provider
+    integration: Integration
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, Any] | None = None
+    public_url: str = ""
+
+    @property
+    def redirect_uri(self) -> str:
+        """The one callback address (requirement 1)."""
+        return f"{self.public_url}/oauth/callback"
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The integration's exactly; the entry's default ones only where it names none."""
+        own = self.integration.scopes
+        return own if own is not None else tuple(self.provider.default_scopes or ())
+
+    def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
+        """What templates outside addresses may name; `credential` are the mode's own values."""
+        return {**values(self.provider, self.integration, self.config, self.metadata), **credential}
+
+    def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
+        """An address of the entry, filled in and checked for where in it a value lands.
+
+        Raises InvalidRequest, also where the entry has no such address.
+        """
+        if not template:
+            raise InvalidRequest(
+                "unresolved_setting", f"The entry of provider '{self.provider.name}' lacks an address that is needed."
+            )
+        plain = {name: secret.reveal() for name, secret in credential.items()}
+        return filled(self.provider, template, self.config, plain)
+
+    def texts(
+        self,
+        templates: Mapping[str, str],
+        credential: Mapping[str, Secret] = NOTHING,
+        *,
+        moment: Moment | None = None,
+    ) -> dict[str, str]:
+        """Parameters or header fields of the entry; one whose setting is missing is left out. Raises InvalidRequest."""
+        return texts(templates, self.values(credential), moment=moment)
+
+    def client(self, override: Mapping[str, str] | None = None) -> Client:
+        """The client a connection was granted to: its own where it brought one, else the integration's."""
+        if override and override.get("client_id"):
+            secret = override.get("client_secret")
+            return Client(override["client_id"], Secret(secret) if secret else None)
+        if not self.integration.client_id:
+            raise InvalidRequest(
+                "invalid_auth_mode",
+                f"Integration '{self.integration.integration_id}' has no client_id. Set it and client_secret in "
+                "gateway.yaml.",
+            )
+        return Client(self.integration.client_id, self.integration.client_secret)
