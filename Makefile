@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate check fmt lock bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate check docs fmt lock bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -54,6 +54,9 @@ check: venv-dev  ## style, types, floors and the catalog
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/gateway catalog lint
+
+docs: venv-dev  ## make the pages that come from code anew: the catalog's fields, auth modes, the JSON Schema
+	@$(BIN)/python -m tools.catalog_docs
 
 fmt: venv-dev  ## put the code into shape
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from gateway import resources
 from gateway.auth import modes
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.faults import CatalogFaults
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
@@ -26,7 +27,13 @@ def catalog_of(config: Config | None) -> Catalog:
     """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults, which
     is a config.Faults, with every fault of every file."""
     folders = [resources.folder("catalog"), *(config.catalog if config else ())]
-    return load_catalog(folders, scripts=SCRIPTS, modes=modes().keys())
+    return load_catalog(folders, scripts=SCRIPTS, modes=known_modes())
+
+
+def known_modes() -> frozenset[str]:
+    """The modes an entry may name: those of the format, which the catalog shows whether or not this installation has
+    them, and those that other packages bring."""
+    return frozenset((*AUTH_MODES, *modes()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +114,12 @@ def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault
 
 
 def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    if provider.auth_mode not in modes():
+        missing = f"auth mode {provider.auth_mode}, which this installation does not have"
+        yield (*place, "provider"), f"provider '{provider.name}' uses {missing}; there are {', '.join(sorted(modes()))}"
     if provider.auth_mode in NEEDS_CLIENT and not declared.client_id:
-        console = f", which its developer console gives out ({provider.docs})"
+        page = provider.setup_guide_url or provider.docs
+        console = ", which its developer console gives out" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
 
 

@@ -39,9 +39,3 @@ def test_every_script_is_told_in_the_docs() -> None:
 
     told = (DOCS / "catalog.md").read_text()
     assert [name for name in SCRIPTS if f"`{name}`" not in told] == []
-
-
-def test_the_catalogs_page_names_the_auth_modes_there_are() -> None:
-    page = (DOCS / "catalog.md").read_text()
-    named = page.partition("This version has the auth modes ")[2].partition(". ")[0]
-    assert sorted(named.replace(" and", ",").replace("`", "").split(", ")) == sorted(modes())

@@ -5,27 +5,23 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.catalog.address import parse_address
-from gateway.catalog.names import spellings
-from gateway.catalog.places import Place, addresses, dotted, known_settings, texts
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.places import ADDRESSES, Place
 from gateway.catalog.provider import Provider, Setting
-from gateway.catalog.template import TemplateError, placeholders
+from gateway.catalog.template_checks import template_faults
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
-from gateway.catalog.vocabulary import AUTH_MODES, REDIRECTING
 
 Finding = tuple[Place, str]
 
 PROVIDER_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _SETTING_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?")
 _SCRIPT_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STATUS = re.compile(r"[1-5](?:[0-9]{2}|xx)(?:-[1-5][0-9]{2})?")
 
-# Framing, hop-by-hop and our own fields: the gateway alone writes or drops them (RFC 9110 §7.6.1).
-_NOT_FOR_ENTRIES: Final = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer"}
-    | {"upgrade", "provider-config-key", "connection-id"}
-)
+FORMS: Final = ("connection_config", "credentials", "assertion_option")
+_SCRIPTS: Final = (
+    "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +39,8 @@ def check(provider: Provider, words: Words) -> Iterator[Finding]:
     yield from _modes_and_scripts(provider, words)
     yield from _pages(provider)
     yield from _settings(provider)
-    yield from _addresses(provider)
-    yield from _texts(provider)
+    yield from _alternatives(provider)
+    yield from template_faults(provider)
     for index, status in enumerate((provider.proxy.retry and provider.proxy.retry.error_code) or ()):
         if not _STATUS.fullmatch(status):
             yield ("proxy", "retry", "error_code", index), f"{status!r} is no status; write 429, 5xx or 500-502"
@@ -56,11 +52,11 @@ def _modes_and_scripts(provider: Provider, words: Words) -> Iterator[Finding]:
             ("auth_mode",),
             f"there is no auth mode {provider.auth_mode!r}; there are {', '.join(sorted(words.modes))}",
         )
-    if provider.auth_mode in REDIRECTING:
-        for key in ("authorization_url", "token_url"):
+    if (mode := AUTH_MODES.get(provider.auth_mode)) is not None:
+        for key in mode.needs:
             if getattr(provider, key) is None:
                 yield (), f"{key} is missing; auth_mode {provider.auth_mode} needs it"
-    for key in ("post_connection_script", "webhook_routing_script"):
+    for key in _SCRIPTS:
         script = getattr(provider, key)
         if script is None:
             continue
@@ -83,7 +79,7 @@ def _pages(provider: Provider) -> Iterator[Finding]:
 
 
 def _settings(provider: Provider) -> Iterator[Finding]:
-    for key in ("connection_config", "credentials"):
+    for key in FORMS:
         forms: Mapping[str, Setting] = getattr(provider, key)
         for name, setting in forms.items():
             if not _SETTING_NAME.fullmatch(name):
@@ -114,84 +110,11 @@ def _setting(name: str, setting: Setting) -> Iterator[Finding]:
                 yield (key,), f"{key} does not fit its own setting: it {wrong.why}"
 
 
-def _addresses(provider: Provider) -> Iterator[Finding]:
-    for place, template in addresses(provider):
-        try:
-            address = parse_address(template)
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
-            continue
-        if _has_dot_segment(template):
-            yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the address it leads to"
-        if place[:2] == ("proxy", "allowed_origins") and (address.query or address.path not in {(), ("/",)}):
-            yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
-        if place == ("proxy", "base_url") and address.query:
-            yield place, "a base address has no query; put it in proxy.query"
-        yield from _unfilled(provider, place, template)
-    for index, path in enumerate((provider.proxy.verification and provider.proxy.verification.endpoints) or ()):
-        place = ("proxy", "verification", "endpoints", index)
-        if not path.startswith("/"):
-            yield place, "an endpoint is a path below the base address and begins with '/'"
-            continue
-        try:
-            parse_address(f"https://host{path}")
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
-        else:
-            if _has_dot_segment(path):
-                yield place, f"{dotted(place)} has a segment '.' or '..'; write the path it leads to"
-            yield from _unfilled(provider, place, path)
-
-
-def _has_dot_segment(template: str) -> bool:
-    """As `/proxy` refuses them in a caller's path: plain or percent-encoded, between any kind of slash."""
-    path = template.partition("?")[0].rpartition("://")[2]
-    steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
-    return any(step.partition(";")[0] in {".", ".."} for step in steps)
-
-
-def _texts(provider: Provider) -> Iterator[Finding]:
-    for place, template in texts(provider):
-        try:
-            names = placeholders(template)
-        except TemplateError as wrong:
-            yield place, f"{dotted(place)}: {wrong}"
-            continue
-        if names and re.search(r"\}\s*\|\|", template):
-            yield place, "templates have no '||'; give the setting a default_value instead"
-        if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", template):
-            yield place, "holds a line break or another control character"
-        yield from _unfilled(provider, place, template)
-    proxy = provider.proxy
-    yield from _field_names(("proxy", "headers"), proxy.headers)
-    yield from _field_names(("token_headers",), provider.token_headers)
-    if proxy.verification is not None:
-        yield from _field_names(("proxy", "verification", "headers"), proxy.verification.headers)
-
-
-def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for name in fields:
-        folded = name.lower()
-        if not _FIELD_NAME.fullmatch(name):
-            yield (*place, name), f"{name!r} cannot name a header field"
-        elif folded in _NOT_FOR_ENTRIES:
-            yield (*place, name), f"{name} belongs to the connection, not to the entry; leave it out"
-        elif folded in seen:
-            yield (*place, name), f"{name} is given twice in different case; keep one"
-        seen.add(folded)
-
-
-def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
-    """Placeholders that neither a setting nor the credential will ever fill."""
-    bare = AUTH_MODES.get(provider.auth_mode, frozenset()) | frozenset(provider.credentials)
-    for name in sorted(placeholders(template)):
-        namespace, dot, rest = name.partition(".")
-        if dot and namespace == "metadata":
-            continue
-        if dot and namespace == "connectionConfig":
-            if rest not in known_settings(provider):
-                yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
-        elif provider.auth_mode in AUTH_MODES and not any(known in bare for known in spellings(name)):
-            filled = ", ".join(f"${{{known}}}" for known in sorted(bare)) or "none"
-            yield place, f"${{{name}}} is not filled by auth_mode {provider.auth_mode}; it fills {filled}"
+def _alternatives(provider: Provider) -> Iterator[Finding]:
+    known = (*ADDRESSES, "proxy.base_url")
+    for key in provider.alternatives:
+        main = provider.proxy.base_url if key == "proxy.base_url" else getattr(provider, key, None)
+        if key not in known:
+            yield ("alternatives", key), f"there is no address {key!r}; there are {', '.join(known)}"
+        elif main is None:
+            yield ("alternatives", key), f"{key} itself is missing; an alternative stands beside it"

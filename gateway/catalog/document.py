@@ -149,7 +149,7 @@ def _compose(text: str, shown: str) -> yaml.Node:
     finally:
         loader.dispose()
     if root is None:
-        raise Unreadable(Fault(f"{shown}:1", "is empty; write display_name, categories, auth_mode, docs and proxy"))
+        raise Unreadable(Fault(f"{shown}:1", "is empty; write display_name, categories, auth_mode and proxy"))
     return root
 
 

@@ -18,9 +18,10 @@ from gateway.catalog.provider import Provider
 # Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
 _READ_BY_CHECKS: Final = frozenset(
     {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
-    | {"token_response_metadata", "redirect_uri_metadata"}
+    | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
+    | {"request_signing", "request_url", "installation_token_url"}
 )
-_STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"], "docs": "https://docs.example.com"}
+_STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
 
 
 def _why_missing(path: Sequence[int | str]) -> str:
-    required = "every entry needs display_name, categories, auth_mode, docs and proxy.base_url"
+    required = "every entry needs display_name, categories, auth_mode and proxy.base_url"
     return f"; {required}" if len(path) == 1 or path == ("proxy", "base_url") else ""
 
 

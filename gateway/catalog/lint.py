@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from gateway.catalog.address import Address, parse_address
-from gateway.catalog.checks import Finding
+from gateway.catalog.checks import FORMS, Finding
 from gateway.catalog.document import read
 from gateway.catalog.faults import Fault
 from gateway.catalog.load import read_folders
@@ -52,7 +52,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _credential(provider)
     yield from _open_hosts(provider)
     yield from _paging(provider)
-    for key in ("connection_config", "credentials"):
+    for key in FORMS:
         for name, setting in getattr(provider, key).items():
             yield from (((key, name, *place), message) for place, message in _setting(setting))
 

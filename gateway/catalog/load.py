@@ -5,13 +5,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import Words
 from gateway.catalog.document import Unreadable, read, shown_path
 from gateway.catalog.entry import Entry, read_entry
 from gateway.catalog.faults import CatalogFaults, Fault
 from gateway.catalog.provider import Provider
 from gateway.catalog.show import show
-from gateway.catalog.vocabulary import AUTH_MODES
 
 ENDINGS = frozenset({".yaml", ".yml"})
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from gateway.catalog.auth_modes import REQUEST
 from gateway.catalog.template import placeholders
 
 # The requirement's field writes accessToken, the credential's JSON access_token; both are in use.
@@ -36,4 +37,4 @@ def _is_credential(name: str, secret_settings: Collection[str]) -> bool:
     namespace, dot, rest = name.partition(".")
     if dot and namespace == "connectionConfig":
         return rest in secret_settings
-    return namespace != "metadata"
+    return namespace != "metadata" and name not in REQUEST

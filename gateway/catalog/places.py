@@ -1,10 +1,19 @@
 """Where an entry holds templates, and what can fill them: places as paths in the file, for messages with a line."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from gateway.catalog.provider import Provider
 
 Place = tuple[str | int, ...]
+
+ADDRESSES: Final = (
+    "authorization_url", "token_url", "refresh_url", "revocation_url", "introspection_url",
+    "request_url", "registration_url", "installation_token_url",
+)  # fmt: skip
+_PARAMETERS: Final = (
+    "authorization_params", "request_params", "token_params", "token_headers", "refresh_params",
+)  # fmt: skip
 
 
 def dotted(place: Place) -> str:
@@ -17,9 +26,14 @@ def dotted(place: Place) -> str:
 
 def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Every address template of an entry and where it stands."""
-    for key in ("authorization_url", "token_url", "refresh_url", "revocation_url"):
+    for key in ADDRESSES:
         if (template := getattr(provider, key)) is not None:
             yield (key,), template
+    for index, step in enumerate(provider.additional_steps or ()):
+        yield ("additional_steps", index, "url"), step.url
+    for key, forms in provider.alternatives.items():
+        for index, template in enumerate(forms):
+            yield ("alternatives", key, index), template
     proxy = provider.proxy
     yield ("proxy", "base_url"), proxy.base_url
     for index, origin in enumerate(proxy.allowed_origins):
@@ -31,23 +45,53 @@ def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
 def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Every other template of an entry and where it stands."""
     proxy = provider.proxy
-    maps: list[tuple[Place, Mapping[str, str]]] = [
-        (("authorization_params",), provider.authorization_params),
-        (("token_params",), provider.token_params),
-        (("refresh_params",), provider.refresh_params),
-        (("token_headers",), provider.token_headers),
-        (("proxy", "headers"), proxy.headers),
-        (("proxy", "query"), proxy.query),
-    ]
+    held: list[tuple[Place, Any]] = [((key,), getattr(provider, key)) for key in _PARAMETERS]
+    held += [(("token_body",), provider.token_body), (("jwt",), provider.jwt and _templates_of_jwt(provider))]
+    for key in ("revocation", "introspection"):
+        if (call := getattr(provider, key)) is not None:
+            held += [((key, "headers"), call.headers), ((key, "params"), call.params)]
+    for index, step in enumerate(provider.additional_steps or ()):
+        held += [(("additional_steps", index, part), getattr(step, part)) for part in ("params", "headers", "body")]
+    if provider.request_signing is not None:
+        held += [(("request_signing", part), getattr(provider.request_signing, part)) for part in ("region", "service")]
+    held += [(("proxy", part), getattr(proxy, part)) for part in ("headers", "query", "body", "path_form")]
     if proxy.verification is not None:
-        maps.append((("proxy", "verification", "headers"), proxy.verification.headers))
-    for place, entries in maps:
-        yield from (((*place, name), template) for name, template in entries.items())
-    if proxy.path_form is not None:
-        yield ("proxy", "path_form"), proxy.path_form
+        held += [(("proxy", "verification", part), getattr(proxy.verification, part)) for part in ("headers", "data")]
+    for place, value in held:
+        yield from _texts_in(place, value)
+
+
+def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]:
+    """Every place where an entry writes header fields."""
+    yield ("token_headers",), provider.token_headers
+    yield ("proxy", "headers"), provider.proxy.headers
+    if provider.proxy.verification is not None:
+        yield ("proxy", "verification", "headers"), provider.proxy.verification.headers
+    for key in ("revocation", "introspection"):
+        if (call := getattr(provider, key)) is not None:
+            yield (key, "headers"), call.headers
+    for index, step in enumerate(provider.additional_steps or ()):
+        yield ("additional_steps", index, "headers"), step.headers
 
 
 def known_settings(provider: Provider) -> frozenset[str]:
     """Names of settings that a connection can come to have: declared, or captured when it is made."""
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
     return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured))
+
+
+def _templates_of_jwt(provider: Provider) -> dict[str, Any]:
+    jwt = provider.jwt
+    return {"header": jwt.header, "claims": jwt.claims, "key": jwt.key} if jwt else {}
+
+
+def _texts_in(place: Place, value: Any) -> Iterator[tuple[Place, str]]:
+    match value:
+        case str():
+            yield place, value
+        case Mapping():
+            for name, inner in value.items():
+                yield from _texts_in((*place, name), inner)
+        case list():
+            for index, inner in enumerate(value):
+                yield from _texts_in((*place, index), inner)

@@ -6,17 +6,26 @@ from pydantic import BeforeValidator, Field
 
 from gateway.catalog.setting import Setting, VisibleWhen, with_titles
 from gateway.catalog.shape import Shape
+from gateway.catalog.signing import Jwt, RequestSigning, Signature
+from gateway.catalog.token_requests import ClientAuth, Encoding, RefreshPolicy, Step, TokenCall, TokenResponse
 from gateway.catalog.traffic import Paginate, Proxy, Retry, Verification
 from gateway.catalog.vocabulary import SCRIPT_ALIASES
+from gateway.catalog.webhook import WebhookSignature
 
 __all__ = [
+    "Jwt",
     "Paginate",
     "Provider",
     "Proxy",
     "RefreshPolicy",
+    "RequestSigning",
     "Retry",
     "Setting",
     "Shape",
+    "Signature",
+    "Step",
+    "TokenCall",
+    "TokenResponse",
     "Verification",
     "VisibleWhen",
     "WebhookSignature",
@@ -31,44 +40,6 @@ Script = Annotated[str, BeforeValidator(_our_spelling)]
 Forms = Annotated[dict[str, Setting], BeforeValidator(with_titles)]
 
 
-class RefreshPolicy(Shape):
-    """What the provider does with refresh tokens; the idle limits feed the keep-alive."""
-
-    rotating: bool | None = None
-    """Whether each refresh returns a new refresh token and ends the old one."""
-    requires_scope: str | None = None
-    """The scope without which no refresh token is given."""
-    expires_after_days_unused: int | None = Field(default=None, gt=0)
-    """Days after which an unused refresh token dies."""
-    expires_after_days_owner_inactive: int | None = Field(default=None, gt=0)
-    """Days after which it dies when its owner has not used the provider."""
-    access_token_lifetime_s: int | None = Field(default=None, gt=0)
-    """How long access tokens usually live, in seconds; for people, since the token answer decides."""
-
-
-class WebhookSignature(Shape):
-    """How the provider signs the webhooks it sends."""
-
-    scheme: str
-    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks` …"""
-    header: str
-    """Header field that carries the signature."""
-    encoding: Literal["hex", "base64"] | None = None
-    """How the signature is written."""
-    prefix: str | None = None
-    """Text before the signature, for example `sha256=`."""
-    signed_payload: str | None = None
-    """What is signed: `raw body`, or a form such as `v0:{x-slack-request-timestamp}:{raw body}`."""
-    timestamp_header: str | None = None
-    """Header field that carries the time of sending."""
-    tolerance_s: int | None = None
-    """How old a message may be, in seconds."""
-    key: str | None = None
-    """Whose secret signs: `client secret`, `auth token`; absent: one made for the webhook."""
-    note: str | None = None
-    """What else to know, in words."""
-
-
 class Provider(Shape):
     """One catalog entry. A field that the file leaves out is absent in answers, never null."""
 
@@ -81,7 +52,7 @@ class Provider(Shape):
     categories: list[str] = Field(min_length=1)
     """What it is for, from the vocabulary in docs/catalog.md."""
     auth_mode: str
-    """How a connection proves itself: `OAUTH2`, `API_KEY` or `BASIC`."""
+    """How a connection proves itself; [Auth modes](auth-modes.md) tells what each needs."""
     authorization_url: str | None = None
     """Where the end user is sent to consent. Placeholders allowed."""
     token_url: str | None = None
@@ -94,8 +65,8 @@ class Provider(Shape):
     """Script that finds the connection an incoming webhook belongs to."""
     proxy: Proxy
     """How its API is called."""
-    docs: str
-    """The provider's own page on how to integrate with it."""
+    docs: str | None = None
+    """The provider's own page on how to integrate with it. Left out: the guide page that we serve."""
     docs_connect: str | None = None
     """A page for the end user who connects."""
     homepage: str | None = None
@@ -103,48 +74,111 @@ class Provider(Shape):
     setup_guide_url: str | None = None
     """A page for the operator: how to register the app at the provider."""
 
-    refresh_url: str | None = None
-    """Where tokens are refreshed, if not at `token_url`."""
-    revocation_url: str | None = None
-    """Where tokens are revoked (RFC 7009)."""
-    issuer: str | None = None
-    """Compared exactly with `iss` in the callback (RFC 9207). Absent: `iss` must have `authorization_url`'s origin."""
+    alias: str | None = None
+    """Another entry that this one inherits from, field by field; `null` takes an inherited field away."""
+    family: str | None = None
+    """Another entry whose app, registered at the provider, serves this one too."""
+    alternatives: dict[str, list[str]] = Field(default_factory=dict)
+    """Further forms of an address, by field (`token_url`, `proxy.base_url` …): the first whose settings were given is taken."""
+
     authorization_params: dict[str, str] = Field(default_factory=dict)
     """Further parameters of the authorization request."""
-    token_params: dict[str, str] = Field(default_factory=dict)
-    """Further parameters of the code exchange."""
-    refresh_params: dict[str, str] = Field(default_factory=dict)
-    """Further parameters of a refresh."""
-    token_headers: dict[str, str] = Field(default_factory=dict)
-    """Header fields of both token requests."""
-    token_request_auth_method: Literal["basic", "body"] | None = None
-    """Where the client proves itself: in `Authorization`, or in the body, which is the default."""
-    body_format: Literal["form", "json"] | None = None
-    """How token requests are encoded; `form` if absent."""
+    authorization_param_renames: dict[str, str] = Field(default_factory=dict)
+    """Standard parameter of the authorization request ▸ the provider's name for it; empty leaves it out."""
+    authorization_url_fragment: str | None = None
+    """Route behind `#` that the authorization request's query goes to, for a consent page that is a script."""
+    authorization_code_param_in_callback: str | None = None
+    """The callback's parameter that holds the code; `code` if absent."""
+    redirect_uri_metadata: list[str] | None = None
+    """Parameters of the callback that are kept as settings."""
+    issuer: str | None = None
+    """Compared exactly with `iss` in the callback (RFC 9207). Absent: `iss` must have `authorization_url`'s origin."""
+    disable_pkce: bool | None = None
+    """True for a provider that breaks on PKCE parameters; all others get S256."""
     scope_separator: str | None = None
     """What stands between scopes; a blank if absent."""
     default_scopes: list[str] | None = None
     """Scopes asked for when the integration names none."""
     available_scopes: list[str] | None = None
     """Scopes that exist, for people who choose."""
-    disable_pkce: bool | None = None
-    """True for a provider that breaks on PKCE parameters; all others get S256."""
-    token_expiration_buffer: int | None = Field(default=None, ge=0)
-    """Seconds before expiry at which a token is renewed; at most half its lifetime counts."""
-    token_ttl: int | None = Field(default=None, gt=0)
-    """Seconds a token lives where the provider does not say."""
+    request_url: str | None = None
+    """OAUTH1: where a request token is had (RFC 5849 §2.1)."""
+    request_params: dict[str, str] = Field(default_factory=dict)
+    """OAUTH1: further parameters of the request for a request token."""
+    signature_method: Literal["HMAC-SHA1", "HMAC-SHA256", "PLAINTEXT", "RSA-SHA1"] | None = None
+    """OAUTH1 and TBA: how requests are signed; `HMAC-SHA1` if absent, for TBA `HMAC-SHA256`."""
+    client_registration: Literal["static", "dynamic", "metadata_document"] | None = None
+    """MCP: how the client comes to its ID: registered by hand, by request (RFC 7591), or the address of a document of ours."""
+    registration_url: str | None = None
+    """Where clients register (RFC 7591). Absent: discovery tells."""
+    installation_token_url: str | None = None
+    """CUSTOM: where the app asks for an installation's token; `token_url` is that of the end user's."""
+
+    token_params: dict[str, str] = Field(default_factory=dict)
+    """Further parameters of the token request; with other grants than OAuth's, all of them."""
+    token_param_renames: dict[str, str] = Field(default_factory=dict)
+    """Standard parameter of token requests ▸ the provider's name for it; empty leaves it out."""
+    token_body: dict[str, Any] | None = None
+    """JSON body of the token request where it is more than a flat list of parameters; templates in its texts."""
+    token_headers: dict[str, str] = Field(default_factory=dict)
+    """Header fields of all token requests."""
+    token_request_method: Literal["POST", "GET", "PUT"] | None = None
+    """Method of the token request; `POST` if absent."""
+    token_request_auth_method: ClientAuth | None = None
+    """How the client proves itself: `basic`, `body` (the default), `private_key_jwt` (RFC 7523), `custom`: by what the
+    entry itself writes with `${clientId}` and `${clientSecret}`, or `none`."""
+    body_format: Encoding | None = None
+    """How token requests are encoded; `form` if absent."""
+    token_response: TokenResponse | None = None
+    """Where the token, its end and the refresh token lie in the answer."""
     alternate_access_token_response_path: str | None = None
     """Dotted path in the token answer to the object that holds `access_token` when the top level has none."""
+    expires_in_unit: Literal["seconds", "milliseconds"] | None = None
+    """Unit of a lifetime in the token answer; `seconds` if absent."""
+    token_ttl: int | None = Field(default=None, gt=0)
+    """Seconds a token lives where the provider does not say."""
+    token_expiration_buffer: int | None = Field(default=None, ge=0)
+    """Seconds before expiry at which a token is renewed; at most half its lifetime counts."""
     token_response_metadata: list[str] | None = None
     """Dotted paths in the token answer that are kept as settings, under the path as their name."""
-    redirect_uri_metadata: list[str] | None = None
-    """Parameters of the callback that are kept as settings."""
+    additional_steps: list[Step] | None = None
+    """TWO_STEP: requests after the token request. The last one's answer holds the token."""
+    require_client_certificate: bool | None = None
+    """Whether the provider is only reached with a client certificate (mutual TLS), of the credential."""
+
+    refresh_url: str | None = None
+    """Where tokens are refreshed, if not at `token_url`."""
+    refresh_params: dict[str, str] = Field(default_factory=dict)
+    """Further parameters of a refresh; those of the token request if absent."""
+    refresh_param_renames: dict[str, str] = Field(default_factory=dict)
+    """Standard parameter of a refresh ▸ the provider's name for it; `token_param_renames` if absent."""
     refresh: RefreshPolicy | None = None
     """What it does with refresh tokens."""
+    revocation_url: str | None = None
+    """Where tokens are revoked (RFC 7009). Placeholders allowed."""
+    revocation: TokenCall | None = None
+    """How its revocation differs from RFC 7009."""
+    introspection_url: str | None = None
+    """Where a token can be asked about (RFC 7662)."""
+    introspection: TokenCall | None = None
+    """How its introspection differs from RFC 7662."""
+
+    jwt: Jwt | None = None
+    """The JWT that the mode signs."""
+    signature: Signature | None = None
+    """SIGNATURE: the token that is made from user name and password."""
+    request_signing: RequestSigning | None = None
+    """AWS_SIGV4: how each request is signed."""
+    credentials_verification_script: Script | None = None
+    """Script that proves a credential where no single call does."""
+    pre_connection_deletion_script: Script | None = None
+    """Script that runs before a connection is deleted."""
     connection_config: Forms = Field(default_factory=dict)
     """Settings of a connection, by name."""
     credentials: Forms = Field(default_factory=dict)
     """What an end user types in where nothing is authorized by redirect, by name."""
+    assertion_option: Forms = Field(default_factory=dict)
+    """What else an end user types in for the assertion of TWO_STEP, by name: `${assertionOption.name}`."""
     webhook_signature: WebhookSignature | None = None
     """How it signs its webhooks."""
     webhook_user_defined_secret: bool | None = None

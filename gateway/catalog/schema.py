@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
-from gateway.catalog.vocabulary import AUTH_MODES, CATEGORIES, REDIRECTING
+from gateway.catalog.vocabulary import CATEGORIES
 
 
 def json_schema() -> dict[str, Any]:
@@ -14,10 +15,12 @@ def json_schema() -> dict[str, Any]:
     fields["categories"]["items"] = {"anyOf": [{"enum": sorted(CATEGORIES)}, {"type": "string"}]}
     schema["required"] = [key for key in schema["required"] if key != "name"]
     schema["allOf"] = [
-        {
-            "if": {"properties": {"auth_mode": {"enum": sorted(REDIRECTING)}}},
-            "then": {"required": ["authorization_url", "token_url"]},
-        }
+        {"if": {"properties": {"auth_mode": {"const": name}}}, "then": {"required": sorted(mode.needs)}}
+        for name, mode in sorted(AUTH_MODES.items())
+        if mode.needs
     ]
+    # An heir may leave out whatever its base has.
+    required, rules = schema.pop("required"), schema.pop("allOf")
+    schema["if"], schema["then"] = {"not": {"required": ["alias"]}}, {"required": required, "allOf": rules}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}
     return head | {key: value for key, value in schema.items() if key != "title"}

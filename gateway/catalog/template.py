@@ -2,6 +2,8 @@
 
     ${connectionConfig.x} ${metadata.x} ${credentials.x}     values of the connection
     ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode fills
+    ${assertionOption.x} ${step1.x}                          values of a token request with several parts
+    ${method} ${host} ${path} …                              of the request as it is sent, in header and query entries
     ${now} ${now:FORMAT} ${now+7:days:FORMAT} ${random}      one moment and one UUID a request
     ${base64(…)} ${sha256Hex(…)} ${hmacSha1Hex(message, key)}  functions; inside, templates again
 
@@ -18,11 +20,12 @@ from typing import Final
 from gateway.catalog.functions import ARITY
 from gateway.catalog.moment import UNITS
 
-NAMESPACES: Final = ("connectionConfig", "metadata", "credentials")
+NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "stepN")
 DEEPEST: Final = 8
 
 _CALL = re.compile(r"([A-Za-z][A-Za-z0-9]*)\(")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+_STEP = re.compile(r"step[1-9]")
 _NOW = re.compile(r"now(?:(?P<shift>[+-]\d{1,6}):(?P<unit>[a-z]+))?(?::(?P<format>.+))?", re.DOTALL)
 
 
@@ -144,7 +147,7 @@ def _value(inside: str) -> Part:
     if not _NAME.fullmatch(inside):
         raise TemplateError(f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")
     namespace, dot, _ = inside.partition(".")
-    if dot and namespace not in NAMESPACES:
+    if dot and namespace not in NAMESPACES and not _STEP.fullmatch(namespace):
         raise TemplateError(f"'${{{inside}}}': there is no {namespace!r}; there are {', '.join(NAMESPACES)}")
     return Name(inside)
 

@@ -1,6 +1,6 @@
 """How a provider's API is called: base address, what goes on every request, paging, retry, proof of a credential."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,8 @@ class Paginate(Shape):
     """Whether the offset counts pages or records."""
     applies_to: str | None = None
     """For an alternative: where it holds, in words."""
+    note: str | None = None
+    """What else to know, in words."""
 
 
 class Retry(Shape):
@@ -52,7 +54,7 @@ class Retry(Shape):
 class Verification(Shape):
     """A cheap call that proves a credential."""
 
-    method: Literal["GET", "POST", "HEAD"] = "GET"
+    method: Literal["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE"] = "GET"
     """The request's method."""
     endpoints: list[str]
     """Paths below the base address, tried in turn until one answers 2xx."""
@@ -60,6 +62,8 @@ class Verification(Shape):
     """Another base address for these calls."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Fields to add, templates allowed."""
+    data: dict[str, Any] | str | None = None
+    """Body: an object goes as JSON, or as a form where `headers` say so; text goes as it is. Templates allowed."""
 
 
 class Proxy(Shape):
@@ -71,6 +75,8 @@ class Proxy(Shape):
     """Header fields. One that holds a credential placeholder replaces the caller's; any other is only a default."""
     query: dict[str, str] = Field(default_factory=dict)
     """Query parameters, under the same rule."""
+    body: dict[str, Any] = Field(default_factory=dict)
+    """Members put into a JSON object or form that the caller sends, under the same rule; templates in texts."""
     decompress: bool | None = None
     """Whether compressed answers are unpacked for the caller."""
     paginate: Paginate | None = None

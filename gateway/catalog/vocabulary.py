@@ -1,36 +1,7 @@
-"""The closed word lists of the catalog: auth modes, the credential names each fills, and categories."""
+"""The closed word lists of the catalog: categories, and the other spelling of scripts. Auth modes: `auth_modes`."""
 
 from types import MappingProxyType
 from typing import Final
-
-CLIENT: Final = frozenset({"clientId", "clientSecret"})
-TOKEN: Final = frozenset({"accessToken", "access_token"})
-
-# Auth mode ▸ the bare placeholders it fills. The rest of a mode's values are reached as ${credentials.name}.
-AUTH_MODES: Final = MappingProxyType(
-    {
-        "API_KEY": frozenset({"apiKey"}),
-        "APP": TOKEN | CLIENT,
-        "AWS_SIGV4": frozenset[str](),
-        "BASIC": frozenset({"username", "password"}),
-        "BILL": frozenset({"username", "password"}) | TOKEN,
-        "CUSTOM": TOKEN | CLIENT,
-        "INSTALL_PLUGIN": frozenset({"username", "password"}),
-        "JWT": TOKEN,
-        "MCP_OAUTH2": TOKEN | CLIENT,
-        "MCP_OAUTH2_GENERIC": TOKEN | CLIENT,
-        "NONE": frozenset[str](),
-        "OAUTH1": CLIENT,
-        "OAUTH2": TOKEN | CLIENT,
-        "OAUTH2_CC": TOKEN | CLIENT,
-        "SIGNATURE": frozenset({"username", "password"}) | TOKEN,
-        "TBA": CLIENT,
-        "TWO_STEP": frozenset({"username", "password", "apiKey"}) | TOKEN | CLIENT,
-    }
-)
-
-# Modes whose end user is sent to the provider, which needs both addresses (requirement 2.1).
-REDIRECTING: Final = frozenset({"OAUTH2", "OAUTH1"})
 
 CATEGORIES: Final = frozenset(
     {

@@ -3,19 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.auth import modes
 from gateway.catalog.faults import Fault
 from gateway.catalog.lint import lint
 from gateway.catalog.load import Catalog
 from gateway.config import load
-from gateway.declared import SCRIPTS, catalog_of
+from gateway.declared import SCRIPTS, catalog_of, known_modes
 
 DEFAULT_URL = "http://127.0.0.1:3003"
 
 
 def linted(folders: Sequence[Path]) -> list[Fault]:
     """What is wrong with the entries in `folders`, and what could be better."""
-    return lint(folders, scripts=SCRIPTS, modes=modes().keys())
+    return lint(folders, scripts=SCRIPTS, modes=known_modes())
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:

@@ -32,8 +32,7 @@ CASES = [
     # shape
     (PLAIN + "proxxy: 1\n", "9: unknown key 'proxxy'; did you mean 'proxy'?"),
     (PLAIN + "docs: https://b.example.com\n", "9: 'docs' is given twice, first in line 3; keep one"),
-    (PLAIN.replace("docs: https://docs.example.com\n", ""), "1: docs is missing; every entry needs display_name"),
-    (PLAIN.replace("display_name: Mail API\n", ""), "1: display_name is missing"),
+    (PLAIN.replace("display_name: Mail API\n", ""), "1: display_name is missing; every entry needs display_name, "),
     (PLAIN.replace("categories: [email]\n", ""), "1: categories is missing"),
     (PLAIN.replace("auth_mode: API_KEY\n", ""), "1: auth_mode is missing"),
     (
@@ -51,7 +50,7 @@ CASES = [
     ),
     (PLAIN.replace("${apiKey}", "5").replace('"5"', "5"), "7: proxy.headers.x-api-key must be text; put it in quotes"),
     (PLAIN + "name: other\n", "9: the file's name says 'entry'; leave `name` out or make them equal"),
-    (PLAIN + "token_request_auth_method: both\n", "9: token_request_auth_method must be 'basic' or 'body'"),
+    (PLAIN + "token_request_auth_method: both\n", "9: token_request_auth_method must be 'basic', 'body', "),
     (PLAIN + "credentials: [apiKey]\n", "9: credentials must be `key: value` lines"),
     (PLAIN + "  paginate: {type: pages}\n", "9: proxy.paginate.type must be 'cursor', 'link' or 'offset'"),
     ("- a\n- b\n", "1: an entry is a list of `key: value` lines"),
@@ -141,7 +140,7 @@ CASES = [
     ("a: *b\n", "1: is not YAML: found undefined alias"),
     ("a: 1\n---\nb: 2\n", "2: is not YAML: but found another document"),
     ("a: \x01\n", "1: is not YAML: control characters are not allowed"),
-    ("a: !!python/object/apply:os.system [id]\n", "1: display_name is missing"),
+    ("a: !!python/object/apply:os.system [id]\n", "1: display_name is missing; every entry needs display_name, "),
     ("a: !secret x\n", "1: the tag !secret is not allowed; write the plain value"),
     ("? [a, b]\n: c\n", "1: a key must be plain text"),
     ("a: &a [*a]\n", "1: is nested too deep"),

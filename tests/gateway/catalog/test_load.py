@@ -79,8 +79,8 @@ def test_the_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     folder(tmp_path, a=MAIL.replace("docs:", "dosc:"), b=MAIL.replace("API_KEY", "APIKEY"), c=MAIL)
     with pytest.raises(CatalogFaults) as told:
         load_catalog([tmp_path])
-    assert [fault.where.rpartition("/")[2] for fault in told.value.faults] == ["a.yaml:1", "a.yaml:3", "b.yaml:4"]
-    assert str(told.value).count("\n") == 2
+    assert [fault.where.rpartition("/")[2] for fault in told.value.faults] == ["a.yaml:3", "b.yaml:4"]
+    assert str(told.value).count("\n") == 1
 
 
 def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:

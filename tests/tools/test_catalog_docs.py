@@ -1,0 +1,32 @@
+"""The pages on the catalog say what the models say."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.catalog.provider import Provider
+from tools.catalog_docs import ROOT, SECTIONS, blocks, catalog_page, pages
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
+def test_a_page_is_as_the_models_would_have_it(path: Path) -> None:
+    assert path.read_text(encoding="utf-8") == pages()[path], "run: make docs"
+
+
+def test_every_field_of_an_entry_stands_in_one_section() -> None:
+    told = [name for names in SECTIONS.values() for name in names]
+    assert sorted(told) == sorted(Provider.model_fields)
+
+
+def test_every_block_that_can_be_made_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
+    assert [name for name in blocks() if f"<!-- begin: {name} -->" not in page] == []
+
+
+def test_what_is_written_by_hand_stays() -> None:
+    assert catalog_page("before\n<!-- begin: categories -->\nold\n<!-- end -->\nbehind").startswith(
+        "before\n<!-- begin"
+    )
+    assert catalog_page("before\n<!-- begin: categories -->\nold\n<!-- end -->\nbehind").endswith(
+        "<!-- end -->\nbehind"
+    )

@@ -1,0 +1,50 @@
+"""docs/auth-modes.md: each auth mode as the catalog knows it (`gateway.catalog.auth_modes`) and as its class tells."""
+
+import inspect
+from collections.abc import Iterator
+
+from gateway.auth import modes
+from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+
+HEAD = """\
+# Auth modes
+
+Made from `gateway/catalog/auth_modes.py` and the classes in `gateway/auth` by `make docs`. The fields are explained in
+[the catalog](catalog.md); a credential is the JSON object that `POST /connections` takes and `GET /connections/{id}` shows
+([HTTP API](http-api.md)). Another package adds a mode by the entry point `gateway.auth_modes`.
+"""
+
+
+def auth_modes_page() -> str:
+    """The whole page."""
+    return HEAD + "".join("\n" + "\n".join(_section(name, mode)) + "\n" for name, mode in sorted(AUTH_MODES.items()))
+
+
+def _section(name: str, mode: ModeFormat) -> Iterator[str]:
+    yield f"## {name}"
+    yield ""
+    yield mode.summary
+    if (installed := modes().get(name)) is not None and (told := inspect.getdoc(type(installed))):
+        yield ""
+        yield " ".join(told.replace("``", "`").split())
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    if mode.client:
+        yield "| the integration needs | a client registered at the provider: `client_id`, `client_secret` |"
+    if mode.redirects:
+        yield "| the end user | is sent to the provider to consent |"
+    elif mode.asks:
+        yield f"| the end user types in | {_names(mode.asks)}, or what the entry's `credentials` ask for |"
+    if mode.needs:
+        yield f"| an entry must have | {_names(mode.needs)} |"
+    if mode.reads:
+        yield f"| and may have | {_names(mode.reads)} |"
+    if mode.fills:
+        yield "| fills | " + " ".join(f"`${{{one}}}`" for one in mode.fills) + " |"
+    if mode.members:
+        yield "| and | " + " ".join(f"`${{credentials.{one}}}`" for one in mode.members) + " |"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,157 @@
+"""``python -m tools.catalog_docs`` (``make docs``): the pages on the catalog, made from the models so that they cannot drift.
+
+In docs/catalog.md the blocks between ``<!-- begin: … -->`` and ``<!-- end -->`` are written anew, the prose around them is
+kept. docs/auth-modes.md is made whole. Beside them, catalog/_schema.json, which editors read.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from gateway.catalog import provider as shapes
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.schema import json_schema
+from gateway.catalog.vocabulary import CATEGORIES, SCRIPT_ALIASES
+from tools.auth_modes_docs import auth_modes_page
+
+ROOT: Final = Path(__file__).parent.parent
+_BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+# Which fields of an entry are told together; every field stands in exactly one.
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "identity": (
+        "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
+        "setup_guide_url", "provenance", "sources",
+    ),
+    "connection": (
+        "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",
+        "require_client_certificate", "post_connection_script", "webhook_routing_script",
+        "credentials_verification_script", "pre_connection_deletion_script",
+    ),
+    "authorization": (
+        "authorization_url", "authorization_params", "authorization_param_renames", "authorization_url_fragment",
+        "authorization_code_param_in_callback", "redirect_uri_metadata", "issuer", "disable_pkce", "scope_separator",
+        "default_scopes", "available_scopes", "request_url", "request_params", "signature_method", "registration_url",
+        "client_registration", "installation_token_url",
+    ),
+    "token": (
+        "token_url", "token_request_auth_method", "token_params", "token_param_renames", "token_body", "token_headers",
+        "token_request_method", "body_format", "additional_steps", "token_response",
+        "alternate_access_token_response_path", "expires_in_unit", "token_ttl", "token_expiration_buffer",
+        "token_response_metadata",
+    ),
+    "refresh and end": (
+        "refresh_url", "refresh_params", "refresh_param_renames", "refresh", "revocation_url", "revocation",
+        "introspection_url", "introspection",
+    ),
+    "signing": ("jwt", "signature", "request_signing"),
+    "api": ("proxy", "webhook_signature", "webhook_user_defined_secret"),
+}  # fmt: skip
+
+# Where a shape is explained, if not under the name of the field that has it.
+_ANCHORS: Final = {
+    "Setting": "a-setting",
+    "Step": "additional_steps",
+    "TokenCall": "revocation",
+    "RefreshPolicy": "refresh",
+}
+
+
+def fields_table(shape: type[BaseModel], names: Sequence[str]) -> str:
+    """A Markdown table of `names`, fields of `shape`."""
+    lines = ["| key | value | meaning |", "|---|---|---|"]
+    for name in names:
+        field = shape.model_fields[name]
+        key = f"**`{name}`**" if field.is_required() else f"`{name}`"
+        lines.append(f"| {key} | {_value(field.annotation)} | {' '.join((field.description or '').split())} |")
+    return "\n".join(lines)
+
+
+def _value(annotation: Any) -> str:
+    """What may stand behind a key, in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"[{_named(annotation)}](#{_anchor(annotation)})"
+    if origin is Literal:
+        return " ".join(f"`{one}`" for one in arguments)
+    if origin in {Union, UnionType}:
+        return " or ".join(dict.fromkeys(_value(one) for one in arguments if one is not NoneType))
+    if origin is list:
+        return f"list of {_value(arguments[0])}"
+    if origin is dict:
+        return f"name: {_value(arguments[1])}"
+    return {str: "text", bool: "true/false", int: "number"}.get(annotation, "any value")
+
+
+def _named(shape: type[BaseModel]) -> str:
+    return {"Setting": "setting", "Step": "step"}.get(shape.__name__, _anchor(shape))
+
+
+def _anchor(shape: type[BaseModel]) -> str:
+    snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", shape.__name__).lower()
+    return _ANCHORS.get(shape.__name__, snake)
+
+
+def blocks() -> dict[str, Callable[[], str]]:
+    """What each generated block of docs/catalog.md holds, by its name."""
+    made: dict[str, Callable[[], str]] = {}
+    for section, names in SECTIONS.items():
+        made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
+    for shape in _shapes():
+        made[f"shape: {shape.__name__}"] = partial(fields_table, shape, list(shape.model_fields))
+    made["placeholders"] = _placeholders
+    made["categories"] = lambda: " ".join(f"`{name}`" for name in sorted(CATEGORIES))
+    made["scripts"] = lambda: " ".join(f"`{name}`" for name in sorted(SCRIPT_ALIASES.values()))
+    return made
+
+
+def _shapes() -> Iterator[type[BaseModel]]:
+    for name in shapes.__all__:
+        shape = getattr(shapes, name)
+        if shape not in {shapes.Provider, shapes.Shape}:
+            yield shape
+
+
+def _placeholders() -> str:
+    lines = ["| `auth_mode` | placeholders it fills | of the credential besides |", "|---|---|---|"]
+    for name, mode in sorted(AUTH_MODES.items()):
+        fills = " ".join(f"`${{{one}}}`" for one in sorted(mode.fills))
+        members = " ".join(f"`${{credentials.{one}}}`" for one in sorted(mode.members))
+        lines.append(f"| `{name}` | {fills} | {members} |")
+    return "\n".join(lines)
+
+
+def catalog_page(page: str) -> str:
+    """`page` (docs/catalog.md) with its generated blocks made anew. Raises KeyError for a block nobody makes."""
+    made = blocks()
+    return _BLOCK.sub(lambda found: f"{found[1]}{made[found['name']]()}\n{found[3]}", page)
+
+
+def pages() -> dict[Path, str]:
+    """Every file that is made here, with what it should hold."""
+    catalog = ROOT / "docs" / "catalog.md"
+    return {
+        catalog: catalog_page(catalog.read_text(encoding="utf-8")),
+        ROOT / "docs" / "auth-modes.md": auth_modes_page(),
+        ROOT / "catalog" / "_schema.json": json.dumps(json_schema(), indent=2) + "\n",
+    }
+
+
+def main() -> int:
+    """Write what differs, a line each."""
+    for path, text in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
