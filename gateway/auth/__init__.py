@@ -7,11 +7,30 @@ from typing import Final
 
 from gateway.auth.api_key import ApiKey
 from gateway.auth.basic import Basic
+from gateway.auth.bill import Bill
+from gateway.auth.client_credentials import ClientCredentials
+from gateway.auth.jwt import Jwt
 from gateway.auth.mode import AuthMode
+from gateway.auth.none import Unauthenticated
 from gateway.auth.oauth2 import OAuth2
+from gateway.auth.signature import Signature
+from gateway.auth.two_step import TwoStep
 
 GROUP: Final = "gateway.auth_modes"
-OWN: Final[Mapping[str, AuthMode]] = {mode.name: mode for mode in (OAuth2(), ApiKey(), Basic())}
+OWN: Final[Mapping[str, AuthMode]] = {
+    mode.name: mode
+    for mode in (
+        OAuth2(),
+        ClientCredentials(),
+        ApiKey(),
+        Basic(),
+        Jwt(),
+        TwoStep(),
+        Signature(),
+        Bill(),
+        Unauthenticated(),
+    )
+}
 
 
 @cache

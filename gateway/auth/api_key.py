@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from gateway.auth.form import Form
 from gateway.auth.mode import AuthMode
@@ -14,8 +14,6 @@ class ApiKey(AuthMode):
     """Held as ``{"type": "API_KEY", "apiKey"}``. Where it goes is the entry's business: the mode has no default place."""
 
     name = "API_KEY"
-    summary = "One long-lived key that the end user typed in."
-    fields: ClassVar = {"apiKey": "the key"}
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, self.types())

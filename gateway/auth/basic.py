@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from gateway.auth.form import Form
 from gateway.auth.mode import AuthMode
@@ -15,8 +15,6 @@ class Basic(AuthMode):
     """Held as ``{"type": "BASIC", "username", "password"}``; either may be empty, as many providers want it."""
 
     name = "BASIC"
-    summary = "A user name and a password, sent as RFC 7617 has it."
-    fields: ClassVar = {"username": "may be empty", "password": "may be empty"}
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, self.types())

@@ -1,14 +1,15 @@
 """What an auth mode works for: a provider's entry, the integration's client, and the settings of one connection."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gateway.auth.filling import filled, texts, values
+from gateway.auth.filling import chosen, filled, filled_json, revealed, texts, values
 from gateway.catalog.interpolate import Moment
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.client_auth import Client
+from gateway.records.call import Call, ClientIdentity
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 
@@ -52,6 +53,19 @@ class Context:
         plain = {name: secret.reveal() for name, secret in credential.items()}
         return filled(self.provider, template, self.config, plain)
 
+    def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:
+        """The entry's address `key`, in the form that `template` chooses. Raises InvalidRequest."""
+        return self.address(self.template(key), credential)
+
+    def template(self, key: str) -> str:
+        """The entry's address `key` as it stands, in the first of its `alternatives` whose settings were given."""
+        return chosen(self.provider, key, getattr(self.provider, key), self.config) or ""
+
+    def told(self, call: Call, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()) -> Call:
+        """`call` with the certificate to show, and with all that its answer may quote and nobody may see."""
+        known = (*call.secrets, *(secret.reveal() for secret in secrets))
+        return replace(call, identity=identity, secrets=known)
+
     def texts(
         self,
         templates: Mapping[str, str],
@@ -61,6 +75,10 @@ class Context:
     ) -> dict[str, str]:
         """Parameters or header fields of the entry; one whose setting is missing is left out. Raises InvalidRequest."""
         return texts(templates, self.values(credential), moment=moment)
+
+    def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
+        """A JSON body of the entry, filled in; members whose values are not there are left out."""
+        return filled_json(value, revealed(self.values(credential)), moment)
 
     def client(self, override: Mapping[str, str] | None = None) -> Client:
         """The client a connection was granted to: its own where it brought one, else the integration's."""

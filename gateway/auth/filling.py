@@ -3,13 +3,23 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gateway.catalog.interpolate import BadValue, Moment, Unresolved, render_text, render_url, setting_values
+from gateway.catalog.interpolate import (
+    BadValue,
+    Moment,
+    Unresolved,
+    placeholders,
+    render_text,
+    render_url,
+    setting_values,
+)
 from gateway.catalog.provider import Provider
+from gateway.catalog.value import flat_values
 from gateway.errors import InvalidRequest
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 
 NONE: Final[Mapping[str, str]] = {}
+_GONE: Final = object()
 
 
 def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
@@ -27,6 +37,13 @@ def filled(provider: Provider, template: str, config: Mapping[str, Any], credent
         raise InvalidRequest(
             "unresolved_setting", f"The connection's setting '{fault.name}' cannot be used: {fault.why}."
         ) from fault
+
+
+def chosen(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
+    """`template`, or the first of the entry's `alternatives` for `key` whose settings were all given."""
+    given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
+    forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
+    return next((form for form, needed in forms if needed and needed <= given), template)
 
 
 def values(
@@ -61,3 +78,28 @@ def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: 
         except BadValue as fault:
             raise InvalidRequest("unresolved_setting", f"Parameter '{name}' cannot be sent: {fault.why}.") from fault
     return filled_in
+
+
+def filled_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+    """JSON with templates in its texts, filled in. A member whose values are not there is left out, and so is an object or
+    a list of which nothing is left; a text without placeholders stays as it is.
+    """
+    match value:
+        case str():
+            return render_text(value, known, moment=moment, breaks=True)
+        case Mapping():
+            return {
+                name: filled for name, inner in value.items() if (filled := _kept(inner, known, moment)) is not _GONE
+            }
+        case list():
+            return [filled for inner in value if (filled := _kept(inner, known, moment)) is not _GONE]
+        case _:
+            return value
+
+
+def _kept(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+    try:
+        filled = filled_json(value, known, moment)
+    except Unresolved:
+        return _GONE
+    return _GONE if value and filled in ({}, []) else filled

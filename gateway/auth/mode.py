@@ -43,10 +43,6 @@ class AuthMode:
     """What the `type` of its credentials may be, if not `name` alone; the first is what an import gets."""
     momentary: ClassVar[bool] = False
     """Whether what it places is good for one request."""
-    summary: ClassVar[str] = ""
-    """One sentence on what it is, for the documentation."""
-    fields: ClassVar[Mapping[str, str]] = {}
-    """The fields of an import, each with a few words; one that may be left out ends in ``?``."""
 
     @classmethod
     def types(cls) -> tuple[str, ...]:

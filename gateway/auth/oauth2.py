@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from gateway.auth.context import Context
 from gateway.auth.form import Form
@@ -25,13 +25,6 @@ class OAuth2(GrantingMode):
     """Held as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?, "config_override"?, "raw"}``."""
 
     name = "OAUTH2"
-    summary = "An access token that the end user grants on the provider's page, renewed with a refresh token."
-    fields: ClassVar = {
-        "access_token": "the token",
-        "refresh_token?": "renews it",
-        "expires_at?": "ISO 8601 or epoch; or `expires_in`, in seconds",
-        "config_override?": "`{client_id, client_secret}`, where it was granted to another client",
-    }
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """An imported grant; the posted object is kept as `raw`, as the contract has it."""
@@ -60,7 +53,7 @@ class OAuth2(GrantingMode):
         yield from ()
         provider = context.provider
         verifier = None if provider.disable_pkce else pkce.new_verifier()
-        address = context.address(provider.authorization_url)
+        address = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
         for name, value in wish.params.items():
             if value == "undefined":  # how published clients take a parameter of the entry away
@@ -79,7 +72,7 @@ class OAuth2(GrantingMode):
             code_challenge=pkce.challenge(verifier) if verifier else None,
             params=extra,
         )
-        token_url = context.address(provider.token_url)
+        token_url = context.url("token_url")
         return SetOut(url, {"address": address, "token_url": token_url, "code_verifier": verifier})
 
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
@@ -130,7 +123,7 @@ class OAuth2(GrantingMode):
         provider = context.provider
         reply = yield refresh_request(
             provider,
-            context.address(provider.refresh_url or provider.token_url),
+            context.url("refresh_url" if provider.refresh_url else "token_url"),
             context.client(held.get("config_override")),
             refresh_token=held["refresh_token"],
             params=context.texts(provider.refresh_params or provider.token_params),

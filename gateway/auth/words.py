@@ -7,8 +7,11 @@ from typing import Any, Final
 from gateway.records.call import Reply
 
 MAX_WORDS: Final = 500
-_NAMES: Final = ("error_description", "message", "error_message", "detail", "title", "error", "reason", "description")
-_INSIDE: Final = ("error", "errors", "fault", "status", "data", "response")
+_NAMES: Final = (
+    "error_description", "message", "error_message", "errormessage", "msg", "detail", "title", "error", "reason",
+    "description", "faultstring",
+)  # fmt: skip
+_INSIDE: Final = ("error", "errors", "fault", "status", "data", "response", "response_data", "result", "meta")
 
 
 def short(words: str) -> str:
@@ -36,6 +39,7 @@ def _told(answer: Any, depth: int) -> Iterator[str]:
     elif isinstance(answer, list) and answer and depth < 4:
         yield from _told(answer[0], depth + 1)
     elif isinstance(answer, Mapping) and depth < 4:
+        answer = {str(name).lower(): value for name, value in answer.items()}
         code = answer.get("error")
         if isinstance(code, str):
             yield code

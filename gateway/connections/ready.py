@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.auth.context import Context
-from gateway.auth.filling import filled, revealed
+from gateway.auth.filling import chosen, filled, revealed
 from gateway.auth.mode import AuthMode
 from gateway.catalog.interpolate import (
     BadValue,
@@ -50,7 +50,8 @@ def ready(
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
-    return _address(provider, filled(provider, provider.proxy.base_url, config, revealed(mode.values(held))))
+    template = chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
+    return _address(provider, filled(provider, template, config, revealed(mode.values(held))))
 
 
 def _address(provider: Provider, url: str) -> Address:

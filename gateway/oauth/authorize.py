@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.oauth.entry import OAuthEntry
+from gateway.oauth.requests import renamed
 
 PROTOCOL: Final = frozenset(
     {
@@ -45,6 +46,10 @@ def authorization_url(
         query["scope"] = (provider.scope_separator or " ").join(scopes)
     if code_challenge is not None:
         query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
+    query = renamed(query, provider.authorization_param_renames)
+    if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
+        base = address.partition("#")[0]
+        return f"{base}#{with_params(provider.authorization_url_fragment, query)}"
     return with_params(address, query)
 
 
