@@ -6,14 +6,17 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from gateway.auth.api_key import ApiKey
+from gateway.auth.aws_sigv4 import AwsSigV4
 from gateway.auth.basic import Basic
 from gateway.auth.bill import Bill
 from gateway.auth.client_credentials import ClientCredentials
 from gateway.auth.jwt import Jwt
 from gateway.auth.mode import AuthMode
 from gateway.auth.none import Unauthenticated
+from gateway.auth.oauth1 import OAuth1
 from gateway.auth.oauth2 import OAuth2
 from gateway.auth.signature import Signature
+from gateway.auth.tba import TokenBased
 from gateway.auth.two_step import TwoStep
 
 GROUP: Final = "gateway.auth_modes"
@@ -22,12 +25,15 @@ OWN: Final[Mapping[str, AuthMode]] = {
     for mode in (
         OAuth2(),
         ClientCredentials(),
+        OAuth1(),
         ApiKey(),
         Basic(),
         Jwt(),
         TwoStep(),
         Signature(),
         Bill(),
+        TokenBased(),
+        AwsSigV4(),
         Unauthenticated(),
     )
 }

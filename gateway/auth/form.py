@@ -31,7 +31,7 @@ class Form:
         self._read.add(name)
         return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
 
-    def _text(self, name: str, value: Any, limit: int, *, required: bool, empty: bool) -> str:
+    def _text(self, name: str, value: object, limit: int, *, required: bool, empty: bool) -> str:
         if value is None:
             if required:
                 self._fault(name, "invalid_type", f"'{name}' is missing.")

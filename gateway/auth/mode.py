@@ -53,6 +53,10 @@ class AuthMode:
         """The credential in what was typed or imported (api-contract 1.4). Raises InvalidRequest naming every bad field."""
         raise NotImplementedError
 
+    def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
+        """Settings of the connection that its credential brings along, below those that are given."""
+        return {}
+
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """The credential with all it needs to be used: where a token is still to be had, it is asked for."""
         yield from ()

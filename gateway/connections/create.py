@@ -72,6 +72,7 @@ class Creator:
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
         settings = accepted(provider, config, path) if config else await self._settings_of(ref)
+        settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
         held = await self._obtained(mode, held, Context(provider, integration, settings, metadata, self._public_url))
         settings = await self._completed(provider, integration, mode, held, settings)

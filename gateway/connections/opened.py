@@ -1,6 +1,7 @@
 """A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path reads."""
 
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from gateway.auth.signer import Signer
 from gateway.catalog.provider import Provider
@@ -24,6 +25,12 @@ class Placement:
     query_slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     query_defaults: tuple[tuple[str, str], ...] = ()
     signer: Signer | None = field(default=None, repr=False)
+
+    @property
+    def query_names(self) -> frozenset[str]:
+        """Decoded names of the query parameters that carry the credential."""
+        signed = self.signer.query_fields if self.signer is not None else ()
+        return frozenset((*signed, *(unquote(name) for name, _ in self.query_slots)))
 
     @property
     def signs_request(self) -> bool:

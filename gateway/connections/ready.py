@@ -7,6 +7,8 @@ from urllib.parse import quote
 from gateway.auth.context import Context
 from gateway.auth.filling import chosen, filled, revealed
 from gateway.auth.mode import AuthMode
+from gateway.auth.request_templates import RequestTemplates, Signers, of_request
+from gateway.auth.signer import Signer
 from gateway.catalog.interpolate import (
     BadValue,
     Moment,
@@ -65,7 +67,11 @@ def _address(provider: Provider, url: str) -> Address:
 
 
 def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
-    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults."""
+    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults.
+
+    Those that name parts of the request are left for a signer, and then those with a time or a random value too, so that
+    all of a request have the same.
+    """
     provider = context.provider
     everything = revealed(context.values(mode.values(held)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
@@ -76,16 +82,41 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Plac
 
     if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
+    static, query, templates = _apart(headers, provider.proxy.query, everything)
     moment = Moment()
-    slots, defaults = _split(headers, is_slot, everything, moment)
-    query_slots, query_defaults = _split(provider.proxy.query, is_slot, everything, moment)
+    slots, defaults = _split(static, is_slot, everything, moment)
+    query_slots, query_defaults = _split(query, is_slot, everything, moment)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
-        signer=mode.signer(held, context),
+        signer=_together(templates, mode.signer(held, context)),
     )
+
+
+def _apart(
+    headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
+    """What can be filled in once, and what each request fills in for itself."""
+    if not any(map(of_request, (*headers.values(), *query.values()))):
+        return headers, query, None
+
+    def is_late(template: str) -> bool:
+        return of_request(template) or differs_each_time(template)
+
+    late_headers = {name: template for name, template in headers.items() if is_late(template)}
+    late_query = {name: template for name, template in query.items() if is_late(template)}
+    return (
+        {name: template for name, template in headers.items() if name not in late_headers},
+        {name: template for name, template in query.items() if name not in late_query},
+        RequestTemplates(late_headers, late_query, everything),
+    )
+
+
+def _together(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
+    both = tuple(one for one in (templates, signer) if one is not None)
+    return Signers(both) if len(both) > 1 else next(iter(both), None)
 
 
 def _split(

@@ -15,6 +15,7 @@ from gateway.connections.opened import Opened
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
 from gateway.egress.gates import Outcome
+from gateway.forward.signing import gather, sign
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
@@ -60,6 +61,7 @@ class Attempts:
     async def answer(self) -> Exchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
         self._gate.budget.requests += 1
+        await gather(self._request, self._upload)
         while True:
             try:
                 exchange = await self._send()
@@ -76,6 +78,7 @@ class Attempts:
         outcome: Outcome = "untold"
         self.count += 1
         try:
+            await sign(self._request, self._upload)
             exchange = await self._services.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade
             )

@@ -1,7 +1,6 @@
 """An answer's head on its way to the caller."""
 
 from typing import Final
-from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -50,6 +49,5 @@ def _fields(request: web.Request, exchange: Exchange) -> Fields:
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
     opened = request[CONNECTION]
-    injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", injected)
+    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", opened.placement.query_names)
     return response_fields(exchange.headers, set_cookie=opened.integration.forward_set_cookie, rewrite=rewriter)

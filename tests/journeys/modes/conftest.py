@@ -45,7 +45,7 @@ class Far:
 async def far() -> AsyncIterator[Far]:
     """A provider at `far.url`, which knows no path yet."""
     made = Far()
-    app = web.Application()
+    app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.answer)
     server = TestServer(app)
     await server.start_server()
