@@ -5,7 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api import connect, connections, health, integrations, logos, options, providers
+from gateway.api import client_metadata, connect, connections, health, integrations, logos, options, providers
 from gateway.forward import forward
 from gateway.pages.begin import begin
 from gateway.pages.callback import callback
@@ -27,6 +27,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/connect", OPEN(connect_page)),
     ("GET", "/oauth/connect/{integration_id}", OPEN(begin)),
     ("GET", "/oauth/callback", OPEN(callback)),
+    ("GET", "/app-auth/connect", OPEN(callback)),
+    ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
     ("GET", "/providers", API(providers.list_providers)),
     ("OPTIONS", "/providers", CALLED(options.options)),
     ("GET", "/providers/{provider}", API(providers.get_provider)),
@@ -49,7 +51,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 
 
 # A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
-WITHOUT_HEAD: Final = frozenset({"/oauth/callback"})
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect"})
 
 
 def add_routes(app: web.Application) -> None:

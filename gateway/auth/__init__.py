@@ -6,11 +6,15 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from gateway.auth.api_key import ApiKey
+from gateway.auth.app import App
 from gateway.auth.aws_sigv4 import AwsSigV4
 from gateway.auth.basic import Basic
 from gateway.auth.bill import Bill
 from gateway.auth.client_credentials import ClientCredentials
+from gateway.auth.custom import Custom
+from gateway.auth.install_plugin import InstallPlugin
 from gateway.auth.jwt import Jwt
+from gateway.auth.mcp import McpOAuth2, McpOAuth2Generic
 from gateway.auth.mode import AuthMode
 from gateway.auth.none import Unauthenticated
 from gateway.auth.oauth1 import OAuth1
@@ -26,6 +30,11 @@ OWN: Final[Mapping[str, AuthMode]] = {
         OAuth2(),
         ClientCredentials(),
         OAuth1(),
+        App(),
+        Custom(),
+        InstallPlugin(),
+        McpOAuth2(),
+        McpOAuth2Generic(),
         ApiKey(),
         Basic(),
         Jwt(),

@@ -25,7 +25,7 @@ class Basic(AuthMode):
             # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
             issue = Issue("invalid_format", "A user name cannot hold a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.name, "username": username, "password": password}
+        return {"type": self.types()[0], "username": username, "password": password}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         username, password = Secret(held["username"]), Secret(held["password"])

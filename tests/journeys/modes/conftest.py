@@ -105,3 +105,17 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def epoch(moment: datetime | None = None) -> int:
     return int((moment or datetime.now(UTC)).timestamp())
+
+
+async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> tuple[int, str]:
+    """Walk an authorization as a browser would; the status and the page at its end."""
+    token = await gateway.session_token(**session)
+    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+    async with gateway.http.get(address) as answer:
+        return answer.status, await answer.text()
+
+
+async def only_id(gateway: RunningGateway) -> str:
+    """The id of the one connection there is."""
+    (one,) = (await gateway.json("GET", "/connections"))["connections"]
+    return str(one["connection_id"])

@@ -16,7 +16,7 @@ from oauthlib.oauth1.rfc5849 import signature as rfc5849
 from gateway.auth.sigv4 import Keys, Scope, authorization
 from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.modes.conftest import Far, imported, read
+from tests.journeys.modes.conftest import Far, connect, imported, only_id, read
 
 CLIENT = {"client_id": "our key", "client_secret": "our secret"}
 
@@ -100,18 +100,6 @@ async def oauth1(far: Far, start: Any, **more: Any) -> RunningGateway:
         **more,
     )
     return gateway
-
-
-async def connect(gateway: RunningGateway, query: str = "") -> tuple[int, str]:
-    token = await gateway.session_token()
-    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
-    async with gateway.http.get(address) as answer:
-        return answer.status, await answer.text()
-
-
-async def only_id(gateway: RunningGateway) -> str:
-    (one,) = (await gateway.json("GET", "/connections"))["connections"]
-    return str(one["connection_id"])
 
 
 async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Far, start: Any) -> None:
