@@ -16,7 +16,8 @@ _INSIDE: Final = ("error", "errors", "fault", "status", "data", "response", "res
 
 def short(words: str) -> str:
     """`words`, made fit to stand in a sentence: bounded, one line, printable, without a full stop."""
-    return "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS]).strip().rstrip(" .")
+    printable = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
+    return " ".join(printable.split()).rstrip(" .")
 
 
 def said(reply: Reply) -> str:

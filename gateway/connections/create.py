@@ -18,6 +18,7 @@ from gateway.connections.dialogues import Dialogues
 from gateway.connections.live import Live
 from gateway.connections.ready import base_url, placement
 from gateway.connections.settings import accepted, complete, parted
+from gateway.connections.verify import Verifier
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
@@ -46,6 +47,7 @@ class Creator:
         self._egress = egress
         self._dialogues = dialogues
         self._public_url = public_url
+        self._verifier = Verifier(egress)
 
     def provider_of(self, integration: Integration) -> Provider:
         provider = self._catalog.get(integration.provider)
@@ -64,8 +66,10 @@ class Creator:
         tags: Mapping[str, str] | None = None,
         end_user: EndUser | None = None,
         webhook_url_override: str | None = None,
+        tested: bool = True,
     ) -> tuple[Connection, bool]:
-        """The stored connection, and whether it is new. Raises InvalidRequest where its settings or its site are wrong,
+        """The stored connection, and whether it is new. `tested`: by the entry's verification, which a grant that has just
+        been made does not need. Raises InvalidRequest where its settings, its site or its credential are wrong,
         UpstreamFailed where the provider could not be asked; then nothing is stored and an older connection stays as it was.
         """
         provider = self.provider_of(integration)
@@ -79,6 +83,8 @@ class Creator:
         context = Context(provider, integration, settings, metadata, self._public_url)
         base_url(provider, settings, mode, held)  # refused now rather than at the first proxied call
         placement(mode, held, context)
+        if tested:
+            await self._verifier.verify(mode, held, context)
         plain, secret = parted(provider, settings)
         new = NewConnection(
             ref=ref,

@@ -213,6 +213,7 @@ class Flows:
             tags=details["tags"] or None,
             end_user=EndUser(**details["end_user"]) if details["end_user"] else None,
             webhook_url_override=details["webhook_url_override"],
+            tested=False,
         )
         return connection
 

@@ -167,12 +167,6 @@ async def test_before_the_app_is_installed_the_users_grant_serves(far: Far, star
     assert forge.users == 2
 
 
-def test_an_app_without_its_key_is_a_fault_at_start() -> None:
-    from gateway.declared import NEEDS_APP
-
-    assert {"APP", "CUSTOM"} == NEEDS_APP
-
-
 async def test_a_plugin_is_installed_and_its_own_key_sent(far: Far, start: Any) -> None:
     pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
 
