@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
@@ -16,6 +16,7 @@ from gateway import clock, logs
 from gateway import config as configuration
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
+from gateway.connections.delete import Deleter
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
@@ -101,6 +102,15 @@ def _read(config: Configured) -> Config:
 async def _opened(app: web.Application) -> AsyncIterator[None]:
     """Everything with a connection, a file or a task behind it, for as long as the application runs."""
     services = app[SERVICES]
+    async with opened(services, background=True):
+        services.serving = True
+        yield
+        services.serving = False
+
+
+@asynccontextmanager
+async def opened(services: Services, *, background: bool = False) -> AsyncIterator[None]:
+    """The store and all that stands on it; with `background` also what goes on by itself while a gateway serves."""
     config = services.config
     store = services.store = await open_store(
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
@@ -112,22 +122,24 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services.creator = Creator(store, services.catalog, services.live, services.egress, dialogues, public_url)
     services.sessions = Sessions(store)
     services.flows = Flows(store, services.integrations, services.creator, dialogues, public_url)
-    tasks = [
-        asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
-        asyncio.create_task(_prune(store), name="prune"),
-        asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
-    ]
-    services.serving = True
-    yield
-    services.serving = False
+    services.deleter = Deleter(store, services.integrations, services.catalog, services.live, dialogues)
+    tasks = []
+    if background:
+        tasks = [
+            asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+            asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
+        ]
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
         end.push_async_callback(store.close)
         end.push_async_callback(services.egress.close)
         end.push_async_callback(services.request_log.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)
+        end.push_async_callback(services.deleter.close)
         end.push_async_callback(services.flows.close)
         end.push_async_callback(services.live.close)
+        yield
 
 
 async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:

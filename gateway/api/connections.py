@@ -120,17 +120,20 @@ async def import_connection(request: web.Request) -> web.Response:
 
 
 async def delete_connection(request: web.Request) -> web.Response:
-    query = query_of(request, ("provider_config_key",))
+    """Here at once, and its tokens at the provider; what became of each of these is told."""
+    query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     services = request.app[SERVICES]
     ref = _ref(request, services, query)
-    deleted = await services.store.connections.delete(ref, now=clock.now())
-    services.live.forget(ref)
-    if not deleted:
+    at_provider = "revoke" not in query or truth(query, "revoke")
+    deleted = await services.deleter.delete(ref, at_provider=at_provider)
+    if deleted is None:
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    return web.json_response({"success": True})
+    # Absent where the provider has no such call: published clients know the bare answer.
+    told = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
+    return web.json_response({"success": True, **({"revocation": told} if told else {})})
 
 
 def _ref(request: web.Request, services: Services, query: dict[str, str]) -> ConnectionRef:

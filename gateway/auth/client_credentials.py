@@ -12,7 +12,7 @@ from gateway.auth.form import Form
 from gateway.auth.jwts import sign, signed
 from gateway.auth.keys import BadKey, check_identity, pem
 from gateway.auth.members import member_values, token_values
-from gateway.auth.mode import AuthMode, Dialogue, RevocableToken
+from gateway.auth.mode import AuthMode, Dialogue, RevocableToken, Revocation
 from gateway.auth.moments import iso, moment
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import scope_list
@@ -102,6 +102,13 @@ class ClientCredentials(AuthMode):
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         return [RevocableToken("access_token", Secret(held["token"]))] if held.get("token") else []
+
+    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+        provider = context.provider
+        if not provider.revocation_url:
+            return None
+        url = context.url("revocation_url", self.values(held))
+        return Revocation(url, self.client(held, context, url), provider.token_request_auth_method, self.identity(held))
 
     def client(self, held: Mapping[str, Any], context: Context, url: str) -> Client:
         """The end user's client, proven as the entry says; `url` is whom an assertion is for."""

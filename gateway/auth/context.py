@@ -80,6 +80,10 @@ class Context:
         """A JSON body of the entry, filled in; members whose values are not there are left out."""
         return filled_json(value, revealed(self.values(credential)), moment)
 
+    def has_client(self, held: Mapping[str, Any]) -> bool:
+        """Whether `client` would find one for this credential."""
+        return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
+
     def client(self, override: Mapping[str, str] | None = None) -> Client:
         """The client a connection was granted to: its own where it brought one, else the integration's."""
         if override and override.get("client_id"):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from gateway.auth.client_registration import Registered, document_url, registered
 from gateway.auth.context import Context
 from gateway.auth.mcp_discovery import Server, discovered
-from gateway.auth.mode import Dialogue, Granted, SetOut, Wish
+from gateway.auth.mode import Dialogue, Granted, Revocation, SetOut, Wish
 from gateway.auth.oauth2 import OAuth2
 from gateway.errors import InvalidRequest
 from gateway.oauth.client_auth import Client
@@ -48,6 +48,13 @@ class McpOAuth2(OAuth2):
             return (yield from super().renew(held, context))
         fresh = yield from super().renew(held, _completed(context, {"server": held["server"]}))
         return {**fresh, "server": held["server"]}
+
+    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+        server = held.get("server") or {}
+        if not server.get("revocation_url"):
+            return super().revocation(held, context)
+        client = context.client(held.get("config_override")) if context.has_client(held) else None
+        return Revocation(server["revocation_url"], client, server["auth_method"])
 
     def _server(self, context: Context) -> Dialogue[Server]:
         yield from ()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from gateway.auth.context import Context
 from gateway.auth.signer import Signer
 from gateway.catalog.provider import Provider
+from gateway.oauth.client_auth import Client
 from gateway.records.call import Call, ClientIdentity, Reply
 from gateway.secret import Secret
 
@@ -29,6 +30,16 @@ class RevocableToken:
 
     hint: str
     token: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Where tokens are ended, and who asks: the client they were given to, proven as in token requests."""
+
+    url: str
+    client: Client | None = None
+    auth_method: str | None = None
+    identity: ClientIdentity | None = None
 
 
 class AuthMode:
@@ -93,6 +104,14 @@ class AuthMode:
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         """Its tokens that outlive a deletion unless the provider is told, the longest-lived first."""
         return ()
+
+    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+        """How the provider is told; None where it has no such place. Raises InvalidRequest where a setting is missing."""
+        if not context.provider.revocation_url:
+            return None
+        client = context.client(held.get("config_override")) if context.has_client(held) else None
+        url = context.url("revocation_url", context.values(self.values(held)))
+        return Revocation(url, client, context.provider.token_request_auth_method, self.identity(held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
