@@ -20,6 +20,7 @@ from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.schema import json_schema
 from gateway.catalog.vocabulary import CATEGORIES, SCRIPT_ALIASES
 from tools.auth_modes_docs import auth_modes_page
+from tools.catalog_counts import counts, left_out
 
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -28,7 +29,7 @@ _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
-        "setup_guide_url", "provenance", "sources",
+        "setup_guide_url", "provenance", "review", "sources",
     ),
     "connection": (
         "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",
@@ -106,6 +107,8 @@ def blocks() -> dict[str, Callable[[], str]]:
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
     for shape in _shapes():
         made[f"shape: {shape.__name__}"] = partial(fields_table, shape, list(shape.model_fields))
+    made["counts"] = counts
+    made["left out"] = left_out
     made["placeholders"] = _placeholders
     made["categories"] = lambda: " ".join(f"`{name}`" for name in sorted(CATEGORIES))
     made["scripts"] = lambda: " ".join(f"`{name}`" for name in sorted(SCRIPT_ALIASES.values()))

@@ -19,7 +19,7 @@ _SCRIPT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _STATUS = re.compile(r"[1-5](?:[0-9]{2}|xx)(?:-[1-5][0-9]{2})?")
 
 FORMS: Final = ("connection_config", "credentials", "assertion_option")
-_SCRIPTS: Final = (
+SCRIPT_FIELDS: Final = (
     "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
 )  # fmt: skip
 
@@ -56,7 +56,7 @@ def _modes_and_scripts(provider: Provider, words: Words) -> Iterator[Finding]:
         for key in mode.needs:
             if getattr(provider, key) is None:
                 yield (), f"{key} is missing; auth_mode {provider.auth_mode} needs it"
-    for key in _SCRIPTS:
+    for key in SCRIPT_FIELDS:
         script = getattr(provider, key)
         if script is None:
             continue

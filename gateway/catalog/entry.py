@@ -1,18 +1,14 @@
-"""One file ▸ one provider: the shape by pydantic, and each of its faults put into words with the line it stands in."""
+"""One entry's values ▸ a provider: the shape by pydantic, then whether it makes sense; each fault as (place, message)."""
 
 import copy
 import difflib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.catalog.checks import Words, check
-from gateway.catalog.document import Document, Unreadable, read
-from gateway.catalog.faults import Fault
+from gateway.catalog.checks import Finding, Words, check
 from gateway.catalog.provider import Provider
 
 # Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
@@ -24,53 +20,31 @@ _READ_BY_CHECKS: Final = frozenset(
 _STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file as read: its provider, if there is nothing wrong with it, and what is."""
-
-    name: str
-    path: Path
-    provider: Provider | None
-    faults: tuple[Fault, ...]
-
-
-def read_entry(path: Path, words: Words) -> Entry:
-    """The provider in `path`, or every reason why there is none."""
-    name = path.stem
+def provider_in(name: str, values: Any, words: Words) -> tuple[Provider | None, list[Finding]]:
+    """The provider that `values` describe, and everything that is wrong with them; with a fault there is none."""
+    if not isinstance(values, Mapping):
+        return None, [((), "an entry is a list of `key: value` lines")]
+    faults: list[Finding] = []
+    if values.get("name", name) != name:
+        faults.append((("name",), f"the file's name says {name!r}; leave `name` out or make them equal"))
+    given = {**values, "name": name}
     try:
-        document = read(path)
-    except Unreadable as wrong:
-        return Entry(name, path, None, (wrong.fault,))
-    provider, faults = _provider(name, document)
-    if provider is not None:
-        faults += [Fault(document.where(*where), message) for where, message in check(provider, words)]
-    faults = sorted({*faults, *document.faults}, key=lambda fault: (fault.line, fault.message))
-    return Entry(name, path, None if faults else provider, tuple(faults))
-
-
-def _provider(name: str, document: Document) -> tuple[Provider | None, list[Fault]]:
-    if not isinstance(document.value, dict):
-        return None, [Fault(document.where(), "an entry is a list of `key: value` lines")]
-    faults = []
-    given = document.value.get("name", name)
-    if given != name:
-        faults.append(
-            Fault(document.where("name"), f"the file's name says {name!r}; leave `name` out or make them equal")
-        )
-    try:
-        return Provider.model_validate({**document.value, "name": name}), faults
+        provider: Provider | None = Provider.model_validate(given)
     except ValidationError as wrong:
         errors = wrong.errors(include_url=False, include_context=True)
-        faults += [_fault(error, document) for error in errors]
-        return _sound_part({**document.value, "name": name}, errors), faults
+        faults += map(_fault, errors)
+        provider = _sound_part(given, errors)
+    if provider is not None:
+        faults += check(provider, words)
+    return None if faults else provider, faults
 
 
-def _sound_part(given: dict[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
+def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
     """What is right in an entry, for the checks that look at values: without what is wrong, and with stand-ins for what
     every entry needs. None where the checks would then only repeat what is said already."""
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
-    part = _STAND_INS | copy.deepcopy(given)
+    part = _STAND_INS | copy.deepcopy(dict(given))
     for error in errors:
         _drop(part, error["loc"])
     try:
@@ -90,11 +64,11 @@ def _drop(value: Any, place: Sequence[int | str]) -> None:
         value.pop(place[0], None)
 
 
-def _fault(error: ErrorDetails, document: Document) -> Fault:
+def _fault(error: ErrorDetails) -> Finding:
     path = error["loc"]
     if error["type"] == "missing":
-        return Fault(document.where(*path[:-1]), f"{_dotted(path)} is missing" + _why_missing(path))
-    return Fault(document.where(*path), _in_words(error, path))
+        return path[:-1], f"{_dotted(path)} is missing" + _why_missing(path)
+    return path, _in_words(error, path)
 
 
 def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
@@ -139,14 +113,15 @@ def _fields_at(path: Sequence[int | str]) -> list[str]:
     shape: type[BaseModel] = Provider
     for step in path:
         field = shape.model_fields.get(str(step))
-        shape = (_shape_in(field.annotation) if field else None) or shape
+        shape = next(_shapes_in(field.annotation), shape) if field else shape
     return list(shape.model_fields)
 
 
-def _shape_in(annotation: Any) -> type[BaseModel] | None:
+def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((shape for inner in get_args(annotation) if (shape := _shape_in(inner))), None)
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _shapes_in(inner)
 
 
 def _dotted(path: Sequence[int | str]) -> str:

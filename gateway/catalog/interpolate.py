@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Final
 
 from gateway import clock
-from gateway.catalog.functions import FUNCTIONS
+from gateway.catalog.auth_modes import REQUEST
+from gateway.catalog.functions import FUNCTIONS, BadArgument
 from gateway.catalog.moment import write
 from gateway.catalog.names import carries_credential, find
 from gateway.catalog.placing import Unresolved, render_url
@@ -26,6 +27,7 @@ __all__ = [
     "carries_credential",
     "check_value",
     "differs_each_time",
+    "needs_request",
     "placeholders",
     "render_text",
     "render_url",
@@ -56,13 +58,17 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     value. Give the same `moment` to all templates of one request.
 
     Raises Unresolved naming every value that is not there, BadValue if a result holds CR, LF, NUL or another control
-    character, TemplateError. With `breaks` it may: a key in PEM has lines, and a body is not a header.
+    character or a function cannot work with a value, TemplateError. With `breaks` it may hold them: a key in PEM has
+    lines, and a body is not a header.
     """
     parsed = parse(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
     if missing:
         raise Unresolved(tuple(missing))
-    rendered = _fill(parsed, values, moment or Moment())
+    try:
+        rendered = _fill(parsed, values, moment or Moment())
+    except BadArgument as wrong:
+        raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
     if not breaks and _FORBIDDEN.search(rendered):
         raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
     return rendered
@@ -71,6 +77,12 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 def differs_each_time(template: str) -> bool:
     """Whether ``${now}`` or ``${random}`` is in it, so that what it renders to is good for one request."""
     return _is_momentary(parse(template))
+
+
+def needs_request(template: str) -> bool:
+    """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it anew, with
+    `request_values` among its values."""
+    return not REQUEST.isdisjoint(placeholders(template))
 
 
 def _is_momentary(template: Template) -> bool:

@@ -29,18 +29,26 @@ _NEEDED = {
 
 
 def lint(
-    folders: Sequence[Path], *, scripts: Collection[str] | None = None, modes: Collection[str] | None = None
+    folders: Sequence[Path],
+    *,
+    scripts: Collection[str] | None = None,
+    modes: Collection[str] | None = None,
+    below: Sequence[Path] = (),
 ) -> list[Fault]:
     """Faults and warnings of every entry in `folders`, in the order of files and lines.
 
-    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``.
+    What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``. `below` are folders
+    that entries may inherit from.
     """
-    entries, faults = read_folders(folders, scripts=scripts, modes=modes)
+    entries, faults = read_folders(folders, scripts=scripts, modes=modes, below=below)
     for entry in entries:
-        if entry.provider is None:
+        if entry.content is None:
+            continue
+        findings = list(warnings(Provider.model_validate_json(entry.content)))
+        if not findings:
             continue
         document = read(entry.path)
-        found = [Fault(document.where(*place), message, "warning") for place, message in warnings(entry.provider)]
+        found = [Fault(document.where(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
     return faults
 
@@ -97,8 +105,9 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
         if not isinstance(last, Name):
             continue
         setting = provider.connection_config.get(last.name.removeprefix("connectionConfig."))
-        if setting is None or (setting.pattern is None and setting.enum is None and not setting.automated):
-            yield place, f"${{{last.name}}} decides the host's end; give the setting a pattern or an enum"
+        if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
+            remedy = "give the setting a pattern or an enum, or any_host if people run it themselves"
+            yield place, f"${{{last.name}}} decides the host's end; {remedy}"
 
 
 def _paging(provider: Provider) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from gateway.catalog.load import Catalog
-from gateway.catalog.provider import Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Listing:
     """The providers of one catalog as JSON, with addresses of ours below `public_url`."""
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
-        self._rows = [_row(provider, catalog.shown(name, public_url)) for name, provider in catalog.providers.items()]
+        self._rows = [_row(catalog.shown(name, public_url)) for name in catalog.providers]
         self._one = {row.name: _body(b'{"data":' + row.content + b"}") for row in self._rows}
         self._all = self._page(self._rows, None)
 
@@ -104,10 +103,10 @@ def listing_of(catalog: Catalog, public_url: str) -> Listing:
 _MADE: WeakKeyDictionary[Catalog, dict[str, Listing]] = WeakKeyDictionary()
 
 
-def _row(provider: Provider, shown: dict[str, Any]) -> _Row:
-    categories = frozenset(category.casefold() for category in provider.categories)
-    words = "\n".join((provider.name, provider.display_name, *provider.categories)).casefold()
-    return _Row(provider.name, _json(shown), words, categories, provider.auth_mode)
+def _row(shown: dict[str, Any]) -> _Row:
+    categories = frozenset(category.casefold() for category in shown["categories"])
+    words = "\n".join((shown["name"], shown["display_name"], *shown["categories"])).casefold()
+    return _Row(shown["name"], _json(shown), words, categories, shown["auth_mode"])
 
 
 def _body(content: bytes) -> Body:

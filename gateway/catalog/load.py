@@ -1,29 +1,76 @@
-"""Folders of YAML ▸ the catalog: the shipped folder first, a later one adds entries or replaces them whole."""
+"""Folders of YAML ▸ the catalog: the shipped folder first, a later one adds entries, replaces them or inherits from them."""
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
+from gateway.catalog import compiled
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import Words
-from gateway.catalog.document import Unreadable, read, shown_path
-from gateway.catalog.entry import Entry, read_entry
+from gateway.catalog.document import Unreadable, read
 from gateway.catalog.faults import CatalogFaults, Fault
+from gateway.catalog.folder import Entry, files_in, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.show import show
 
-ENDINGS = frozenset({".yaml", ".yml"})
+MOST_BUILT: Final = (
+    200  # a gateway uses a handful of providers; whoever goes through all of them shall not keep all of them
+)
+
+
+class Providers(Mapping[str, Provider]):
+    """The providers by name, in the order of their names, each made from its JSON when it is first asked for.
+
+    A thousand of them, made, would take ten times the memory.
+    """
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self.contents = dict(sorted(contents.items()))
+        self._built: dict[str, Provider] = {}
+
+    def __getitem__(self, name: str) -> Provider:
+        found = self._built.get(name)
+        if found is None:
+            found = Provider.model_validate_json(self.contents[name])
+            if len(self._built) >= MOST_BUILT:
+                self._built.clear()
+            self._built[name] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.contents)
+
+    def __len__(self) -> int:
+        return len(self.contents)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.contents
+
+
+class Values(Mapping[str, Mapping[str, Any]]):
+    """The same as plain values, read each time."""
+
+    def __init__(self, contents: Mapping[str, bytes]) -> None:
+        self._contents = contents
+
+    def __getitem__(self, name: str) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = json.loads(self._contents[name])
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._contents)
+
+    def __len__(self) -> int:
+        return len(self._contents)
 
 
 class Catalog:
     """The providers, by name and in the order of their names. Never changes: a reload makes a new one."""
 
-    def __init__(
-        self, providers: Mapping[str, Provider], paths: Mapping[str, Path], faulty: Collection[str] = ()
-    ) -> None:
-        """`faulty`: names of entries that are there and cannot be used."""
-        self.providers: Mapping[str, Provider] = MappingProxyType(dict(sorted(providers.items())))
+    def __init__(self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = ()) -> None:
+        """`contents`: each entry as JSON; `faulty`: names of entries that are there and cannot be used."""
+        self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
         self._paths = dict(paths)
 
@@ -34,13 +81,13 @@ class Catalog:
     def where(self, name: str, *path: str | int) -> str:
         """``catalog/jira.yaml:7``: where a provider's file says something, for messages. Reads the file again."""
         try:
-            return read(self._paths[name]).where(*path)
+            return read(Path(self._paths[name])).where(*path)
         except Unreadable as wrong:
             return wrong.fault.where
 
     def shown(self, name: str, public_url: str) -> dict[str, Any]:
         """The JSON of ``/providers/{name}``. Raises KeyError."""
-        return show(self.providers[name], public_url)
+        return show(json.loads(self.providers.contents[name]), public_url)
 
 
 def load_catalog(
@@ -51,49 +98,71 @@ def load_catalog(
     `scripts` and `modes` are the names an entry may use; None leaves scripts unchecked and takes every auth mode of the
     vocabulary. Raises CatalogFaults with everything that is wrong in any file.
     """
-    entries, faults = read_folders(folders, scripts=scripts, modes=modes)
-    latest = {entry.name: entry for entry in entries}
-    providers = {name: entry.provider for name, entry in latest.items() if entry.provider is not None}
-    catalog = Catalog(
-        providers,
-        {name: entry.path for name, entry in latest.items()},
-        faulty=[name for name, entry in latest.items() if entry.provider is None],
-    )
+    words = Words(AUTH_MODES if modes is None else modes, scripts)
+    contents: dict[str, bytes] = {}
+    paths: dict[str, str] = {}
+    keys: list[str] = []
+    faulty: set[str] = set()
+    faults: list[Fault] = []
+    for folder in folders:
+        files, wrong = files_in(folder)
+        faults += wrong
+        for name, path, content, found in _read(folder, files, words, contents, keys):
+            paths[name] = path
+            faults += found
+            if content is None:
+                faulty.add(name)
+                contents.pop(name, None)
+            else:
+                faulty.discard(name)
+                contents[name] = content
+    catalog = Catalog(contents, paths, faulty)
     if faults:
         raise CatalogFaults(faults, catalog)
     return catalog
 
 
 def read_folders(
-    folders: Sequence[Path], *, scripts: Collection[str] | None = None, modes: Collection[str] | None = None
+    folders: Sequence[Path],
+    *,
+    scripts: Collection[str] | None = None,
+    modes: Collection[str] | None = None,
+    below: Sequence[Path] = (),
 ) -> tuple[list[Entry], list[Fault]]:
-    """Every entry in the order of reading, and the faults of all of them."""
+    """Every entry of `folders` in the order of reading, and the faults of all of them. Entries may inherit from those
+    in the folders `below`, whose own faults are not told."""
     words = Words(AUTH_MODES if modes is None else modes, scripts)
+    whole: dict[str, bytes] = {}
     entries: list[Entry] = []
     faults: list[Fault] = []
-    for folder in folders:
-        files, wrong = _files(folder)
-        read_here = [read_entry(path, words) for path in files]
-        faults += wrong
-        faults += [fault for entry in read_here for fault in entry.faults]
-        entries += read_here
+    for folder in (*below, *folders):
+        files, wrong = files_in(folder)
+        read_here = read_entries(files, words, Values(whole))
+        whole |= {entry.name: entry.content for entry in read_here if entry.content is not None}
+        if folder in folders:
+            faults += wrong
+            faults += [fault for entry in read_here for fault in entry.faults]
+            entries += read_here
     return entries, faults
 
 
-def _files(folder: Path) -> tuple[list[Path], list[Fault]]:
-    """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML.
+Row = tuple[str, str, bytes | None, tuple[Fault, ...]]
 
-    A path to a file is that one entry, so that an author can check what is being written.
-    """
-    if folder.is_file():
-        return [folder], []
+
+def _read(
+    folder: Path, files: Sequence[Path], words: Words, earlier: Mapping[str, bytes], keys: list[str]
+) -> Iterator[Row]:
+    """Name, path, content and faults of every entry, from the compiled file where there is one that fits."""
+    large = len(files) >= compiled.FEWEST
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix in ENDINGS and path.name[0] not in "._")
-    except OSError as wrong:
-        return [], [Fault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
-    faults = [
-        Fault(f"{shown_path(path)}:1", f"{path.stem!r} has two files, .yaml and .yml; keep one")
-        for path in found
-        if path.suffix == ".yml" and path.with_suffix(".yaml") in found
-    ]
-    return found, faults
+        keys.append(compiled.key_of(files, tuple(keys)))
+    except OSError:
+        large = False  # a file cannot be read: reading it as an entry says so
+    known = compiled.load(folder, keys[-1], words) if large else None
+    if known is not None and set(known) == {path.stem for path in files}:
+        yield from ((path.stem, str(path), known[path.stem], ()) for path in files)
+        return
+    entries = read_entries(files, words, Values(dict(earlier)))
+    if large and not any(entry.faults for entry in entries):
+        compiled.save(folder, keys[-1], {entry.name: entry.content or b"" for entry in entries})
+    yield from ((entry.name, str(entry.path), entry.content, entry.faults) for entry in entries)

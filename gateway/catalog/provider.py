@@ -185,6 +185,8 @@ class Provider(Shape):
     """Whether the operator chooses the webhook secret at the provider."""
     provenance: Literal["reviewed", "sourced", "unconfirmed"] | None = None
     """How far the entry can be trusted."""
+    review: str | None = None
+    """What a review rested on, in words."""
     sources: list[str] | None = None
     """Where its facts were seen."""
 

@@ -47,6 +47,8 @@ class Setting(Shape):
     """Whether it is sealed in the store and masked everywhere."""
     hidden: bool = False
     """Whether the form leaves it out."""
+    any_host: bool = False
+    """Whether it may name any host, as for software that people run themselves. The credential goes there."""
     automated: bool = False
     """Whether the service sets it, so that nobody is asked."""
     visible_when: VisibleWhen | None = None

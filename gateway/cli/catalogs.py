@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from gateway import resources
 from gateway.catalog.faults import Fault
 from gateway.catalog.lint import lint
 from gateway.catalog.load import Catalog
@@ -14,7 +15,9 @@ DEFAULT_URL = "http://127.0.0.1:3003"
 
 def linted(folders: Sequence[Path]) -> list[Fault]:
     """What is wrong with the entries in `folders`, and what could be better."""
-    return lint(folders, scripts=SCRIPTS, modes=known_modes())
+    shipped = resources.folder("catalog")
+    below = [] if shipped in folders else [shipped]
+    return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:

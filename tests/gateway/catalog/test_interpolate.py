@@ -7,6 +7,10 @@ from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +79,51 @@ def test_the_functions_are_what_they_are_called() -> None:
     signed = hmac.new(b"key, with comma", "GET, ü(x)".encode(), "sha1").hexdigest()
     assert render_text("${hmacSha1Hex(GET, ${m}, ${k})}", values) == signed
     assert render_text("${base64(${base64(a)})}-", {}) == "WVE9PQ==-"
+
+
+def test_hmacs_with_sha256_are_those_of_the_rfc() -> None:
+    values = {"key": "Jefe", "data": "what do ya want for nothing?"}  # RFC 4231 §4.3
+    digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    assert render_text("${hmacSha256Hex(${data}, ${key})}", values) == digest
+    assert base64.b64decode(render_text("${hmacSha256Base64(${data}, ${key})}", values)).hex() == digest
+
+
+def test_ed25519_signs_as_in_the_rfc() -> None:
+    seed = bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")  # RFC 8032 §7.1, TEST 2
+    signature = (
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    )
+    values = {"m": "\x72", "key": pem(Ed25519PrivateKey.from_private_bytes(seed))}
+    assert base64.b64decode(render_text("${ed25519Sign(${m}, ${key})}", values)).hex() == signature
+
+
+def test_a_fingerprint_is_the_digest_of_the_public_key_from_either_half() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    der = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    expected = "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode()
+    for half in (pem(key), public):
+        assert render_text("${fingerprint(${credentials.privateKey})}", {"privateKey": half}) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("${fingerprint(${k})}", "must be a key in PEM"),
+        ("${ed25519Sign(m, ${k})}", "must be a private key in PEM"),
+        ("${ed25519Sign(m, ${ec})}", "must be an Ed25519 private key"),
+    ],
+)
+def test_a_key_that_is_none_is_told_and_not_shown(template: str, why: str) -> None:
+    values = {"k": "not a key", "ec": pem(ec.generate_private_key(ec.SECP256R1()))}
+    with pytest.raises(BadValue, match=why) as told:
+        render_text(template, values)
+    assert "not a key" not in str(told.value)
+
+
+def pem(key: PrivateKeyTypes) -> str:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 @pytest.mark.parametrize(

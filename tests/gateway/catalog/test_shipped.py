@@ -1,14 +1,20 @@
 """The entries that ship: complete, without a complaint from lint, and true to the requirement's example."""
 
 import json
+from collections import Counter
+from typing import Any
 
 import pytest
 
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.folder import content_of
 from gateway.catalog.interpolate import render_text
 from gateway.catalog.lint import lint
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.names import carries_credential
+from gateway.catalog.provider import Provider
 from gateway.catalog.schema import json_schema
+from gateway.catalog.value import is_web_address
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
 
 SCHEMA_LINE = "# yaml-language-server: $schema=./_schema.json\n"
@@ -24,27 +30,68 @@ def test_the_first_eight_are_there(catalog: Catalog) -> None:
     assert set(NAMES) <= set(catalog.providers)
 
 
-def test_lint_has_nothing_to_say() -> None:
-    assert [str(found) for found in lint([SHIPPED], scripts=SCRIPTS)] == []
+def test_lint_finds_no_fault_and_misses_nothing_but_proofs_of_credentials() -> None:
+    found = lint([SHIPPED], scripts=SCRIPTS)
+    assert [str(one) for one in found if "has no verification" not in one.message] == []
+    assert {one.level for one in found} <= {"warning"}
+
+
+def test_a_thousand_providers_in_every_auth_mode(catalog: Catalog) -> None:
+    assert len(catalog.providers) >= 1000
+    modes = Counter(row["auth_mode"] for row in shown(catalog))
+    assert set(modes) == set(AUTH_MODES)
+    assert modes["OAUTH2"] > 300
+
+
+def shown(catalog: Catalog) -> list[dict[str, Any]]:
+    return [catalog.shown(name, "https://gw.example.com") for name in catalog.providers]
 
 
 def test_every_entry_has_the_fields_of_the_requirement_and_no_null(catalog: Catalog) -> None:
-    for name in catalog.providers:
-        shown = catalog.shown(name, "https://gw.example.com")
+    for entry in shown(catalog):
         required = {"name", "display_name", "logo_url", "categories", "auth_mode", "proxy", "docs"}
-        assert required <= set(shown)
-        assert shown["name"] == name
-        assert shown["proxy"]["base_url"].startswith("http")
-        assert "null" not in json.dumps(shown)
-        if shown["auth_mode"] == "OAUTH2":
-            assert {"authorization_url", "token_url"} <= set(shown)
-        if "connection_configuration" in shown:
-            assert all(isinstance(setting, str) for setting in shown["connection_configuration"])
+        assert required <= set(entry)
+        assert entry["proxy"]["base_url"].startswith(("https://", "${connectionConfig.", "http://127.0.0.1:3004"))
+        assert entry["logo_url"] == f"https://gw.example.com/images/template-logos/{entry['name']}.svg"
+        assert is_web_address(entry["docs"].replace("#/", "/").replace("#", "/")), entry["name"]
+        assert ": null" not in json.dumps(entry)
+        if entry["auth_mode"] == "OAUTH2":
+            assert {"authorization_url", "token_url"} <= set(entry)
+        if "connection_configuration" in entry:
+            assert all(isinstance(setting, str) for setting in entry["connection_configuration"])
+
+
+def test_an_entry_without_a_page_of_its_own_names_our_guide(catalog: Catalog) -> None:
+    assert "docs" not in json.loads(catalog.providers.contents["airlabs"])
+    assert (
+        catalog.shown("airlabs", "https://gw.example.com")["docs"] == "https://gw.example.com/providers/airlabs/guide"
+    )
+
+
+# Signed over the whole request, or not at all: no template says where.
+SIGNED = frozenset({"OAUTH1", "TBA", "AWS_SIGV4", "NONE"})
+WITH_A_DEFAULT_PLACE = frozenset({"BASIC", "INSTALL_PLUGIN"})
 
 
 def test_every_credential_has_a_slot(catalog: Catalog) -> None:
-    for provider in catalog.providers.values():
-        assert carries_credential(provider.proxy.headers["authorization"]), provider.name
+    for entry in shown(catalog):
+        proxy = entry["proxy"]
+        templates = [*proxy.get("headers", {}).values(), *proxy.get("query", {}).values(), proxy["base_url"]]
+        if entry["auth_mode"] not in SIGNED | WITH_A_DEFAULT_PLACE:
+            assert any(map(carries_credential, templates)), entry["name"]
+
+
+def test_what_is_kept_of_an_entry_reads_back_as_it_was(catalog: Catalog) -> None:
+    for name, content in catalog.providers.contents.items():
+        assert content_of(Provider.model_validate_json(content)) == content, name
+
+
+def test_every_entry_says_how_far_it_can_be_trusted(catalog: Catalog) -> None:
+    for entry in shown(catalog):
+        assert entry["provenance"] in {"reviewed", "sourced", "unconfirmed"}, entry["name"]
+        assert entry["sources"], entry["name"]
+        if entry["provenance"] == "sourced":
+            assert set(entry["sources"]) != {"curated"}, entry["name"]
 
 
 def test_jira_says_what_the_requirement_says(catalog: Catalog) -> None:

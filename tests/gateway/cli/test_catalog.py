@@ -106,3 +106,25 @@ def test_a_faulty_configuration_is_told_line_by_line(command: str, tmp_path: Pat
     result = catalog(command, *(["jira"] if command == "show" else []), "-c", str(tmp_path / "gateway.yaml"))
     assert result.exit_code == 1
     assert "gateway.yaml:1: live: must be a mapping" in result.stderr
+
+
+def test_list_can_be_narrowed() -> None:
+    lines = catalog(
+        "list", "--category", "crm", "--auth-mode", "oauth2", "--search", "sales force"
+    ).stdout.splitlines()[1:]
+    assert "salesforce" in [line.split()[0] for line in lines]
+    assert all("OAUTH2" in line and "crm" in line for line in lines)
+
+
+def test_lint_tells_many_warnings_of_the_same_words_in_one_line(tmp_path: Path) -> None:
+    entry = "display_name: X\ncategories: [other]\nauth_mode: API_KEY\n"
+    entry += "proxy: {base_url: 'https://x.example.com', headers: {k: '${apiKey}'}}\n"
+    for number in range(30):
+        (tmp_path / f"x{number:02}.yaml").write_text(entry + "sources: [provider-docs]\n")
+    result = catalog("lint", str(tmp_path))
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert "in 30 places, which --all lists" in line
+    assert f"{tmp_path}/x00.yaml:4, " in line
+    assert len(catalog("lint", str(tmp_path), "--all").stderr.splitlines()) == 30
+    assert len(json.loads(catalog("lint", str(tmp_path), "--json").stdout)["data"]) == 30

@@ -1,0 +1,163 @@
+"""A large folder is parsed once, and again when anything it depends on has changed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.catalog import compiled
+from gateway.catalog import folder as folders
+from gateway.catalog.faults import CatalogFaults
+from gateway.catalog.load import load_catalog
+from tests.gateway.catalog.folders import MAIL, TRACKER, folder
+
+COUNT = compiled.FEWEST
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    at = tmp_path / "catalog"
+    at.mkdir()
+    return folder(at, tracker=TRACKER, **{f"mail_{number}": MAIL for number in range(COUNT)})
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the files that were parsed as YAML."""
+    names: list[str] = []
+    read = folders.read
+
+    def counting(path: Path) -> object:
+        names.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(folders, "read", counting)
+    return names
+
+
+def kept(large: Path) -> Path:
+    return large / ".compiled.jsonl"
+
+
+def test_the_second_start_parses_nothing_and_finds_the_same(large: Path, parsed: list[str]) -> None:
+    first = load_catalog([large])
+    assert len(parsed) == COUNT + 1
+    parsed.clear()
+    second = load_catalog([large])
+    assert parsed == []
+    assert dict(second.providers) == dict(first.providers)
+    assert second.where("mail-7", "docs").endswith("mail-7.yaml:3")
+
+
+def test_a_changed_file_is_seen_even_with_its_old_time_and_size(large: Path, parsed: list[str]) -> None:
+    load_catalog([large])
+    path = large / "mail-7.yaml"
+    before = path.stat()
+    path.write_text(path.read_text().replace("Mail API", "Mail IPA"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert load_catalog([large]).providers["mail-7"].display_name == "Mail IPA"
+
+
+def test_files_that_come_and_go_are_seen(large: Path) -> None:
+    load_catalog([large])
+    (large / "mail-7.yaml").rename(large / "post.yaml")
+    names = set(load_catalog([large]).providers)
+    assert "post" in names
+    assert "mail-7" not in names
+
+
+def test_a_fault_is_told_at_every_start(large: Path) -> None:
+    (large / "mail-7.yaml").write_text("auth_mode: API_KEY\n")
+    for _ in range(2):
+        with pytest.raises(CatalogFaults, match=r"mail-7\.yaml:1: display_name is missing"):
+            load_catalog([large])
+    assert not kept(large).exists()
+
+
+def test_what_an_entry_uses_must_be_known_where_it_is_read(large: Path, parsed: list[str]) -> None:
+    load_catalog([large])
+    parsed.clear()
+    load_catalog([large], scripts=["jira_post_connection", "jira_webhook_routing", "more"], modes=["API_KEY", "OAUTH2"])
+    assert parsed == []
+    with pytest.raises(CatalogFaults, match="there is no script 'jira_post_connection'"):
+        load_catalog([large], scripts=[])
+    with pytest.raises(CatalogFaults, match="there is no auth mode 'OAUTH2'"):
+        load_catalog([large], modes=["API_KEY"])
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}\n", b"[]\n", b"null\nx", b"\xff\xfe", b'{"key": 1}\n'])
+def test_a_damaged_file_is_made_anew(large: Path, parsed: list[str], damage: bytes) -> None:
+    whole = dict(load_catalog([large]).providers)
+    kept(large).write_bytes(damage)
+    parsed.clear()
+    assert dict(load_catalog([large]).providers) == whole
+    assert len(parsed) == COUNT + 1
+    parsed.clear()
+    load_catalog([large])
+    assert parsed == []
+
+
+def test_a_file_cut_short_is_made_anew(large: Path, parsed: list[str]) -> None:
+    load_catalog([large])
+    kept(large).write_bytes(kept(large).read_bytes()[:-40])
+    parsed.clear()
+    assert len(load_catalog([large]).providers) == COUNT + 1
+    assert parsed
+
+
+def test_a_file_that_others_may_write_is_not_believed(large: Path, parsed: list[str]) -> None:
+    load_catalog([large])
+    assert kept(large).stat().st_mode & 0o777 == 0o644
+    kept(large).chmod(0o666)
+    parsed.clear()
+    load_catalog([large])
+    assert len(parsed) == COUNT + 1
+
+
+def test_where_the_folder_cannot_be_written_the_users_cache_is(
+    large: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = compiled._write
+
+    def refused(place: Path, text: bytes) -> None:
+        if place.parent == large:
+            raise PermissionError(13, "read-only")
+        write(place, text)
+
+    monkeypatch.setattr(compiled, "_write", refused)
+    load_catalog([large])
+    assert not kept(large).exists()
+    assert len(list((large.parent / "cache" / "integration-gateway").iterdir())) == 1
+    parsed.clear()
+    load_catalog([large])
+    assert parsed == []
+
+
+def test_where_nothing_can_be_written_it_works_all_the_same(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(place: Path, text: bytes) -> None:
+        raise OSError(30, "read-only file system")
+
+    monkeypatch.setattr(compiled, "_write", refused)
+    assert len(load_catalog([large]).providers) == COUNT + 1
+    assert list(large.glob(".comp*")) == []
+
+
+def test_a_small_folder_of_an_operator_gets_no_file_of_ours(tmp_path: Path) -> None:
+    load_catalog([folder(tmp_path, mail=MAIL)])
+    assert [path.name for path in tmp_path.iterdir()] == ["mail.yaml"]
+
+
+def test_a_folder_after_another_is_made_anew_when_that_one_changes(
+    large: Path, tmp_path: Path, parsed: list[str]
+) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    folder(base, tracker=TRACKER)
+    heirs = {f"heir_{number}": "alias: tracker\n" for number in range(COUNT)}
+    at = tmp_path / "heirs"
+    at.mkdir()
+    folder(at, **heirs)
+    load_catalog([base, at])
+    (base / "tracker.yaml").write_text((base / "tracker.yaml").read_text().replace("Tracker", "Tracer"))
+    assert load_catalog([base, at]).providers["heir-3"].display_name == "Tracer"

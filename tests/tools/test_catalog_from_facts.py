@@ -1,0 +1,188 @@
+"""Facts become entries; corrections stay corrections however often the entries are made anew."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.catalog.load import load_catalog
+from tools.catalog_from_facts.__main__ import MADE, catalog_texts, is_made, main
+from tools.catalog_from_facts.corrections import Corrections, load_corrections
+from tools.catalog_from_facts.yaml_text import written
+
+KEY: dict[str, Any] = {
+    "name": "mail-api", "display_name": "Mail API", "categories": ["email"], "auth_mode": "API_KEY",
+    "homepage": "https://guessed.example.com", "docs": "https://docs.example.com", "derived": ["homepage"],
+    "proxy": {
+        "base_url": "https://api.example.com", "headers": {"x-api-key": "${apiKey}"},
+        "retry": {"after": ["retry-after"], "at": ["x-reset"]},
+        "verification": {"method": "GET", "endpoint": "/me"},
+    },
+    "sources": ["curated"],
+}  # fmt: skip
+GRANT: dict[str, Any] = {
+    "name": "tracker", "display_name": "Tracker", "categories": ["ticketing"], "auth_mode": "OAUTH2",
+    "authorization_url": "https://${connectionConfig.subdomain}.example.com/authorize",
+    "token_url": "https://${connectionConfig.subdomain}.example.com/token", "pkce": False, "scope_separator": "+",
+    "authorization_params": {"session": False}, "token_request_auth_method": "basic", "token_request_format": "json",
+    "authorization_param_renames": {"client_id=": "clientId="}, "callback_metadata": ["realmId"],
+    "connection_configuration": [
+        {
+            "name": "subdomain", "title": "Subdomain", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]*$", "example": "acme",
+            "required": True,
+        },
+        {"name": "region", "title": "Region", "enum": ["eu", "us"], "default": "eu", "required": False},
+    ],
+    "proxy": {
+        "base_url": "https://${connectionConfig.subdomain}.example.com",
+        "headers": {"authorization": "Bearer ${accessToken}"},
+    },
+    "sources": ["allauth"],
+}  # fmt: skip
+NOTHING = Corrections({}, {}, {})
+
+
+def made(facts: list[dict[str, Any]], corrections: Corrections = NOTHING) -> dict[str, Any]:
+    return {name: yaml.safe_load(text) for name, text in catalog_texts(facts, corrections, {}).items()}
+
+
+def test_a_key_goes_where_the_facts_say_and_guesses_stay_out() -> None:
+    entry = made([KEY])["mail-api"]
+    assert "homepage" not in entry
+    assert entry["docs"] == "https://docs.example.com"
+    assert entry["credentials"] == {"apiKey": {"secret": True}}
+    assert entry["proxy"]["headers"] == {"x-api-key": "${apiKey}"}
+    assert entry["proxy"]["retry"] == {"at": "x-reset"}
+    assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
+    assert (entry["provenance"], entry["sources"]) == ("unconfirmed", ["curated"])
+
+
+def test_an_oauth_entry_has_the_names_of_our_format() -> None:
+    entry = made([GRANT])["tracker"]
+    assert entry["disable_pkce"] is True
+    assert "scope_separator" not in entry
+    assert entry["authorization_params"] == {"session": "false"}
+    assert entry["authorization_param_renames"] == {"client_id": "clientId"}
+    assert entry["redirect_uri_metadata"] == ["realmId"]
+    assert (entry["token_request_auth_method"], entry["body_format"]) == ("basic", "json")
+    assert entry["provenance"] == "sourced"
+
+
+def test_a_setting_says_what_it_is() -> None:
+    forms = made([GRANT])["tracker"]["connection_config"]
+    assert forms["subdomain"] == {
+        "description": "The part of your Tracker address before .example.com.",
+        "pattern": "[A-Za-z0-9][A-Za-z0-9-]*",
+        "example": "acme",
+        "suffix": ".example.com",
+    }
+    assert forms["region"] == {
+        "description": "Where your Tracker account is kept.",
+        "enum": ["eu", "us"],
+        "default_value": "eu",
+    }
+
+
+def test_corrections_are_laid_over_and_null_takes_away() -> None:
+    correction = {
+        "docs": None,
+        "proxy": {"retry": None},
+        "provenance": "reviewed",
+        "sources+": ["https://docs.example.com/x"],
+    }
+    entry = made([KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}))["mail-api"]
+    assert "docs" not in entry
+    assert "retry" not in entry["proxy"]
+    assert entry["proxy"]["verification"] == {"endpoints": ["/whoami"]}
+    assert entry["provenance"] == "reviewed"
+    assert entry["review"]
+    assert entry["sources"] == ["curated", "https://docs.example.com/x"]
+
+
+def test_what_is_left_out_is_not_made_and_strangers_are_refused() -> None:
+    assert list(made([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}))) == ["mail-api"]
+    with pytest.raises(SystemExit, match="nobody"):
+        made([KEY], Corrections({"nobody": {}}, {}, {}))
+
+
+def test_the_facts_own_yaml_loads(tmp_path: Path) -> None:
+    for name, text in catalog_texts([KEY, GRANT], NOTHING, {}).items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    assert set(load_catalog([tmp_path]).providers) == {"mail-api", "tracker"}
+
+
+def test_a_family_says_only_what_differs() -> None:
+    head = {**GRANT, "name": "google", "display_name": "Google", "docs": "https://docs.example.com"}
+    member = {**GRANT, "name": "google-x", "display_name": "X", "family": "google", "categories": ["email"]}
+    entries = made([head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}))
+    assert entries["google"]["token_url"] == "https://new.example.com/token"
+    assert entries["google-x"]["alias"] == "google"
+    assert "token_url" not in entries["google-x"]
+    assert "authorization_url" not in entries["google-x"]
+
+
+def test_comments_stand_beside_their_line_or_above_it() -> None:
+    text = written(
+        {"token_url": "https://a", "token_url#": "why", "default_scopes": ["x"], "default_scopes#": "y" * 120}, ""
+    )
+    assert text == f"token_url: https://a # why\n# {'y' * 120}\ndefault_scopes: [x]\n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "no",
+        "2022-06-28",
+        "1.0",
+        "${a}",
+        "a: b",
+        "a # b",
+        "",
+        " x",
+        "@odata.nextLink",
+        "'x'",
+        'a "b"',
+        "[a]",
+        "null",
+        "ü…",
+        "-1.id",
+    ],
+)
+def test_every_text_reads_back_as_it_was(value: str, tmp_path: Path) -> None:
+    from gateway.catalog.document import read
+
+    path = tmp_path / "x.yaml"
+    path.write_text(written({"docs": value, "categories": [value], "refresh": {"requires_scope": value}}, ""))
+    assert read(path).value == {"docs": value, "categories": [value], "refresh": {"requires_scope": value}}
+
+
+def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, corrections, facts = tmp_path / "catalog", tmp_path / "corrections", tmp_path / "facts.json"
+    catalog.mkdir()
+    corrections.mkdir()
+    (corrections / "_left_out.yaml").write_text("{}\n")
+    (corrections / "_verifications.yaml").write_text("{}\n")
+    (catalog / "tracker.yaml").write_text("display_name: By hand\n")
+    facts.write_text(json.dumps([KEY, GRANT]))
+    monkeypatch.setattr(
+        "sys.argv", ["x", str(facts), "--catalog", str(catalog), "--corrections", str(corrections), "--check"]
+    )
+    assert main() == 1
+    monkeypatch.setattr("sys.argv", ["x", str(facts), "--catalog", str(catalog), "--corrections", str(corrections)])
+    assert main() == 0
+    assert (catalog / "tracker.yaml").read_text() == "display_name: By hand\n"
+    assert is_made(catalog / "mail-api.yaml")
+    facts.write_text(json.dumps([GRANT]))
+    assert main() == 0
+    assert [path.name for path in catalog.iterdir()] == ["tracker.yaml"]
+
+
+def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
+    root = Path(__file__).parents[2]
+    corrections = load_corrections(root / "tools" / "corrections")
+    for name in {*corrections.entries, *corrections.verifications}:
+        assert MADE in (root / "catalog" / f"{name}.yaml").read_text(), name
+    for name in corrections.left_out:
+        assert not (root / "catalog" / f"{name}.yaml").exists(), name

@@ -1,0 +1,57 @@
+"""What the shipped catalog has and has not, counted: two blocks of docs/catalog.md."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.load import load_catalog
+from tools.catalog_from_facts.corrections import load_corrections
+
+ROOT: Final = Path(__file__).parent.parent
+Entry = Mapping[str, Any]
+
+_COLUMNS: Final[Mapping[str, Callable[[Entry], bool]]] = {
+    "entries": lambda _entry: True,
+    "pagination": lambda entry: "paginate" in entry["proxy"],
+    "verification": lambda entry: "verification" in entry["proxy"],
+    "revocation": lambda entry: "revocation_url" in entry,
+    "webhook signature": lambda entry: "webhook_signature" in entry,
+    "page of the vendor": lambda entry: "docs" in entry,
+    "reviewed": lambda entry: entry["provenance"] == "reviewed",
+    "sourced": lambda entry: entry["provenance"] == "sourced",
+    "unconfirmed": lambda entry: entry["provenance"] == "unconfirmed",
+}
+
+
+def counts() -> str:
+    """A Markdown table: a line for each auth mode, a column for each thing an entry may have."""
+    entries = shipped()
+    modes = Counter(entry["auth_mode"] for entry in entries)
+    lines = ["| `auth_mode` | " + " | ".join(_COLUMNS) + " |", "|---" * (len(_COLUMNS) + 1) + "|"]
+    for mode, _ in sorted(modes.items(), key=lambda pair: (-pair[1], pair[0])):
+        lines.append(_line(f"`{mode}`", (entry for entry in entries if entry["auth_mode"] == mode)))
+    return "\n".join([*lines, _line("all", entries)])
+
+
+def _line(title: str, entries: Iterable[Entry]) -> str:
+    found = list(entries)
+    numbers = (sum(map(test, found)) for test in _COLUMNS.values())
+    return f"| {title} | " + " | ".join(str(number) if number else "" for number in numbers) + " |"
+
+
+def left_out() -> str:
+    """A Markdown table of the providers that facts tell of and the catalog does not have."""
+    reasons = load_corrections(ROOT / "tools" / "corrections").left_out
+    return "\n".join(
+        ["| provider | reason |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())]
+    )
+
+
+@cache
+def shipped() -> list[Entry]:
+    """Every shipped entry with what it inherits, the sandbox apart."""
+    contents = load_catalog([ROOT / "catalog"]).providers.contents
+    return [json.loads(content) for name, content in contents.items() if name != "sandbox"]

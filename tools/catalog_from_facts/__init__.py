@@ -1,0 +1,1 @@
+"""Makes catalog entries from a file of bare facts and the corrections kept beside it."""

@@ -1,0 +1,111 @@
+"""``python -m tools.catalog_from_facts FACTS``: write catalog/<name>.yaml for every provider of a facts file.
+
+FACTS is the path of a providers.json (see docs/catalog.md). Entries made by hand, which do not say in their second line
+that they were made here, are kept as they are; entries that the facts no longer have are removed.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.document import read
+from tools.catalog_from_facts.corrections import Corrections, load_corrections
+from tools.catalog_from_facts.entries import entry_of
+from tools.catalog_from_facts.heirs import FAMILIES, as_heir
+from tools.catalog_from_facts.yaml_text import written
+
+ROOT: Final = Path(__file__).parents[2]
+SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
+Entry = dict[str, Any]
+MADE: Final = "# Made from facts; correct it in tools/corrections/"
+
+
+def main() -> int:
+    """0, also where nothing changed; 1 with ``--check`` where something would."""
+    asked = _arguments().parse_args()
+    facts = json.loads(asked.facts.read_text(encoding="utf-8"))
+    texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog))
+    there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
+    changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
+    gone = sorted(set(there) - set(texts))
+    print(f"{len(texts)} entries made, {len(changed)} differ, {len(gone)} are gone")
+    if asked.check:
+        return 1 if changed or gone else 0
+    for name in changed:
+        (asked.catalog / f"{name}.yaml").write_text(texts[name], encoding="utf-8")
+    for name in gone:
+        there[name].unlink()
+    return 0
+
+
+def catalog_texts(
+    facts: list[dict[str, Any]], corrections: Corrections, hand_made: Mapping[str, Entry]
+) -> dict[str, str]:
+    """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
+    made = {
+        one["name"]: entry_of(one)
+        for one in facts
+        if one["name"] not in hand_made and one["name"] not in corrections.left_out
+    }
+    strangers = {*corrections.entries, *corrections.verifications} - set(made)
+    if strangers:
+        raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
+    entries = {name: _said(name, made, corrections, hand_made) for name in made}
+    return {
+        name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
+    }
+
+
+def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]) -> Entry:
+    """The entry as its file will say it: corrected, and without what it inherits.
+
+    What an entry has in common with its family is found before either is corrected, so that correcting the family's head
+    corrects all of it.
+    """
+    entry = made[name]
+    if entry.get("family") not in {*made, *hand_made}:
+        entry = {key: value for key, value in entry.items() if key != "family"}
+    family = entry.get("family")
+    if family in FAMILIES and (heir := as_heir(entry, family, made[family])) is not None:
+        return corrections.over(name, heir)
+    corrected = corrections.over(name, entry)
+    base = corrected.pop("alias", None)
+    if base is None:
+        return corrected
+    known = corrections.over(base, made[base]) if base in made else hand_made[base]
+    return as_heir(corrected, base, known) or corrected
+
+
+def _remark(entry: Entry) -> str:
+    """The comment on the whole entry stands under the key ``#``."""
+    return f"# {entry.pop('#')}\n" if "#" in entry else ""
+
+
+def by_hand(catalog: Path) -> dict[str, Entry]:
+    """Values of the entries that people wrote whole."""
+    paths = [path for path in sorted(catalog.glob("*.yaml")) if not is_made(path)]
+    return {path.stem: read(path).value for path in paths}
+
+
+def is_made(path: Path) -> bool:
+    """Whether this script wrote the file."""
+    with path.open(encoding="utf-8") as file:
+        return MADE in "".join(file.readline() for _ in range(2))
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.catalog_from_facts", description=__doc__.partition("\n\n")[2]
+    )
+    parser.add_argument("facts", type=Path, help="providers.json")
+    parser.add_argument("--catalog", type=Path, default=ROOT / "catalog")
+    parser.add_argument("--corrections", type=Path, default=ROOT / "tools" / "corrections")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 where something would change")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

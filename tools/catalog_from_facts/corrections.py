@@ -1,0 +1,57 @@
+"""What people know better than the facts: one file a provider, laid over the entry that the facts make.
+
+A correction has the fields of an entry, `null` takes one away, and a key such as ``token_url#`` is the comment on `token_url`;
+``sources+`` adds sources.
+``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml`` names
+for each provider the path that proves its credential.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.document import read
+from gateway.catalog.inherit import merged
+
+LEFT_OUT: Final = "_left_out.yaml"
+VERIFICATIONS: Final = "_verifications.yaml"
+MORE_SOURCES: Final = "sources+"
+
+# What a review by hand rests on unless its correction says more.
+REVIEW: Final = (
+    "by hand, November 2026, against the sources and general knowledge of the documentation; nothing was called"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """All of a folder: by provider, and what is left out with the reason."""
+
+    entries: Mapping[str, Mapping[str, Any]]
+    left_out: Mapping[str, str]
+    verifications: Mapping[str, str]
+
+    def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """`entry` as corrected."""
+        if (path := self.verifications.get(name)) is not None:
+            entry = merged(entry, {"proxy": {"verification": {"endpoints": [path]}}})
+        correction = dict(self.entries.get(name, {}))
+        more = correction.pop(MORE_SOURCES, [])
+        corrected = merged(entry, correction)
+        if corrected.get("provenance") == "reviewed":
+            corrected.setdefault("review", REVIEW)
+        return corrected | ({"sources": [*corrected["sources"], *more]} if more else {})
+
+
+def load_corrections(folder: Path) -> Corrections:
+    """The folder's corrections. Raises Unreadable, ValueError for YAML faults."""
+    found = {path.stem: _value(path) for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("_")}
+    return Corrections(found, _value(folder / LEFT_OUT), _value(folder / VERIFICATIONS))
+
+
+def _value(path: Path) -> dict[str, Any]:
+    document = read(path)
+    if document.faults:
+        raise ValueError("\n".join(map(str, document.faults)))
+    return dict(document.value)

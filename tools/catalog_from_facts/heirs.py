@@ -1,0 +1,38 @@
+"""Entries of one family say only what differs from the one they share an app with."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+# Families whose members have the same consent, token requests and refresh rules.
+FAMILIES: Final = frozenset({"google", "microsoft", "microsoft-oauth2-cc", "zoho", "adp"})
+_OWN: Final = frozenset({"name", "alias", "display_name", "categories", "provenance", "review", "sources"})
+# What a base has of these is its own; an heir that says nothing of them has none. All else is the family's.
+_NOT_THE_FAMILYS: Final = frozenset(
+    {"homepage", "docs_connect", "default_scopes", "available_scopes", "path_form", "paginate"}
+    | {"paginate_alternatives", "verification", "allowed_origins", "webhook_signature", "connection_config"}
+)
+MOST_NULLS: Final = 3
+
+
+def as_heir(entry: Mapping[str, Any], base_name: str, base: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`entry` as what it says beyond `base`; None where so much must be taken away that it had better stand by itself."""
+    own = _beyond(entry, {key: value for key, value in base.items() if key not in _OWN})
+    if _nulls(own) > MOST_NULLS or entry["auth_mode"] != base["auth_mode"]:
+        return None
+    return {"alias": base_name, **own}
+
+
+def _beyond(entry: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for key, value in entry.items():
+        inherited = base.get(key)
+        if isinstance(value, Mapping) and isinstance(inherited, Mapping):
+            if inner := _beyond(value, inherited):
+                said[key] = inner
+        elif key not in base or value != inherited:
+            said[key] = value
+    return said | {key: None for key in base if key not in entry and key in _NOT_THE_FAMILYS}
+
+
+def _nulls(value: Any) -> int:
+    return sum(1 if one is None else _nulls(one) for one in value.values()) if isinstance(value, Mapping) else 0
