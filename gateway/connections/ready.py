@@ -7,7 +7,7 @@ from urllib.parse import quote
 from gateway.auth.context import Context
 from gateway.auth.filling import chosen, filled, revealed
 from gateway.auth.mode import AuthMode
-from gateway.auth.request_templates import RequestTemplates, Signers, of_request
+from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.auth.signer import Signer
 from gateway.catalog.interpolate import (
     BadValue,
@@ -15,6 +15,7 @@ from gateway.catalog.interpolate import (
     Unresolved,
     carries_credential,
     differs_each_time,
+    needs_request,
     render_text,
 )
 from gateway.catalog.provider import Provider
@@ -99,11 +100,11 @@ def _apart(
     headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
     """What can be filled in once, and what each request fills in for itself."""
-    if not any(map(of_request, (*headers.values(), *query.values()))):
+    if not any(map(needs_request, (*headers.values(), *query.values()))):
         return headers, query, None
 
     def is_late(template: str) -> bool:
-        return of_request(template) or differs_each_time(template)
+        return needs_request(template) or differs_each_time(template)
 
     late_headers = {name: template for name, template in headers.items() if is_late(template)}
     late_query = {name: template for name, template in query.items() if is_late(template)}
