@@ -22,9 +22,10 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.integrations import Integrations
-from gateway.connections.settings import accepted, by_browser, complete
-from gateway.errors import Forbidden, InvalidRequest, UpstreamFailed
-from gateway.oauth.authorize import chosen, scope_list
+from gateway.connections.offered import check_offered, settings_of
+from gateway.connections.settings import complete
+from gateway.errors import InvalidRequest, UpstreamFailed
+from gateway.oauth.authorize import chosen
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, Flow, NewFlow
 from gateway.records.connection import Connection, EndUser
@@ -232,29 +233,6 @@ class Flows:
 def state_in(query: Mapping[str, str]) -> str:
     """What names the flow in a callback's query."""
     return next((query[name] for name in STATES if query.get(name)), "")
-
-
-def settings_of(
-    session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
-) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """The settings of a new connection, and the scopes that the back end fixed for it, if it did.
-
-    Merged under the entry's spelling of the names, so that no other spelling gets past what the back end fixed.
-    """
-    own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
-    scopes = own.pop("oauth_scopes_override", None)
-    by_end_user = by_browser(provider, accepted(provider, typed, ("params",)))
-    config = {**by_end_user, **accepted(provider, own, ("connection_config",))}
-    return config, scope_list(scopes) if scopes else None
-
-
-def check_offered(session: ConnectSession, integration_id: str) -> None:
-    """Raises Forbidden where the session was made for other integrations."""
-    if session.allowed_integrations and integration_id not in session.allowed_integrations:
-        raise Forbidden(
-            "integration_not_allowed",
-            f"This connect session does not offer '{integration_id}', only {', '.join(session.allowed_integrations)}.",
-        )
 
 
 def _granting(provider: Provider, integration_id: str) -> GrantingMode:
