@@ -42,6 +42,7 @@ from middleware.request_id import request_id
 BODY_LIMIT_BYTES: Final = 1 << 20
 PRUNE_EVERY_S: Final = 600.0
 KEEP_REQUEST_LOG: Final = timedelta(days=30)
+OWN_MIDDLEWARES: Final = (request_id, error_shape)  # so that an unknown path is answered in the same shape
 
 Configured = Config | Mapping[str, Any] | str | PathLike[str]
 
@@ -50,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 def create_app(config: Configured) -> web.Application:
     """The gateway as an application of its own. Raises config.Faults with every fault at once."""
-    app = web.Application(middlewares=[request_id, error_shape], client_max_size=BODY_LIMIT_BYTES)
+    app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
     setup(app, config)
     return app
 

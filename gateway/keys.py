@@ -33,13 +33,17 @@ class Keys:
 
     def environment_of(self, key: str) -> Environment:
         """The environment that `key` opens. Raises Unauthorized."""
-        found = self._by_digest.get(digest(key))
+        found = self.opened_by(digest(key))
         if found is None:
             raise Unauthorized(
                 "unknown_account",
                 "This secret key opens no environment. Use one of environments.<name>.secret_keys in gateway.yaml.",
             )
         return found
+
+    def opened_by(self, key_digest: str) -> Environment | None:
+        """The environment of the key with this digest (`secret.digest`), if there is one."""
+        return self._by_digest.get(key_digest)
 
 
 def mint() -> Secret:

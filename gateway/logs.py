@@ -112,6 +112,18 @@ def write_many(events: Sequence[Event]) -> None:
     Many.out.flush()
 
 
+def wants_lines() -> bool:
+    """Whether `write_many` would write JSON: then whoever has the lines ready may give them to `write_lines`."""
+    return Many.out is not None and not Many.readable
+
+
+def write_lines(lines: Sequence[str]) -> None:
+    """Lines of JSON, in one write, on the terms of `write_many`."""
+    if Many.out is not None and lines:
+        Many.out.write("\n".join(lines) + "\n")
+        Many.out.flush()
+
+
 def threshold(level: str) -> int:
     """The number of a level's name; that of info for a name there is not, since a log must not stop a start."""
     return logging.getLevelNamesMapping().get(level.strip().upper(), logging.INFO)

@@ -6,7 +6,8 @@ since a write for each would cost a busy gateway more than all else it does abou
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from json.encoder import encode_basestring
 from typing import Any, Final, Protocol
 
 import structlog
@@ -70,7 +71,10 @@ class RequestLog:
 
     def _write_lines(self) -> None:
         lines, self._lines = self._lines, deque()
-        logs.write_many([as_event(exchange) for exchange in lines])
+        if logs.wants_lines():
+            logs.write_lines([as_line(exchange) for exchange in lines])
+        else:
+            logs.write_many([as_event(exchange) for exchange in lines])
 
     async def _write_rows(self) -> None:
         async with self._writing:
@@ -101,3 +105,21 @@ def as_event(exchange: Exchange) -> dict[str, Any]:
         "error": exchange.error_code,
     }
     return {name: value for name, value in members.items() if value not in {"", None}}
+
+
+def as_line(exchange: Exchange) -> str:
+    """`as_event` as JSON, put together by hand: a general encoder would cost a twentieth of the whole exchange."""
+    text: Callable[[str], str] = encode_basestring
+    return (
+        f'{{"event": "exchange", "level": "info", "timestamp": "{exchange.at.isoformat(timespec="milliseconds")}"'
+        f', "request_id": {text(exchange.request_id)}'
+        + (f', "environment": {text(exchange.environment)}' if exchange.environment else "")
+        + (f', "integration": {text(exchange.integration_id)}' if exchange.integration_id else "")
+        + (f', "connection_id": {text(exchange.connection_id)}' if exchange.connection_id else "")
+        + f', "method": {text(exchange.method)}'
+        + (f', "host": {text(exchange.host)}' if exchange.host else "")
+        + (f', "path": {text(exchange.path)}' if exchange.path else "")
+        + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
+        f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
+        + (f', "error": {text(exchange.error_code)}}}' if exchange.error_code else "}")
+    )

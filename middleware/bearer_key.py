@@ -15,13 +15,12 @@ SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn ENVIRONMENT. Raises Unauthorized."""
-    request[ENVIRONMENT] = request.app[SERVICES].keys.environment_of(key_in(request))
+    request[ENVIRONMENT] = request.app[SERVICES].keys.environment_of(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     return await handler(request)
 
 
-def key_in(request: web.Request) -> str:
+def key_in(field: str | None) -> str:
     """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
-    field = request.headers.get(hdrs.AUTHORIZATION)
     if field is None:
         raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")

@@ -25,9 +25,11 @@ from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
+from gateway.records.upstream import UpstreamRequest
 from gateway.scripts import POST_CONNECTION
 from gateway.scripts.context import ProviderUnreadable, Refused
 from gateway.store import Store
+from gateway.wire.url import with_query
 
 LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
@@ -188,17 +190,20 @@ class NewCredential:
 
     async def get_json(self, path: str) -> Any:
         base = base_url(self.provider, self.config, self._mode, self._held)
-        url = base.origin + base.path + path
-        query = "&".join(f"{name}={text}" for name, text in self._placement.query_slots)
-        headers = {"accept": "application/json", **dict(self._placement.defaults), **dict(self._placement.slots)}
+        placed = self._placement
+        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path)
+        request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
+        request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots)})
+        if placed.signer is not None:
+            placed.signer.sign(request, b"")
         try:
             answer = await self._egress.fetch(
                 "GET",
-                f"{url}?{query}" if query else url,
-                headers=headers,
-                body=None,
+                request.url,
+                headers=request.headers,
                 limit_bytes=LIMIT_BYTES,
                 timeout_s=TIMEOUT_S,
+                identity=self._mode.identity(self._held),
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault

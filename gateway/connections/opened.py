@@ -53,5 +53,7 @@ class Opened:
     base: Address
     allowed_origins: frozenset[str]
     placement: Placement = field(repr=False)
-    identity: ClientIdentity | None = None
+    identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
+    heads: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Heads of plain requests made with this credential, by what the caller sent: the fast lane's, gone when this is."""

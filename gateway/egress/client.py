@@ -86,27 +86,38 @@ class Egress:
         self._pools.clear()
         self._names.close()
 
-    async def send(self, request: UpstreamRequest, body: Body | None = None, *, upgrade: str | None = None) -> Exchange:
+    async def send(
+        self,
+        request: UpstreamRequest,
+        body: Body | None = None,
+        *,
+        upgrade: str | None = None,
+        replaced: bool = False,
+    ) -> Exchange:
         """Send it and wait for the answer's head; `request.headers` must hold end-to-end fields only.
 
         With `body` of length 0 its length is declared and nothing follows. A kept connection that turns out to be dead
         is replaced once, if what was sent is safe and has no body (RFC 9112 §9.3.1). Raises EgressError.
 
         `upgrade` asks to switch to that protocol (RFC 9110 §7.8); if the status is 101, `switch` hands it over.
+        `replaced`: it has been lost on a kept connection already, so this is the new one.
         """
-        return await self._send(request, body, upgrade)
+        return await self._send(request, body, upgrade, replaced=replaced)
 
-    async def _send(self, request: UpstreamRequest, body: Body | None, upgrade: str | None) -> LiveAnswer:
+    async def _send(
+        self, request: UpstreamRequest, body: Body | None, upgrade: str | None, *, replaced: bool
+    ) -> LiveAnswer:
         pool = self._pool(request)
         message = _message(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
-        connection = await pool.lend()
-        reused = connection.served > 0
-        try:
-            return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
-        except Lost as fault:
-            if not reused or body is not None or request.method not in _REPLAYED:
-                raise _unanswered(pool.origin) from fault
+        if not replaced:
+            connection = await pool.lend()
+            reused = connection.served > 0
+            try:
+                return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
+            except Lost as fault:
+                if not reused or body is not None or request.method not in _REPLAYED:
+                    raise _unanswered(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.lend(fresh=True)
         try:
@@ -152,6 +163,10 @@ class Egress:
         except TimeoutError:
             raise EgressError("timeout", f"{request.origin} did not answer within {timeout_s:g} s.") from None
         return Answer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
+
+    def pool(self, origin: tuple[str, str, int]) -> Pool | None:
+        """The pool of that scheme, host and port, if there are connections in it; of those that show no certificate."""
+        return self._pools.get((*origin, None))
 
     def _pool(self, request: UpstreamRequest) -> Pool:
         """The pool of its origin; what can be said of the origin without a look-up is said when that is made."""

@@ -38,6 +38,30 @@ class Lost(Exception):
     """The connection ended before the first byte of an answer."""
 
 
+class Sink(Protocol):
+    """Where an answer goes whose head has come: `feed` for each piece, then `end`, or `fail` if that does not come."""
+
+    held_bytes: int
+
+    def feed(self, piece: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def fail(self, fault: EgressError) -> None: ...
+
+
+class Taker(Protocol):
+    """Waits for an answer without a task. `sink_for` is asked once; None: make an `Answer` of it, for `answered`."""
+
+    def sink_for(self, head: AnswerHead) -> Sink | None: ...
+
+    def answered(self, answer: Answer | None) -> None:
+        """All that came together with the head has been fed; with the answer that `sink_for` left to others."""
+
+    def refused(self, fault: Exception) -> None:
+        """There will be no head: Lost or EgressError."""
+
+
 class Connection(asyncio.Protocol):
     """`idle_until` is its owner's. `served` counts the answers that have ended on it."""
 
@@ -49,8 +73,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._stage = _IDLE
         self._waiter: asyncio.Future[Answer] | None = None
-        self._answer: Answer | None = None
+        self._taker: Taker | None = None  # in the waiter's place
+        self._answer: Answer | None = None  # the one on its way in, unless that goes into a sink
+        self._sink: Sink | None = None
         self._fresh: Answer | None = None  # its head has just come
+        self._begun = False  # a head has just come
         self._upload: Upload | None = None
         self._incoming = Incoming(self)
         self._behind_switch = b""
@@ -93,6 +120,13 @@ class Connection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
+    def tell(self, head: bytes, taker: Taker, *, method: str) -> None:
+        """Send a request without a body; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
+        self._stage = _ASKED
+        self._incoming.expect(without_body=method == "HEAD", may_switch=False)
+        self._taker = taker
+        self.transport.write(head)
+
     def abort(self) -> None:
         """Drop it at once, with all that is still unsent."""
         self._stage = _DEAD
@@ -100,6 +134,12 @@ class Connection(asyncio.Protocol):
             self._upload.stop()
         if self._transport is not None:
             self._transport.abort()
+
+    def hold_back(self) -> None:
+        """Read nothing more until `may_go_on`."""
+        if not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = True
+            self.transport.pause_reading()
 
     def may_go_on(self) -> None:
         if self._reading_paused:
@@ -125,7 +165,7 @@ class Connection(asyncio.Protocol):
                 self._incoming.feed(data)
             except Malformed as fault:
                 self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
-            if self._fresh is not None:
+            if self._begun:
                 self._hand_out()
         elif self._stage == _SWITCHED:
             self._behind_switch += data
@@ -161,25 +201,27 @@ class Connection(asyncio.Protocol):
 
     def begun(self, head: AnswerHead) -> None:
         self._keep_s = head.keep_s
-        self._answer = self._fresh = Answer(head, self)
+        self._begun = True
+        self._sink = self._taker.sink_for(head) if self._taker is not None else None
+        if self._sink is None:
+            self._sink = self._answer = self._fresh = Answer(head, self)
 
     def came(self, piece: bytes) -> None:
-        answer = self._answer
-        assert answer is not None
-        answer.feed(piece)
-        if answer.held_bytes > HELD_HIGH_BYTES and not self._reading_paused:
-            self._reading_paused = True
-            self.transport.pause_reading()
+        sink = self._sink
+        assert sink is not None
+        sink.feed(piece)
+        if sink.held_bytes > HELD_HIGH_BYTES:
+            self.hold_back()
 
     def ended(self, extra: bytes) -> None:
         """The answer is whole. What came behind it is nobody's, but for what belongs to another protocol."""
-        answer = self._answer
-        assert answer is not None
-        if answer.status == 101:
+        sink, answer = self._sink, self._answer
+        assert sink is not None
+        if answer is not None and answer.status == 101:
             self._stage, self._behind_switch = _SWITCHED, extra
             self.transport.pause_reading()
             return
-        answer.end()
+        sink.end()
         if extra or self._incoming.until_close:
             self._keep_s = 0.0
         self._stage = _ANSWERED
@@ -188,7 +230,12 @@ class Connection(asyncio.Protocol):
 
     def _hand_out(self) -> None:
         """Whoever asked gets the answer, as far as it has come."""
+        self._begun = False
         answer, self._fresh = self._fresh, None
+        if self._taker is not None:
+            taker, self._taker = self._taker, None
+            taker.answered(answer)
+            return
         waiter, self._waiter = self._waiter, None
         if waiter is None or answer is None:
             return
@@ -206,7 +253,7 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Request and answer have both ended: keep the connection, or close it."""
-        answer, self._answer = self._answer, None
+        answer, self._answer, self._sink = self._answer, None, None
         if answer is not None:
             answer.source = None
         self.served += 1
@@ -223,11 +270,16 @@ class Connection(asyncio.Protocol):
         """Whoever waits for the head, or reads the body, is told."""
         self.abort()
         self._refuse(fault)
+        if self._sink is not None:
+            self._sink.fail(fault)
         if self._answer is not None:
-            self._answer.fail(fault)
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
+        """In `_fail` a head may have come with the bytes that were bad: then its sink is told instead."""
+        if self._taker is not None and not self._begun:
+            taker, self._taker = self._taker, None
+            taker.refused(fault)
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(fault)

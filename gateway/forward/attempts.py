@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.connections.opened import Opened
+from gateway.egress.connection import Lost
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
 from gateway.egress.gates import Outcome
@@ -26,6 +27,7 @@ from middleware.facts import ASKED, CONNECTION, UPSTREAM
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
 SWALLOWED_S: Final = 1.0
+Handed = Exchange | EgressError | StoodStill | Lost
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
@@ -73,6 +75,12 @@ class Attempts:
                 return exchange
 
     async def _send(self) -> Exchange:
+        handed = self._handed()
+        if handed is not None and not isinstance(handed, Lost):
+            self.count += 1
+            if isinstance(handed, Exception):
+                raise handed
+            return handed
         gate = self._gate
         probe = False if gate.enter_at_once() else await gate.enter()
         outcome: Outcome = "untold"
@@ -80,7 +88,7 @@ class Attempts:
         try:
             await sign(self._request, self._upload)
             exchange = await self._services.egress.send(
-                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade
+                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=handed is not None
             )
             outcome = "answered"
         except EgressError as fault:
@@ -99,12 +107,18 @@ class Attempts:
             gate.leave(outcome, probe=probe)
         return exchange
 
+    def _handed(self) -> "Handed | None":
+        """What has come of the request on the fast lane, if it began there: that was the first attempt."""
+        take = getattr(self._request.protocol, "take_handed", None)
+        handed: Handed | None = take() if take is not None and self.count == 0 else None
+        return handed
+
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
         """Whether to send it again, after the wait that is due."""
         if isinstance(fault, EgressError):
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
         else:
-            repeats, sent = not self._upload.waiting, True
+            repeats, sent = not self._upload.waiting and not fault.total, True
         return repeats and self._may_repeat(sent=sent) and await self._waited(None)
 
     async def _after_answer(self, exchange: Exchange) -> bool:

@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 
 from gateway.egress.exchange import Exchange
 from gateway.wire.coding import Decoder
+from gateway.wire.fields import Fields
 from middleware.facts import DECODER
 
 _LIVE: Final = frozenset(
@@ -38,7 +39,7 @@ class AnswerBody:
 async def body_of(request: web.Request, exchange: Exchange) -> AnswerBody:
     """Decoded if that is asked for and can be done; a body that is not what it says is then still a 502."""
     decoder = request.get(DECODER)
-    coding = ",".join(values(exchange, "content-encoding"))
+    coding = ",".join(values(exchange.headers, "content-encoding"))
     if (
         decoder is None
         or request.method == hdrs.METH_HEAD
@@ -47,17 +48,20 @@ async def body_of(request: web.Request, exchange: Exchange) -> AnswerBody:
     ):
         return AnswerBody(exchange, None, iter(()))
     body = AnswerBody(exchange, decoder, iter(()))
-    if not is_live(exchange):
+    if not is_live(exchange.headers):
         parts = await body.next() or iter(())
         body.first = chain([next(parts, b"")], parts)
     return body
 
 
-def values(exchange: Exchange, name: str) -> list[str]:
+def values(fields: Fields, name: str) -> list[str]:
     """Of the fields with that lower-case name, in order."""
-    return [value for field, value in exchange.headers if field.lower() == name]
+    return [value for field, value in fields if field.lower() == name]
 
 
-def is_live(exchange: Exchange) -> bool:
-    """Whether it is sent bit by bit, each bit of use at once: events, or JSON line by line."""
-    return any(value.partition(";")[0].strip().lower() in _LIVE for value in values(exchange, "content-type"))
+def is_live(fields: Fields) -> bool:
+    """Whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    for name, value in fields:
+        if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
+            return True
+    return False

@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.connections.opened import Opened
 from gateway.egress.exchange import Exchange
 from gateway.forward.body import is_live, values
 from gateway.forward.passed import PassedAnswer, SwitchedAnswer
@@ -14,8 +15,11 @@ from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
 from middleware.cors import readable
 from middleware.facts import CONNECTION, REQUEST_ID, UPSTREAM
+from middleware.request_id import HEADER
 
 ATTEMPTS: Final = "Gateway-Attempts"
+UNBUFFERED: Final = ("X-Accel-Buffering", "no")
+"""On an answer that is sent bit by bit: nginx in front of us would hold events back."""
 
 
 def answer_of(request: web.Request, exchange: Exchange, *, decoded: bool) -> PassedAnswer:
@@ -24,14 +28,14 @@ def answer_of(request: web.Request, exchange: Exchange, *, decoded: bool) -> Pas
     if decoded:
         fields = decoded_fields(fields)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
-    if is_live(exchange):
-        answer.headers["X-Accel-Buffering"] = "no"  # nginx in front of us would hold events back
+    if is_live(exchange.headers):
+        answer.headers.extend([UNBUFFERED])
     return answer
 
 
 def switched(request: web.Request, exchange: Exchange, protocol: str) -> SwitchedAnswer:
     """The 101 as the caller gets it. Raises MalformedAnswer."""
-    if [value.strip().lower() for value in values(exchange, "upgrade")] != [protocol]:
+    if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
         raise MalformedAnswer(f"it switches to another protocol than {protocol}")
     return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
 
@@ -40,7 +44,7 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     """With what we say about the exchange."""
     readable(request, answer.headers)
     if REQUEST_ID in request:
-        answer.headers["Gateway-Request-Id"] = request[REQUEST_ID]
+        answer.headers[HEADER] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
     return answer
 
@@ -48,6 +52,13 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
 def _fields(request: web.Request, exchange: Exchange) -> Fields:
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    opened = request[CONNECTION]
-    rewriter = Rewriter(base, f"{request.app[SERVICES].config.server.public_url}/proxy", opened.placement.query_names)
-    return response_fields(exchange.headers, set_cookie=opened.integration.forward_set_cookie, rewrite=rewriter)
+    return passed_fields(exchange.headers, base, request[CONNECTION], request.app[SERVICES].config.server.public_url)
+
+
+def passed_fields(received: Fields, base: Address, opened: Opened, public_url: str) -> Fields:
+    """The fields of an answer from below `base` that travel on to the caller. Raises MalformedAnswer."""
+
+    def rewrite(name: str, value: str) -> str:
+        return Rewriter(base, f"{public_url}/proxy", opened.placement.query_names)(name, value)
+
+    return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

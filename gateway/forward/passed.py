@@ -6,13 +6,19 @@
 import re
 from typing import Final
 
-from aiohttp import HttpVersion11, hdrs, web
+from aiohttp import hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 
 from gateway.wire.cut import cut
 from gateway.wire.fields import Fields
+from gateway.wire.passed_head import framing, head_bytes
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def printable(reason: str) -> str:
+    """A reason phrase with nothing in it that could end its line."""
+    return _CONTROL.sub("", reason)
 
 
 class PassedAnswer(web.StreamResponse):
@@ -21,7 +27,7 @@ class PassedAnswer(web.StreamResponse):
     cut = False
 
     def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
-        super().__init__(status=status, reason=_CONTROL.sub("", reason))
+        super().__init__(status=status, reason=printable(reason))
         self.headers.extend(fields)
         self._length = length
 
@@ -31,35 +37,21 @@ class PassedAnswer(web.StreamResponse):
         assert request is not None
         assert writer is not None
         keep_alive = request.keep_alive if self._keep_alive is None else self._keep_alive
-        if self._must_be_empty_body:
-            # A 204 has no length, while HEAD and 304 tell that of the answer they stand for (RFC 9110 §8.6).
-            if self._length is not None and self.status != 204:
-                self.headers[hdrs.CONTENT_LENGTH] = str(self._length)
-        elif self._length is not None:
-            self.headers[hdrs.CONTENT_LENGTH] = str(self._length)
-            writer.length = self._length
-        elif request.version >= HttpVersion11:
-            self.headers[hdrs.TRANSFER_ENCODING] = "chunked"
+        frame = framing(request.method, request.version, self.status, self._length, keep_alive=bool(keep_alive))
+        for name, value in frame.fields:
+            self.headers[name] = value
+        if frame.chunked:
             writer.enable_chunking()
-        else:
-            keep_alive = False
-        self._keep_alive = keep_alive
-        if not keep_alive:
-            self.headers[hdrs.CONNECTION] = "close"
-        elif request.version < HttpVersion11:
-            self.headers[hdrs.CONNECTION] = "keep-alive"
+        elif not frame.bodiless:
+            writer.length = self._length
+        self._keep_alive = frame.keep_alive
         self.headers.setdefault(hdrs.DATE, rfc822_formatted_time())  # RFC 9110 §6.6.1
 
     async def _write_headers(self) -> None:
         request, writer = self._req, self._payload_writer
         assert request is not None
         assert writer is not None
-        major, minor = request.version
-        lines = [f"HTTP/{major}.{minor} {self.status} {self.reason}"]
-        lines += [f"{name}: {value}" for name, value in self.headers.items()]
-        if any(_CONTROL.search(line.replace("\t", " ")) for line in lines):
-            raise ValueError("a control character in the head of an answer")
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "surrogateescape")
+        head = head_bytes(request.version, self.status, self.reason or "", list(self.headers.items()))
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the caller has left")

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
-from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
+from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
+from gateway.egress.answer import Answer
 from gateway.errors import GatewayError
 from gateway.server.chunks import ChunkWatch
 from gateway.server.complaint import complaint, too_large
+from gateway.server.flight import Flight, Handed
 from gateway.wire.cut import cut
 from gateway.wire.head import check_head
 from middleware.error_shape import answer, unhandled
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 HEAD_END: Final = b"\r\n\r\n"
 CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
+HELD_BYTES: Final = 64 * 1024
 LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
 
 log = structlog.get_logger(__name__)
@@ -50,9 +53,12 @@ class ClientProtocol(RequestHandler):
         "_body",
         "_chunks",
         "_deaf",
+        "_flight",
         "_gone",
+        "_handed",
         "_head_bytes",
         "_held",
+        "_held_back",
         "_server",
         "_tail",
         "head_since",
@@ -71,15 +77,18 @@ class ClientProtocol(RequestHandler):
         self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
         self._held = b""  # heads that came while too many requests waited already
+        self._held_back = False  # reading is paused, because enough is held
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
+        self._flight: Flight | None = None  # a request on the fast lane
+        self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
         self.head_since = 0.0
         self.stopped = False
 
     @property
     def idle(self) -> bool:
         """Between two requests, or before the first."""
-        return self._waiter is not None and not self._messages
+        return self._waiter is not None and not self._messages and self._flight is None and self._gone is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -88,17 +97,67 @@ class ClientProtocol(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
+        if self._flight is not None:
+            self._flight.caller_left(stopped=self.stopped)
+            self._flight = None
+        self._discard_handed()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._flight is not None:
+            self._flight.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._flight is not None:
+            self._flight.resume()
 
     def announce_end(self) -> None:
         """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
+        if self._flight is not None:
+            self._flight.last = True
         current = self._current_request
         if current is not None:
             current._message = current._message._replace(should_close=True)
 
+    def look(self, now: float, *, begun_by: float) -> None:
+        """About once a second, in the loop's time: end what takes too long. A head must have begun after `begun_by`."""
+        if self._flight is not None:
+            self._flight.look(now)
+        elif 0.0 < self.head_since < begun_by and self.idle:
+            self.force_close()
+
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
+        if self._flight is not None:
+            self._hold(data)
+            return
+        lane = self._server.lane
+        if lane is not None and self._waiter is not None and not self._messages and self._unoccupied and data:
+            self._flight = lane.take(self, data)
+            if self._flight is not None:
+                self.head_since = 0.0
+                return
+        self._read(data)
+
+    @property
+    def _unoccupied(self) -> bool:
+        """Between two messages, with nothing begun, held or announced."""
+        return not (
+            self._held
+            or self._head_bytes
+            or self._deaf
+            or self._upgraded
+            or self._paused
+            or self._close
+            or self._force_close
+            or self._server.draining
+            or not self._body.is_eof()
+        )
+
+    def _read(self, data: bytes) -> None:
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
@@ -215,17 +274,7 @@ class ClientProtocol(RequestHandler):
             self._messages.pop()
         self._chunks, self._tail = None, b""
         if followers == 0 and self._at_boundary and not self._upgraded:
-            self._parser = HttpRequestParser(
-                self,
-                self._loop,
-                self._read_bufsize,
-                max_line_size=self.max_line_size,
-                max_field_size=self.max_field_size,
-                max_headers=self.max_headers,
-                payload_exception=web.RequestPayloadError,
-                auto_decompress=False,
-                max_msg_queue_size=self._max_msg_queue_size,
-            )
+            self._parser = self._server.new_parser(self)
         elif not self._upgraded:
             self._deaf = True
             if self.idle:
@@ -245,11 +294,82 @@ class ClientProtocol(RequestHandler):
         self._deaf = True
         self.head_since = 0.0
 
+    # ── the fast lane ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def landed(self, *, last: bool) -> None:
+        """The flight's answer has left; `last`: it said that the connection ends."""
+        self._flight = None
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if last:
+            self._end_orderly()
+        elif self._held:
+            self._unhold()
+
+    def torn(self, *, reset: bool) -> None:
+        """The flight's answer broke off: the caller must not see a clean end."""
+        self._flight = None
+        cut(self.transport, reset=reset)
+
+    def overtake(self, data: bytes, handed: Handed) -> None:
+        """The chain goes on with the flight's request, and with what has come of it."""
+        self._flight = None
+        self._handed = handed
+        if self._server.lane is not None:
+            self._server.lane.handed_over += 1
+        held, self._held = self._held, b""
+        self._read(data + held)
+        self._resume_held()
+
+    def take_handed(self) -> Handed | None:
+        """Once: for the first attempt of the request that the chain has taken over."""
+        handed, self._handed = self._handed, None
+        return handed
+
+    def _discard_handed(self) -> None:
+        handed = self.take_handed()
+        if isinstance(handed, Answer):
+            handed.close()
+
+    def _hold(self, data: bytes) -> None:
+        """What comes behind a request on the lane waits for its answer, and not much of it is taken."""
+        self._held += data
+        if len(self._held) > HELD_BYTES and self.transport is not None:
+            self.transport.pause_reading()
+            self._held_back = True
+
+    def _unhold(self) -> None:
+        held, self._held = self._held, b""
+        self._resume_held()
+        self.data_received(held)
+
+    def _resume_held(self) -> None:
+        if self._held_back and self.transport is not None:
+            self._held_back = False
+            self.transport.resume_reading()
+
+    def _end_orderly(self) -> None:
+        """As `_half_close`, with nobody to wait for it."""
+        self._deaf = True
+        self._held = b""
+        self._resume_held()
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._gone = self._loop.create_future()
+            self._loop.call_later(LINGER_S, self.force_close)
+        else:
+            self.force_close()
+
+    def _process_keepalive(self) -> None:
+        if self._flight is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
     # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        self._discard_handed()
         if self._deaf or self._server.draining or not request.content.is_eof():
             return self._finish_last(request, resp, start_time)
         return super().finish_response(request, resp, start_time)

@@ -5,9 +5,15 @@ import gzip
 from typing import Any, Final
 
 from aiohttp import http_parser, web
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.helpers import DEFAULT_CHUNK_SIZE
+from aiohttp.http_parser import HttpRequestParser
+from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 from aiohttp.web_server import Server
 
+from gateway.app import OWN_MIDDLEWARES
 from gateway.errors import StartRefused
+from gateway.server.lane import lane_of
 from gateway.server.protocol import ClientProtocol
 from gateway.wire.cut import cut
 
@@ -23,16 +29,34 @@ LOOK_AGAIN_S: Final = 0.05  # while draining
 class GatewayServer(Server):
     """Makes a `ClientProtocol` for each connection. `draining`: every answer is the last of its connection."""
 
-    def __init__(self, server: Server, *, head_s: float, head_bytes: int, **options: Any) -> None:
+    def __init__(
+        self, server: Server, app: web.Application, *, head_s: float, head_bytes: int, lane: bool, **options: Any
+    ) -> None:
         super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
         self.draining = False
         self.head_bytes = head_bytes
         self._head_s = head_s
         self._options = options
+        self.lane = lane_of(app, OWN_MIDDLEWARES, lambda: self.new_parser(BaseProtocol(self._loop))) if lane else None
         self._look: asyncio.TimerHandle | None = None
 
     def __call__(self) -> ClientProtocol:
         return ClientProtocol(self, loop=self._loop, **self._options)
+
+    def new_parser(self, protocol: BaseProtocol) -> HttpRequestParser:
+        """As aiohttp makes one for a connection of ours."""
+        options = self._options
+        return HttpRequestParser(
+            protocol,
+            self._loop,
+            DEFAULT_CHUNK_SIZE,
+            max_line_size=options["max_line_size"],
+            max_field_size=options["max_field_size"],
+            max_headers=options["max_headers"],
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=MAX_MSG_QUEUE_SIZE,
+        )
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -52,10 +76,10 @@ class GatewayServer(Server):
     def _close_the_late(self) -> None:
         """One timer for all connections, since one for each request would cost more than all that it watches."""
         self._look = None
-        begun_by = self._loop.time() - self._head_s
+        now = self._loop.time()
         for connection in self.connections:
-            if isinstance(connection, ClientProtocol) and 0.0 < connection.head_since < begun_by and connection.idle:
-                connection.force_close()
+            if isinstance(connection, ClientProtocol):
+                connection.look(now, begun_by=now - self._head_s)
         if self._connections:
             self._plan()
 
@@ -64,10 +88,17 @@ class GatewayRunner(web.AppRunner):
     """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
 
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
+    `lane`: whether plain proxied requests may take the fast lane; without it nothing is different but the price.
     """
 
     def __init__(
-        self, app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S, keep_alive_s: float = KEEP_ALIVE_S
+        self,
+        app: web.Application,
+        *,
+        drain_s: float = 30,
+        head_s: float = HEAD_S,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        lane: bool = True,
     ) -> None:
         refuse_without_c_parser()
         super().__init__(app, shutdown_timeout=1.0)
@@ -75,6 +106,7 @@ class GatewayRunner(web.AppRunner):
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced
         self._head_s = head_s
         self._keep_alive_s = keep_alive_s
+        self._lane = lane
 
     def start_draining(self) -> None:
         """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
@@ -120,8 +152,10 @@ class GatewayRunner(web.AppRunner):
     async def _make_server(self) -> Server:
         server = GatewayServer(
             await super()._make_server(),
+            self.app,
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
+            lane=self._lane,
             auto_decompress=False,
             access_log=None,
             keepalive_timeout=self._keep_alive_s,
@@ -134,10 +168,15 @@ class GatewayRunner(web.AppRunner):
 
 
 def runner(
-    app: web.Application, *, drain_s: float = 30, head_s: float = HEAD_S, keep_alive_s: float = KEEP_ALIVE_S
+    app: web.Application,
+    *,
+    drain_s: float = 30,
+    head_s: float = HEAD_S,
+    keep_alive_s: float = KEEP_ALIVE_S,
+    lane: bool = True,
 ) -> GatewayRunner:
     """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
-    return GatewayRunner(app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s)
+    return GatewayRunner(app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s, lane=lane)
 
 
 def refuse_without_c_parser() -> None:

@@ -63,13 +63,13 @@ def parse_head(raw: bytes) -> AnswerHead:
     special: list[tuple[int, str]] = []
     for line in lines[1:]:
         name, _, value = line.partition(":")
+        field = (name, value.strip(" \t"))
+        fields.append(field)
         meaning = _known.get(name)
         if meaning is None:
             meaning = _meaning(name, line)
-        value = value.strip(" \t")
-        fields.append((name, value))
         if meaning:
-            special.append((meaning, value))
+            special.append((meaning, field[1]))
     head = AnswerHead(int(start[2]), start[3] or "", fields)
     version_1_0 = start[1] == "0"
     if special:
@@ -91,8 +91,26 @@ def _meaning(name: str, line: str) -> int:
 
 def _frame(head: AnswerHead, special: list[tuple[int, str]], *, version_1_0: bool) -> None:
     """Where the body ends and what becomes of the connection (RFC 9112 §6.3, §9.3). Raises Malformed."""
-    lengths = {value for meaning, value in special if meaning == _LENGTH}
-    codings = [value.lower() for meaning, value in special if meaning == _CODING]
+    lengths: set[str] = set()
+    codings: list[str] = []
+    options: set[str] = set()
+    for meaning, value in special:
+        if meaning == _LENGTH:
+            lengths.add(value)
+        elif meaning == _CONNECTION:
+            options.update([option.strip() for option in value.lower().split(",")])
+        elif meaning == _CODING:
+            codings.append(value.lower())
+    _end_of_body(head, lengths, codings, version_1_0=version_1_0)
+    if "close" in options or (version_1_0 and "keep-alive" not in options):
+        head.keep_s = 0.0
+        return
+    for meaning, value in special:
+        if meaning == _KEEP_ALIVE and (found := _TIMEOUT.search(value.lower())):
+            head.keep_s = float(found[1])
+
+
+def _end_of_body(head: AnswerHead, lengths: set[str], codings: list[str], *, version_1_0: bool) -> None:
     if codings:
         if lengths or version_1_0:
             raise Malformed("it is framed in two ways at once")
@@ -104,12 +122,3 @@ def _frame(head: AnswerHead, special: list[tuple[int, str]], *, version_1_0: boo
         if lengths or not (length.isascii() and length.isdigit()) or len(length) > _LENGTH_DIGITS:
             raise Malformed("its Content-Length is none, or there are several")
         head.length = int(length)
-    options = {
-        option.strip().lower() for meaning, value in special if meaning == _CONNECTION for option in value.split(",")
-    }
-    if "close" in options or (version_1_0 and "keep-alive" not in options):
-        head.keep_s = 0.0
-        return
-    for meaning, value in special:
-        if meaning == _KEEP_ALIVE and (found := _TIMEOUT.search(value.lower())):
-            head.keep_s = float(found[1])

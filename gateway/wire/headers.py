@@ -30,6 +30,10 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OF_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
 )
+_PASSES, _STAYS, _COOKIE, _REFERENCE, _CONNECTION = range(1, 6)
+_USUAL_OPTIONS: Final = frozenset({"keep-alive", "close", ""})
+_MOST_KINDS: Final = 1024
+_kinds: Final[dict[str, int]] = {}
 
 
 class MalformedAnswer(Exception):
@@ -84,18 +88,53 @@ def response_fields(
     `set_cookie`: the integration wants the provider's cookies. `rewrite` gets (lower-case name, value) of the fields
     that hold references and returns the value to send. Raises MalformedAnswer.
     """
-    hop_by_hop = HOP_BY_HOP | named_by_connection(received)
+    values = " ".join([value for _, value in received])
+    if not values.isprintable() and _CONTROL.search(values):
+        raise _malformed(next(name for name, value in received if _CONTROL.search(value)))
     kept: Fields = []
-    for name, value in received:
-        spelled = plain(name)
-        if _CONTROL.search(value) or not _TOKEN.fullmatch(name):
-            raise MalformedAnswer(f"its header {name!r} holds control characters")
-        if spelled in hop_by_hop or spelled in FRAMING or _speaks_for_a_site(spelled):
+    hop_by_hop: frozenset[str] = frozenset()
+    for field in received:
+        kind = _kinds.get(field[0])
+        if kind == _PASSES:
+            kept.append(field)
             continue
-        if spelled in ("set-cookie", "set-cookie2") and not set_cookie:
-            continue
-        kept.append((name, rewrite(spelled, value) if rewrite and spelled in REFERENCES else value))
+        if kind is None:
+            kind = _kind(field[0])
+        if kind == _PASSES:
+            kept.append(field)
+        elif kind == _REFERENCE:
+            name, value = field
+            kept.append((name, rewrite(plain(name), value)) if rewrite else field)
+        elif kind == _COOKIE:
+            if set_cookie:
+                kept.append(field)
+        elif kind == _CONNECTION and field[1].lower() not in _USUAL_OPTIONS:
+            hop_by_hop |= {plain(token.strip()) for token in field[1].split(",")}
+    if hop_by_hop:
+        return [field for field in kept if plain(field[0]) not in hop_by_hop]
     return kept
+
+
+def _kind(name: str) -> int:
+    """What becomes of an answer's field by its name. Names seen are remembered, but no more of them than `_MOST_KINDS`."""
+    if not _TOKEN.fullmatch(name):
+        raise _malformed(name)
+    spelled = plain(name)
+    if spelled == "connection":
+        kind = _CONNECTION
+    elif spelled in HOP_BY_HOP or spelled in FRAMING or _speaks_for_a_site(spelled):
+        kind = _STAYS
+    elif spelled in ("set-cookie", "set-cookie2"):
+        kind = _COOKIE
+    else:
+        kind = _REFERENCE if spelled in REFERENCES else _PASSES
+    if len(_kinds) < _MOST_KINDS and len(name) <= 64:
+        _kinds[name] = kind
+    return kind
+
+
+def _malformed(name: str) -> MalformedAnswer:
+    return MalformedAnswer(f"its header {name!r} holds control characters")
 
 
 def decoded_fields(fields: Fields) -> Fields:

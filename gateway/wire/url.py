@@ -6,8 +6,7 @@ a provider has signed.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from gateway.dot_segments import has_dot_segment
@@ -17,8 +16,7 @@ from gateway.wire.origin import ABSOLUTE, parse_authority
 _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(NamedTuple):
     """What follows the mount prefix and ``/proxy``; `path` is empty or begins with ``/``, `query` so with ``?``."""
 
     path: str
