@@ -10,6 +10,7 @@ from gateway.forward import forward
 from gateway.pages.begin import begin
 from gateway.pages.callback import callback
 from gateway.pages.connect import connect_page
+from gateway.pages.guide import guide
 from middleware.expectation import no_early_continue
 from middleware.surfaces import API, CALLED, OPEN, POSTED, PROXY
 
@@ -39,6 +40,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/providers", CALLED(options.options)),
     ("GET", "/providers/{provider}", API(providers.get_provider)),
     ("OPTIONS", "/providers/{provider}", CALLED(options.options)),
+    ("GET", "/providers/{provider}/guide", OPEN(guide)),
     ("GET", "/integrations", API(integrations.list_integrations)),
     ("OPTIONS", "/integrations", CALLED(options.options)),
     ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),

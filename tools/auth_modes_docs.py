@@ -30,8 +30,8 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     yield ""
     yield "| | |"
     yield "|---|---|"
-    if mode.client:
-        yield "| the integration needs | a client registered at the provider: `client_id`, `client_secret` |"
+    if mode.integration:
+        yield f"| the integration holds | {_names(mode.integration)}, of what is registered at the provider |"
     if mode.redirects:
         yield "| the end user | is sent to the provider to consent |"
     elif mode.asks:

@@ -11,6 +11,8 @@ from typing import Final
 CLIENT: Final = ("clientId", "clientSecret")
 TOKEN: Final = ("accessToken", "access_token")
 LOGIN: Final = ("username", "password")
+_OWN_CLIENT: Final = ("client_id", "client_secret")
+_OWN_APP: Final = ("app_id", "app_link", "private_key")
 
 # What of the final request a header or query template may name; each attempt fills them anew.
 REQUEST: Final = frozenset(
@@ -34,8 +36,8 @@ class ModeFormat:
     """Further fields that mean something in this mode and little in others."""
     asks: tuple[str, ...] = ()
     """What the end user types in where the entry has no `credentials` of its own."""
-    client: bool = False
-    """Whether the integration holds a client of the operator's own, registered at the provider."""
+    integration: tuple[str, ...] = ()
+    """Keys of the integration that hold what the operator registered at the provider."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
 
@@ -60,7 +62,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
             reads=(*_GRANT, "alternate_access_token_response_path", "token_response_metadata"),
-            client=True,
+            integration=_OWN_CLIENT,
             redirects=True,
         ),
         "OAUTH2_CC": ModeFormat(
@@ -77,7 +79,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             members=("oauth_token", "oauth_token_secret"),
             needs=("request_url", "authorization_url", "token_url"),
             reads=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
-            client=True,
+            integration=_OWN_CLIENT,
             redirects=True,
         ),
         "API_KEY": ModeFormat(
@@ -100,7 +102,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
             reads=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
-            client=True,
+            integration=_OWN_APP,
             redirects=True,
         ),
         "CUSTOM": ModeFormat(
@@ -108,7 +110,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url", "installation_token_url"),
             reads=(*_GRANT, "jwt"),
-            client=True,
+            integration=(*_OWN_CLIENT, *_OWN_APP),
             redirects=True,
         ),
         "TBA": ModeFormat(
@@ -117,7 +119,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             members=("token_id", "token_secret"),
             reads=("signature_method",),
             asks=("token_id", "token_secret"),
-            client=True,
+            integration=_OWN_CLIENT,
         ),
         "TWO_STEP": ModeFormat(
             "What the end user typed in is exchanged for a token, in one request or in several.",
@@ -157,7 +159,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user installs the operator's plugin at the provider, whose own key then serves every installation.",
             fills=LOGIN,
             reads=("redirect_uri_metadata",),
-            client=True,
+            integration=("app_link", *_OWN_CLIENT),
             redirects=True,
         ),
         "MCP_OAUTH2": ModeFormat(
@@ -165,6 +167,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
             reads=("registration_url", "client_registration", *_GRANT),
+            integration=_OWN_CLIENT,
             redirects=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(

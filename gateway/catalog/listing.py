@@ -52,12 +52,13 @@ class Listing:
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
         self._rows = [_row(catalog.shown(name, public_url)) for name in catalog.providers]
-        self._one = {row.name: _body(b'{"data":' + row.content + b"}") for row in self._rows}
+        self._by_name = {row.name: row for row in self._rows}
         self._all = self._page(self._rows, None)
 
     def one(self, name: str) -> Body | None:
         """The body of ``GET /providers/{name}``; None if there is no such provider."""
-        return self._one.get(name)
+        row = self._by_name.get(name)
+        return None if row is None else _body(b'{"data":' + row.content + b"}")
 
     def page(self, query: Query) -> Body:
         """The body of ``GET /providers``. `next_cursor` stands in it while more follow."""

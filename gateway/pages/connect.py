@@ -15,6 +15,12 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 
+# How far the addresses that a user is sent to can be trusted, for those who look.
+TRUST: Final = {
+    "reviewed": "Its entry in the catalog was reviewed by hand.",
+    "sourced": "Its entry in the catalog is taken from named sources.",
+    "unconfirmed": "Its entry in the catalog is not confirmed: look at the address before you sign in.",
+}
 NO_SESSION: Final = "This link is not complete or has expired. Ask the application you came from for a new link."
 
 
@@ -62,6 +68,7 @@ def _choice(services: Services, session: ConnectSession, integration: Integratio
         "host": urlsplit(provider.authorization_url or "").hostname or provider.display_name,
         "action": f"{public_url}/oauth/connect/{quote(integration.integration_id, safe='')}",
         "settings": _settings(provider, fixed),
+        "trust": TRUST.get(provider.provenance or "", ""),
     }
 
 

@@ -1,0 +1,146 @@
+"""What there is to do until a provider's first connection is there: the steps of requirement 1, as its entry has them."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.provider import Provider, Setting
+from gateway.catalog.setting import title_from
+
+_KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
+_WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
+CALLBACK: Final = "/oauth/callback"
+PUBLIC: Final = (
+    "Make the app public where the provider tells private apps from public ones: a private one works for its owner alone. "
+    "Most ask for the address of a privacy policy."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do: what, where, and what to paste."""
+
+    text: str
+    link: str | None = None
+    code: str | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+def steps(provider: Provider, public_url: str, family: str | None) -> list[Step]:
+    """All that is to be done, in order, until the first connection is there. `family`: whose app this one shares."""
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    declared = Step("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
+    if not mode.redirects:
+        made = Step(
+            "Make a connection by giving the gateway the credential.", code=imported(provider, mode, public_url)
+        )
+        return [*_where_credentials_are(provider, mode), declared, made]
+    made = Step("Connect a test user: ask for a link, open it, authorize.", code=session(provider, public_url))
+    if _registers_itself(provider) or not mode.integration:
+        text = (
+            f"There is nothing to register: the gateway does so itself at {provider.display_name} when a user connects."
+        )
+        return [Step(text), declared, made]
+    return [*_registration(provider, mode, public_url, family), made]
+
+
+def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Step]:
+    name, page = provider.display_name, provider.setup_guide_url or provider.docs
+    if mode.integration:
+        yield Step(f"Register an application at {name}.", link=page)
+    if mode.asks or provider.credentials:
+        yield Step(
+            f"Each user has a credential of their own, which {name} gives out.", link=provider.docs_connect or page
+        )
+
+
+def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[Step]:
+    """The first five steps of requirement 1, for an app at the provider."""
+    kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
+    shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
+    page = provider.setup_guide_url or provider.docs
+    yield Step(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
+    yield Step("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
+    if provider.auth_mode in _WITH_SCOPES:
+        yield Step("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
+    shown = ", ".join(_variable(provider, key) for key in mode.integration)
+    text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
+    yield Step(text, code=declaration(provider, mode))
+    yield Step(PUBLIC)
+
+
+def _on_scopes(provider: Provider) -> Iterator[str]:
+    if provider.default_scopes:
+        yield f"Asked for unless the integration names others: {', '.join(provider.default_scopes)}."
+    if provider.refresh is not None and (needed := provider.refresh.requires_scope):
+        yield f"Without {needed} there is no refresh token, and every connection ends with its first access token."
+
+
+def declaration(provider: Provider, mode: ModeFormat) -> str:
+    """The integration as gateway.yaml declares it, under the provider's own name."""
+    lines = [f"{provider.name}:", f"  provider: {provider.name}"]
+    lines += [
+        f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
+    ]
+    if mode.redirects and (scopes := provider.default_scopes or (provider.available_scopes or [])[:1]):
+        lines.append(f"  scopes: [{', '.join(map(_in_yaml, scopes))}]")
+    return "environments:\n  dev:\n    integrations:\n" + "\n".join(f"      {line}" for line in lines)
+
+
+def _in_yaml(scope: str) -> str:
+    return f'"{scope}"' if ":" in scope else scope
+
+
+def _registers_itself(provider: Provider) -> bool:
+    return provider.client_registration in {"dynamic", "metadata_document"}
+
+
+def _variable(provider: Provider, key: str) -> str:
+    return f"{provider.name}_{key}".upper().replace("-", "_")
+
+
+def session(provider: Provider, public_url: str) -> str:
+    """The request that answers with a connect link."""
+    body = json.dumps({"end_user": {"id": "user-1"}, "allowed_integrations": [provider.name]})
+    return _post(f"{public_url}/connect/sessions", body)
+
+
+def imported(provider: Provider, mode: ModeFormat, public_url: str) -> str:
+    """The request that makes a connection from a credential."""
+    forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}
+    typed = {name: _example(form) for name, form in forms.items() if not form.hidden}
+    hidden = {name: form.default_value or "" for name, form in forms.items() if form.hidden}
+    settings = {
+        name: _example(form)
+        for name, form in provider.connection_config.items()
+        if _is_asked(form) and not form.optional
+    }
+    body: dict[str, Any] = {"provider_config_key": provider.name, "connection_id": "user-1"}
+    if settings:
+        body["connection_config"] = settings
+    body["credentials"] = {"type": provider.auth_mode, **typed, **hidden}
+    return _post(f"{public_url}/connections", json.dumps(body, ensure_ascii=False))
+
+
+def _post(url: str, body: str) -> str:
+    return (
+        "curl -X POST \\\n     -H 'Authorization: Bearer <SECRET_KEY>' \\\n     -H 'Content-Type: application/json' \\\n"
+        f"     -d {shlex.quote(body)} \\\n     {shlex.quote(url)}"
+    )
+
+
+def _example(form: Setting) -> str:
+    return form.example or (form.enum[0] if form.enum else None) or form.default_value or "…"
+
+
+def asked(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
+    """The settings that somebody types in, in the order of the form."""
+    found = [(name, form) for name, form in forms.items() if _is_asked(form)]
+    return sorted(found, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
+
+
+def _is_asked(form: Setting) -> bool:
+    return not (form.automated or form.hidden)

@@ -1,0 +1,263 @@
+"""Every provider has a page that tells how to set it up, and what it tells to paste works."""
+
+import ast
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.catalog.load import load_catalog
+from gateway.catalog.provider import Provider
+from gateway.pages.guide_behaviour import behaviour
+from gateway.pages.guide_steps import asked, declaration, steps
+from gateway.pages.snippets import Call, call_of, curl, node, python
+from tests.fakes.gateways import RunningGateway, document
+from tests.gateway.catalog.folders import SHIPPED
+
+URL = "https://gw.example.com"
+
+
+@pytest.fixture(scope="module")
+def providers() -> Any:
+    return load_catalog([SHIPPED]).providers
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    configured = document([])
+    configured["environments"]["dev"]["integrations"] = {}
+    configured["catalog"] = []
+    served = RunningGateway(tmp_path, configured)
+    await served.start()
+    yield served
+    await served.stop()
+
+
+async def page(running: RunningGateway, name: str) -> tuple[int, str, Any]:
+    async with running.http.get(f"{running.url}/providers/{name}/guide") as answer:
+        return answer.status, await answer.text(), answer.headers
+
+
+async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: RunningGateway) -> None:
+    status, text, headers = await page(running, "jira")
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/html")
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'nonce-")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert f"{running.url}/oauth/callback" in text
+    assert "read:jira-work" in text
+    assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg"}
+
+
+async def test_an_unknown_provider_is_a_page_too(running: RunningGateway) -> None:
+    status, text, headers = await page(running, "<b>nobody")
+    assert status == 404
+    assert headers["Gateway-Error"] == "not_found"
+    assert "<b>nobody" not in text
+
+
+async def test_every_provider_has_a_guide(running: RunningGateway) -> None:
+    for name in running.services.catalog.providers:
+        status, text, _ = await page(running, name)
+        assert status == 200, name
+        assert "A call" in text, name
+
+
+async def test_what_an_entry_says_is_text_and_never_markup(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    entry = {
+        "display_name": "<script>alert(1)</script>",
+        "categories": ["<i>"],
+        "auth_mode": "API_KEY",
+        "credentials": {"apiKey": {"title": "<u>", "description": "'\"><svg onload=x>", "example": "</pre><b>'"}},
+        "proxy": {"base_url": "https://api.example.com", "headers": {"k": "${apiKey}"}, "path_form": "/<b>'"},
+    }
+    (tmp_path / "mine" / "evil.yaml").write_text(yaml.safe_dump(entry))
+    configured = {**document([]), "catalog": ["mine"]}
+    configured["environments"]["dev"]["integrations"] = {}
+    running = RunningGateway(tmp_path, configured)
+    await running.start()
+    try:
+        _, text, _ = await page(running, "evil")
+    finally:
+        await running.stop()
+    assert "documentation is not known" in text
+    assert not set(names_of_tags(text)) & {"script", "i", "u", "b", "svg"}
+
+
+def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
+    told = steps(providers["jira"], URL, None)
+    assert [step.text.partition(" ")[0] for step in told] == ["Create", "Register", "Select", "Copy", "Make", "Connect"]
+    assert told[0].link == "https://developer.atlassian.com/console/myapps/"
+    assert told[1].code == f"{URL}/oauth/callback"
+    assert "offline_access" in told[2].notes[0]
+    declared = yaml.safe_load(told[3].code or "")["environments"]["dev"]["integrations"]["jira"]
+    assert declared["client_secret"] == "${JIRA_CLIENT_SECRET}"
+    assert "privacy policy" in told[4].text
+    assert f"{URL}/connect/sessions" in (told[5].code or "")
+
+
+def test_a_family_shares_its_app(providers: Any) -> None:
+    assert (
+        "The app that serves Google serves this one, too"
+        in steps(providers["google-calendar"], URL, "Google")[0].notes[0]
+    )
+
+
+def test_a_key_needs_no_app(providers: Any) -> None:
+    told = steps(providers["openai"], URL, None)
+    assert [step.text.partition(" ")[0] for step in told] == ["Each", "Declare", "Make"]
+    command = shlex.split((told[2].code or "").replace("\\\n", " "))
+    body = json.loads(command[command.index("-d") + 1])
+    assert body["credentials"] == {"type": "API_KEY", "apiKey": "sk-proj-0123456789abcdef"}
+
+
+def test_what_is_hidden_is_filled_in_and_not_asked(providers: Any) -> None:
+    freshdesk = providers["freshdesk"]
+    assert [name for name, _ in asked(freshdesk.credentials)] == ["username"]
+    command = shlex.split((steps(freshdesk, URL, None)[2].code or "").replace("\\\n", " "))
+    body = json.loads(command[command.index("-d") + 1])
+    assert body["credentials"] == {"type": "BASIC", "username": "…", "password": "X"}
+    assert body["connection_config"] == {"subdomain": "acme"}
+
+
+def test_what_registers_itself_asks_for_no_client(providers: Any) -> None:
+    for name in ("linear-mcp", "mcp-generic"):
+        assert steps(providers[name], URL, None)[0].text.startswith("There is nothing to register")
+        from gateway.catalog.auth_modes import AUTH_MODES
+
+        assert "client_id" not in declaration(providers[name], AUTH_MODES[providers[name].auth_mode])
+
+
+def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
+    from gateway.catalog.auth_modes import AUTH_MODES
+
+    for name, provider in providers.items():
+        said = yaml.safe_load(declaration(provider, AUTH_MODES[provider.auth_mode]))
+        declared = said["environments"]["dev"]["integrations"][name]
+        assert declared["provider"] == name
+        assert all(isinstance(scope, str) for scope in declared.get("scopes", [])), name
+
+
+def test_a_call_is_the_proof_of_the_entry_or_what_its_paths_look_like(providers: Any) -> None:
+    assert call_of(providers["openai"]) == Call("GET", "/v1/models")
+    assert call_of(providers["plivo"]).path == "/Account/<username>/"
+    assert call_of(providers["linear"]) == Call("POST", "/graphql", {"query": "{ viewer { id } }"})
+    assert call_of(providers["google-calendar"]) == Call("GET", "/calendar/v3/<endpoint>")
+    assert call_of(providers["zoho-desk"]) == Call("GET", "/<endpoint>")
+
+
+@pytest.mark.parametrize(
+    "call", [Call("GET", "/v1/it's?a=1&b=2"), Call("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
+)
+async def test_the_python_snippet_makes_the_call(call: Call) -> None:
+    seen, server = await recorder()
+    text = python(str(server.make_url("")).rstrip("/"), "key", call)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    await server.close()
+    assert process.returncode == 0
+    assert ast.literal_eval(out.decode()) == {"ok": True}
+    assert_is(call, seen)
+
+
+@pytest.mark.parametrize(
+    "call", [Call("GET", "/v1/it's?a=1&b=2"), Call("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
+)
+def test_the_curl_snippet_is_the_call(call: Call) -> None:
+    words = shlex.split(curl("http://gw", "key", call).replace("\\\n", " "))
+    assert words[0] == "curl"
+    assert words[-1] == f"http://gw/proxy{call.path}"
+    fields = [words[index + 1] for index, word in enumerate(words) if word == "-H"]
+    assert fields[:3] == [
+        "Authorization: Bearer <SECRET_KEY>",
+        "Provider-Config-Key: key",
+        "Connection-Id: <CONNECTION_ID>",
+    ]
+    if call.body is not None:
+        assert words[1:3] == ["-X", "POST"]
+        assert json.loads(words[words.index("-d") + 1]) == call.body
+
+
+def test_the_node_snippet_holds_the_same_values() -> None:
+    call = Call("POST", "/graphql", {"query": "{ a }"})
+    text = node("http://gw", "key", call)
+    assert 'await fetch("http://gw/proxy/graphql", {' in text
+    assert '"method": "POST"' in text
+    assert '"body": JSON.stringify({"query": "{ a }"})' in text
+    assert text.count("{") == text.count("}")
+
+
+def test_behaviour_is_told_in_sentences(providers: Any) -> None:
+    told = dict(behaviour(providers["jira"]))
+    assert "365 days" in told["Tokens"]
+    assert "90 days" in told["Tokens"]
+    assert "1 hour" in told["Tokens"]
+    assert dict(behaviour(providers["calendly"]))["Deleting a connection"].startswith("ends its tokens")
+    assert "A new credential" in dict(behaviour(providers["openai"]))
+    bare = Provider.model_validate({**MINIMAL, "refresh": {"rotating": False}})
+    assert [title for title, _ in behaviour(bare)] == ["Requests go to"]
+
+
+MINIMAL = {
+    "name": "x", "display_name": "X", "categories": ["other"], "auth_mode": "NONE", "proxy": {"base_url": "https://x.example"},
+}  # fmt: skip
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def names_of_tags(text: str) -> list[str]:
+    parser = _Tags()
+    parser.feed(text)
+    return [tag for tag, _ in parser.found]
+
+
+def loaded(text: str) -> set[str | None]:
+    """Addresses that a browser would ask for by itself."""
+    parser = _Tags()
+    parser.feed(text)
+    return {
+        fields.get("src") or fields.get("href")
+        for tag, fields in parser.found
+        if tag in {"img", "script", "link", "iframe"}
+    }
+
+
+async def recorder() -> tuple[dict[str, Any], TestServer]:
+    seen: dict[str, Any] = {}
+
+    async def record(request: web.Request) -> web.Response:
+        seen.update(
+            method=request.method, path=request.raw_path, headers=request.headers.copy(), body=await request.read()
+        )
+        return web.json_response({"ok": True})
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", record)
+    server = TestServer(app)
+    await server.start_server()
+    return seen, server
+
+
+def assert_is(call: Call, seen: dict[str, Any]) -> None:
+    assert seen["method"] == call.method
+    assert seen["path"] == f"/proxy{call.path}"
+    assert seen["headers"]["Provider-Config-Key"] == "key"
+    assert seen["headers"]["Connection-Id"] == "<CONNECTION_ID>"
+    assert (json.loads(seen["body"]) if seen["body"] else None) == call.body
