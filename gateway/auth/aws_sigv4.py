@@ -65,7 +65,7 @@ class AwsSigV4(AuthMode):
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         return moment(held.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get("role_arn"))
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from gateway.auth.answers import accepted_answer, token_at
+from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.context import Context
 from gateway.auth.form import Form
 from gateway.auth.members import member_values, token_values
@@ -47,7 +47,7 @@ class Bill(AuthMode):
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         return moment(held.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
@@ -60,7 +60,7 @@ class Bill(AuthMode):
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.told(call, secrets=known.values())
         answer = accepted_answer(reply)
-        fresh = {"session_id": token_at(answer, SESSION), "raw": answer}
+        fresh = {"session_id": token_at(answer, (*kept(provider, SESSION[0]), *SESSION)), "raw": answer}
         user = next((found for path in USER if isinstance(found := dig(answer, path), str)), None)
         ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
         return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}

@@ -62,8 +62,8 @@ class Custom(OAuth2):
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         return dict(held) if held.get("access_token") else (yield from self.renew(held, context))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
-        return bool(held.get(INSTALLATION)) or super().refreshable(held)
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(held.get(INSTALLATION)) or super().refreshable(held, provider)
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         if not held.get(INSTALLATION):
@@ -71,7 +71,7 @@ class Custom(OAuth2):
         at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
         app = yield from installation_token(at, "installation_token_url", held.get("app_id"))
         user = held.get("user")
-        if user and self._ends_soon(user) and super().refreshable(user):
+        if user and self._ends_soon(user) and super().refreshable(user, context.provider):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
             except TokenRefused:

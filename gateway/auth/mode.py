@@ -77,7 +77,7 @@ class AuthMode:
         """When it stops working; None if that is not known or never."""
         return None
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         """Whether it holds anything to renew it with."""
         return False
 

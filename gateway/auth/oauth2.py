@@ -76,7 +76,7 @@ class OAuth2(GrantingMode):
         return SetOut(url, {"address": address, "token_url": token_url, "code_verifier": verifier})
 
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
-        return "code" in query or "error" in query
+        return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
         """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for whoever RFC 9207 says it comes from."""
@@ -86,7 +86,7 @@ class OAuth2(GrantingMode):
             provider,
             kept["token_url"],
             context.client(),
-            code=query["code"],
+            code=query[code_name(provider)],
             redirect_uri=context.redirect_uri,
             code_verifier=kept["code_verifier"],
             params=context.texts(provider.token_params),
@@ -115,19 +115,22 @@ class OAuth2(GrantingMode):
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         return moment(held.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
-        return bool(held.get("refresh_token"))
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(held.get("refresh_token")) or exchanges_itself(provider)
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """RFC 6749 §6."""
+        """RFC 6749 §6; with some providers a live access token is exchanged for a younger one."""
         provider = context.provider
+        itself = exchanges_itself(provider)
         reply = yield refresh_request(
             provider,
             context.url("refresh_url" if provider.refresh_url else "token_url"),
             context.client(held.get("config_override")),
-            refresh_token=held["refresh_token"],
+            refresh_token=held["access_token" if itself else "refresh_token"],
             params=context.texts(provider.refresh_params or provider.token_params),
             headers=context.texts(provider.token_headers),
+            method=(provider.refresh and provider.refresh.method) or "POST",
+            other_grant=itself,
         )
         return self.granted(provider, self._read(provider, reply), reply.asked_at, held)
 
@@ -145,6 +148,16 @@ class OAuth2(GrantingMode):
     @staticmethod
     def _read(provider: Provider, reply: Reply) -> dict[str, Any]:
         return read_answer(provider, reply.status, reply.headers, reply.body)
+
+
+def code_name(provider: Provider) -> str:
+    """The callback's parameter that holds the code."""
+    return provider.authorization_code_param_in_callback or "code"
+
+
+def exchanges_itself(provider: Provider) -> bool:
+    """Whether a live access token is what renews it."""
+    return bool(provider.refresh and provider.refresh.by_access_token)
 
 
 def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:

@@ -42,9 +42,9 @@ class RevocationOutcome:
 
 
 def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
-    """Those of `tokens` that the entry's call is for."""
+    """Those of `tokens` that the entry's call is for; all there are where the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
-    return [one for one in tokens if spec.tokens in {None, "both", one.hint}]
+    return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
 
 
 def revoke(
@@ -77,7 +77,7 @@ def _call(context: Context, how: Revocation, token: RevocableToken, credential: 
     if method == "bearer":
         bearer = credential.get("accessToken", token.token)
         headers["Authorization"] = f"Bearer {bearer.reveal()}"
-    elif how.client is not None and not any(name.lower() == "authorization" for name in headers):
+    elif method != "none" and how.client is not None and not any(name.lower() == "authorization" for name in headers):
         authenticate(how.client, method, headers, params)
         secrets += how.client.secrets()
     params = renamed(params, spec.param_renames)

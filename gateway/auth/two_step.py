@@ -59,7 +59,7 @@ class TwoStep(AuthMode):
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         return moment(held.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:

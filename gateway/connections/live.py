@@ -111,7 +111,7 @@ class Live:
         expired = connection.expires_at is not None and now >= connection.expires_at
         wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
         held = self._store.open(connection.credential)
-        if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held)):
+        if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
             return connection
         try:
             connection = await self._renewer.renewed(connection, force=force)
@@ -167,7 +167,8 @@ class Live:
         if not first and row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
             return None
         held = self._store.open(row.credential)
-        if not mode_for(self.provider_of(row), held, row.ref).refreshable(held) or not backoff.may_try(row, now):
+        provider = self.provider_of(row)
+        if not mode_for(provider, held, row.ref).refreshable(held, provider) or not backoff.may_try(row, now):
             return None
         return await self._renewer.renewed(row)
 

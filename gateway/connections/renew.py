@@ -87,7 +87,7 @@ class Renewer:
         held = self._store.open(seen.credential)
         provider = self._catalog.get(seen.provider)
         assert provider is not None, "a connection is opened only where its provider is in the catalog"
-        if not mode_for(provider, held, seen.ref).refreshable(held):
+        if not mode_for(provider, held, seen.ref).refreshable(held, provider):
             raise backoff.no_way_to_renew(seen)
         owner = uuid.uuid4().hex
         current = await self._take_turn(seen, owner, force)

@@ -57,7 +57,7 @@ class Verifier:
             told.append(reply)
         # The answer that says most about the credential: no access before no such page before a provider in trouble.
         worst = min(told, key=lambda reply: (reply.status not in {401, 403}, reply.status >= 500))
-        if isinstance(mode, GrantingMode) and (worst.status != 401 or mode.refreshable(held)):
+        if isinstance(mode, GrantingMode) and (worst.status != 401 or mode.refreshable(held, context.provider)):
             return
         raise refusal(context, worst, _secrets(mode, held, context))
 

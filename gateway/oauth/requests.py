@@ -39,15 +39,19 @@ def refresh_request(
     params: Mapping[str, str],
     headers: Mapping[str, str] = NONE,
     method: str = "POST",
+    other_grant: bool = False,
 ) -> Call:
-    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
+    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in.
+
+    `other_grant`: what is exchanged is no refresh token, and `params` say what grant that is.
+    """
     grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     renames = provider.refresh_param_renames or provider.token_param_renames
     return token_request(
         provider,
         url,
         client,
-        {**params, **grant},
+        {**grant, **params} if other_grant else {**params, **grant},
         headers,
         secrets=(refresh_token,),
         renames=renames,
