@@ -8,6 +8,7 @@ from gateway.catalog.provider import Provider
 from gateway.records.call import ClientIdentity
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
+from gateway.wire.body_members import BodyMembers
 from gateway.wire.origin import Address
 
 
@@ -17,7 +18,8 @@ class Placement:
 
     `slots` carry the credential and replace whatever the caller sent under these (lower-case) names; `defaults` stand in
     where the caller sent none. The same for the query: pairs already percent-encoded, `query_slots` replacing.
-    `signer`, if there is one, signs each request besides, when all else of it stands.
+    `signer`, if there is one, signs each request besides, when all else of it stands. `body`: what goes into a JSON object
+    or a form that the caller sends.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -25,6 +27,7 @@ class Placement:
     query_slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     query_defaults: tuple[tuple[str, str], ...] = ()
     signer: Signer | None = field(default=None, repr=False)
+    body: BodyMembers | None = field(default=None, repr=False)
 
     @property
     def query_names(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.auth.context import Context
-from gateway.auth.filling import chosen, filled, revealed
+from gateway.auth.filling import chosen, filled, filled_json, revealed
 from gateway.auth.mode import AuthMode
 from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.auth.signer import Signer
@@ -23,6 +23,7 @@ from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
+from gateway.wire.body_members import BodyMembers
 from gateway.wire.origin import Address, parse_address
 
 
@@ -93,6 +94,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Plac
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
         signer=_together(templates, mode.signer(held, context)),
+        body=_members(provider.proxy.body, is_slot, everything, moment) if provider.proxy.body else None,
     )
 
 
@@ -113,6 +115,24 @@ def _apart(
         {name: template for name, template in query.items() if name not in late_query},
         RequestTemplates(late_headers, late_query, everything),
     )
+
+
+def _members(
+    templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+) -> BodyMembers:
+    """A text that names the credential is a slot, and so is all of an object or a list that holds one."""
+
+    def parted(value: Any, *, slots: bool) -> Any:
+        if isinstance(value, Mapping):
+            inner = {name: parted(one, slots=slots) for name, one in value.items()}
+            return {name: one for name, one in inner.items() if one is not None}
+        carries = any(
+            is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
+        )
+        return value if carries is slots else None
+
+    slots, defaults = (filled_json(parted(templates, slots=one), everything, moment) for one in (True, False))
+    return BodyMembers(slots, defaults)
 
 
 def _together(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:

@@ -38,6 +38,7 @@ class Upload:
         self.inflated = arrives_inflated(request)
         self.kept = True
         self.keep_bytes = KEPT_BYTES
+        self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
         self._turn: asyncio.Lock | None = None
@@ -48,7 +49,7 @@ class Upload:
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
-        length = None if self.inflated else request.content_length
+        length = self._length if self._length is not None else None if self.inflated else request.content_length
         return Body(self._pieces(), length, self._whole())
 
     async def gathered(self, limit_bytes: int) -> bytes | None:
@@ -63,6 +64,11 @@ class Upload:
             if not self.kept:
                 return None
         return b"".join(self._kept_pieces)
+
+    def replace(self, body: bytes) -> None:
+        """Send this instead of what has been `gathered`."""
+        self._kept_pieces = [body] if body else []
+        self._length = len(body)
 
     def _whole(self) -> bytes | None:
         """All of it, if it has arrived and is still there; None while it is on its way."""

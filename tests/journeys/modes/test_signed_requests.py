@@ -120,6 +120,17 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
         assert answer.status == 200
 
 
+async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, start: Any) -> None:
+    """The fast lane, which sends again what it has sent before, leaves them to the chain."""
+    provider = OAuth1Provider(far)
+    gateway = await oauth1(far, start)
+    await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
+    for _ in range(4):
+        async with gateway.proxied("c1", "/x") as answer:
+            assert answer.status == 200
+    assert len(provider.nonces) == 4
+
+
 async def test_a_retry_is_signed_anew(far: Far, start: Any) -> None:
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -140,3 +141,30 @@ async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
     assert told["error"]["code"] == "connection_test_failed"
     if version == 2:
         assert "Bad login" in told["error"]["message"]
+
+
+async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Far, start: Any) -> None:
+    failures = 1
+
+    async def api(request: web.Request) -> web.Response:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            return web.Response(status=503)
+        return web.json_response(
+            {"type": request.content_type, "length": request.content_length, "text": await request.text()}
+        )
+
+    far.on("/api", api)
+    body = {"auth": {"token": "${apiKey}"}, "version": "2"}
+    gateway = await start(auth_mode="API_KEY", proxy={"body": body})
+    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
+    headers = {"Retries": "1", "Idempotency-Key": "i"}
+    async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as answer:
+        told = await answer.json()
+    text = '{"auth":{"token":"k-1"},"version":"2","q":1}'
+    assert (json.loads(told["text"]), told["length"]) == (json.loads(text), len(text))
+    async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as answer:
+        assert (await answer.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
+    async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as answer:
+        assert (await answer.json())["text"] == "as it is"
