@@ -11,6 +11,7 @@ from gateway import clock
 from gateway.api.body import wrong_query
 from gateway.api.json_text import parse
 from gateway.auth import modes
+from gateway.auth.certificate import CERTIFICATE, PRIVATE_KEY
 from gateway.catalog.provider import Provider
 from gateway.connections.offered import check_offered, settings_of
 from gateway.errors import Code, Forbidden, GatewayError, InvalidRequest, Issue, UpstreamFailed, told_together
@@ -24,6 +25,7 @@ from gateway.wire.query import members
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 EXTERNAL_ID: Final = "external_id"
+CERTIFICATES: Final = (CERTIFICATE, PRIVATE_KEY)
 OVERRIDE: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret_override": "client_secret"}
 
 
@@ -58,6 +60,7 @@ class Form:
         if not isinstance(given, dict):
             raise InvalidRequest("invalid_body", "The body must be a JSON object.")
         names = {*(self.names if self.names is not None else _asked_for(provider)), *provider.credentials}
+        names |= set(CERTIFICATES) if provider.require_client_certificate else set()
         issues = [
             Issue("unrecognized_keys", f"'{name[:64]}' is not a field of this form.", (name,))
             for name in given
@@ -162,7 +165,6 @@ def _form(mode: str, *names: str) -> Form:
     return Form(mode, frozenset(names))
 
 
-CERTIFICATE: Final = ("client_certificate", "client_private_key")
 FORMS: Final[Mapping[str, Form]] = {
     "/api-auth/api-key": _form("API_KEY", "apiKey"),
     "/api-auth/basic": _form("BASIC", "username", "password"),
@@ -173,6 +175,6 @@ FORMS: Final[Mapping[str, Form]] = {
     "/auth/signature": _form("SIGNATURE", "username", "password"),
     "/auth/aws-sigv4": _form("AWS_SIGV4", "role_arn", "region", "access_key_id", "secret_access_key", "session_token"),
     "/auth/unauthenticated": _form("NONE"),
-    "/oauth2/auth": _form("OAUTH2_CC", "client_id", "client_secret", *CERTIFICATE),
+    "/oauth2/auth": _form("OAUTH2_CC", "client_id", "client_secret", *CERTIFICATES),
 }
 ENDS: Final = tuple((f"{path}/{{integration_id}}", form.__call__) for path, form in FORMS.items())

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
@@ -18,6 +19,7 @@ class ApiKey(AuthMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, self.types())
         held = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
+        held |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
         fields.finish()
         return held
 

@@ -24,6 +24,7 @@ from gateway.records.upstream import UpstreamRequest
 from gateway.secret import Secret
 
 STS_VERSION: Final = "2011-06-15"
+NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 LIFETIME_S: Final = 3600
 PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
@@ -47,7 +48,7 @@ class AwsSigV4(AuthMode):
         held["session_token"] = fields.token("session_token", limit=16_384, required=False)
         for name in ("region", "service"):
             held[name] = fields.token(name, limit=64, required=False)
-            if held[name] and not re.fullmatch(r"[a-z0-9-]+", held[name]):
+            if held[name] and not NAME.fullmatch(held[name]):
                 fields.fault(name, f"'{name}' holds letters, digits and hyphens only.")
         if by_role and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", held["role_arn"], re.ASCII):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
@@ -76,7 +77,7 @@ class AwsSigV4(AuthMode):
                 "invalid_auth_mode", "The integration needs client_id and client_secret: the access key."
             )
         region = self._scope(held, context).region
-        url = context.url("token_url") if context.provider.token_url else f"https://sts.{region}.amazonaws.com/"
+        url = context.url("token_url") if context.provider.token_url else sts_url(region)
         asked = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
         asked |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
         if external := held.get("external_id") or context.config.get("external_id"):
@@ -111,7 +112,17 @@ class AwsSigV4(AuthMode):
                 f"Requests to AWS are signed for a region and a service; {' and '.join(sorted(missing))} "
                 "is missing. Give it in connection_config.",
             )
+        if not all(NAME.fullmatch(told[name]) for name in ("region", "service")):
+            raise InvalidRequest(
+                "unresolved_setting",
+                "An AWS region and an AWS service are written in letters, digits and hyphens only.",
+            )
         return Scope(told["region"], told["service"])
+
+
+def sts_url(region: str) -> str:
+    """The Security Token Service of a region; China has a domain of its own."""
+    return f"https://sts.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}/"
 
 
 def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
@@ -20,12 +21,13 @@ class Basic(AuthMode):
         fields = Form(form, self.types())
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
+        shown = certificate_fields(fields, provider) if provider.require_client_certificate else {}
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
             issue = Issue("invalid_format", "A user name cannot hold a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.types()[0], "username": username, "password": password}
+        return {"type": self.types()[0], "username": username, "password": password, **shown}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         username, password = Secret(held["username"]), Secret(held["password"])

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth.answers import accepted_answer, kept, token_at
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
 from gateway.auth.form import Form
 from gateway.auth.jwts import sign, signed
-from gateway.auth.keys import BadKey, check_identity, pem
 from gateway.auth.members import member_values, token_values
 from gateway.auth.mode import AuthMode, Dialogue, RevocableToken, Revocation
 from gateway.auth.moments import iso, moment
@@ -19,7 +19,6 @@ from gateway.oauth.authorize import scope_list
 from gateway.oauth.client_auth import Client
 from gateway.oauth.requests import client_credentials_request
 from gateway.oauth.token import expires_at
-from gateway.records.call import ClientIdentity
 from gateway.secret import Secret
 
 OWN: Final = ("client_id", "client_secret", "client_certificate", "client_private_key")
@@ -46,13 +45,11 @@ class ClientCredentials(AuthMode):
         held: dict[str, Any] = {"type": self.name}
         held["client_id"] = fields.text("client_id", limit=1024)
         held["client_secret"] = fields.text("client_secret", limit=TYPED_LIMIT, required=False, empty=True)
-        for name in OWN[2:]:
-            held[name] = fields.text(name, limit=TYPED_LIMIT, required=False)
+        held |= certificate_fields(fields, provider)
         for name, setting in provider.credentials.items():
             if name not in OWN:
                 held[name] = fields.given(name, setting)
-        _check_certificate(held, fields, required=bool(provider.require_client_certificate))
-        if not (held["client_secret"] or held["client_private_key"]) and not proves_itself(provider):
+        if not (held["client_secret"] or held.get("client_private_key")) and not proves_itself(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
         held["token"] = fields.token("token", limit=4096, required=False)
         ends = fields.moment("expires_at")
@@ -95,10 +92,6 @@ class ClientCredentials(AuthMode):
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
-
-    def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
-        certificate, key = held.get("client_certificate"), held.get("client_private_key")
-        return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         return [RevocableToken("access_token", Secret(held["token"]))] if held.get("token") else []
@@ -144,18 +137,3 @@ def scopes_of(context: Context) -> tuple[str, ...]:
 def proves_itself(provider: Provider) -> bool:
     """Whether the client is known by something else than a secret: a certificate, a key, or what the entry writes."""
     return bool(provider.require_client_certificate) or provider.token_request_auth_method in WITHOUT_SECRET
-
-
-def _check_certificate(held: dict[str, Any], fields: Form, *, required: bool) -> None:
-    certificate, key = held["client_certificate"], held["client_private_key"]
-    if required and not (certificate and key):
-        fields.fault(
-            "client_certificate",
-            "This provider is reached by mutual TLS only: give client_certificate and client_private_key.",
-        )
-    elif certificate:
-        held["client_certificate"], held["client_private_key"] = pem(certificate), pem(key)
-        try:
-            check_identity(held["client_certificate"], held["client_private_key"])
-        except BadKey as fault:
-            fields.fault("client_certificate", f"{str(fault)[:1].upper()}{str(fault)[1:]}.")

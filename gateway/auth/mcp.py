@@ -31,6 +31,7 @@ class McpOAuth2(OAuth2):
         server = yield from self._server(context)
         client = yield from self._client(context, server)
         wanted = wish if wish.scopes or context.scopes else replace(wish, scopes=server.scopes)
+        wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
         known = {"server": _kept(server, client.auth_method), "client": asdict(client)}
         way = yield from super().set_out(_completed(context, known), wanted)
         return SetOut(way.url, {**way.kept, **known})

@@ -98,8 +98,9 @@ class AuthMode:
         return None
 
     def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
-        """The certificate to show in mutual TLS, where the credential has one."""
-        return None
+        """The certificate to show in mutual TLS (RFC 8705), where the credential has one."""
+        certificate, key = held.get("client_certificate"), held.get("client_private_key")
+        return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         """Its tokens that outlive a deletion unless the provider is told, the longest-lived first."""

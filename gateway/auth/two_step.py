@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth.answers import accepted_answer, jwt_ends_at, kept, token_at
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
 from gateway.auth.form import Form
 from gateway.auth.jwts import signed
-from gateway.auth.keys import pem
 from gateway.auth.members import token_values
 from gateway.auth.mode import AuthMode, Dialogue
 from gateway.auth.moments import iso, moment
@@ -42,6 +42,8 @@ class TwoStep(AuthMode):
         fields = Form(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
+        if provider.require_client_certificate:
+            held |= certificate_fields(fields, provider)
         held["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None
         own = [name for name in OURS if name not in provider.credentials]
         if "token" in own:
@@ -76,10 +78,6 @@ class TwoStep(AuthMode):
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
-
-    def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
-        certificate, key = held.get("client_certificate"), held.get("client_private_key")
-        return ClientIdentity(pem(certificate), Secret(pem(key))) if certificate and key else None
 
     def _signed_in(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         provider = context.provider

@@ -11,6 +11,7 @@ from gateway.records.call import Call, Reply, scrubbed
 
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 1 << 20
+LAST_CALL_S: Final = 15.0  # no call begins later, so that a renewal ends before its lease does
 MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
 
 T = TypeVar("T")
@@ -32,7 +33,10 @@ class Dialogues:
         secrets: list[str] = []
         try:
             call = next(dialogue)
+            until = clock.monotonic() + LAST_CALL_S
             for _ in range(MOST_CALLS):
+                if clock.monotonic() >= until:
+                    raise TokenUnavailable("the provider took too long for all that had to be asked")
                 secrets += call.secrets
                 try:
                     reply = await self._ask(call)

@@ -157,3 +157,19 @@ def json_of(value: Any) -> str:
     import json
 
     return json.dumps(value)
+
+
+async def test_a_key_may_need_a_certificate_too(far: Far, start: Any, bank: Any) -> None:
+    url, identity, seen = bank
+    far.url = url
+    gateway = await start(
+        auth_mode="API_KEY",
+        require_client_certificate=True,
+        proxy={"base_url": f"{url}/api", "headers": {"authorization": "Bearer ${apiKey}"}},
+    )
+    certificate = {"client_certificate": identity.certificate, "client_private_key": identity.key}
+    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "bank-1", **certificate})
+    for _ in range(3):
+        async with gateway.proxied("c1") as answer:
+            assert answer.status == 200
+    assert seen == [("/api/x", "customer")] * 3
