@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Configured: TypeAlias = Config | Mapping[str, Any] | str | PathLike[str]
 
-__all__ = ["create_app", "runner", "setup"]
+__all__ = ["create_app", "reload", "runner", "setup"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
@@ -35,8 +35,22 @@ def create_app(config: "Configured") -> "web.Application":
     return create(config)
 
 
-def runner(app: "web.Application", *, drain_s: float = 30) -> "web.BaseRunner":
-    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs."""
+async def reload(app: "web.Application", config: "Configured | None" = None) -> bool:
+    """Whether the gateway on `app`, which serves, now works by `config` or by its file as it is now.
+
+    Where anything is wrong it is logged, and the configuration in use stays. What needs a restart is logged as well.
+    """
+    from gateway.reloading import reload as again
+
+    return await again(app, config)
+
+
+def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) -> "web.BaseRunner":
+    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs.
+
+    `lane`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
+    they do for them; without it nothing is different but that price (ADR 13).
+    """
     from gateway.server import runner as run
 
-    return run(app, drain_s=drain_s)
+    return run(app, drain_s=drain_s, lane=lane)

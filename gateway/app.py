@@ -1,7 +1,7 @@
 """The composition root: builds Services, opens them with the application and closes them with it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import timedelta
@@ -23,13 +23,15 @@ from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
-from gateway.declared import all_faults, examined
+from gateway.declared import Examined, all_faults, examined
 from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
+from gateway.gauges import gauges
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
 from gateway.routes import add_routes
@@ -59,7 +61,7 @@ def create_app(config: Configured) -> web.Application:
 def setup(app: web.Application, config: Configured) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
     logs.for_host()
-    app[SERVICES] = services_of(_read(config))
+    app[SERVICES] = services_of(read(config))
     setup_templates(app)
     add_routes(app)
     app.cleanup_ctx.append(_opened)
@@ -68,28 +70,57 @@ def setup(app: web.Application, config: Configured) -> None:
 
 def services_of(config: Config) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    found = examined(config)
-    if found.faults:
-        raise Faults(found.faults)
-    limits = config.egress.limits
+    found = declared(config)
+    integrations = Integrations(found.integrations)
+    metrics = Metrics(integrations.has)
     return Services(
         config=config,
         catalog=found.catalog,
         keys=Keys.declared(config),
-        integrations=Integrations(found.integrations),
-        egress=Egress(
-            Guard(config.egress.allow),
-            proxy=config.egress.proxy,
-            timeouts=Timeouts(**asdict(config.egress.timeouts)),
-            connections_per_host=limits.connections,
-        ),
-        gates=Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s)),
-        request_log=RequestLog(),
+        integrations=integrations,
+        egress=egress_of(config),
+        gates=gates_of(config),
+        metrics=metrics,
+        request_log=RequestLog(observe=metrics.observe),
         started_at=clock.now(),
     )
 
 
-def _read(config: Configured) -> Config:
+def declared(config: Config) -> Examined:
+    """`config` held against its catalog. Raises config.Faults with what forbids to use it."""
+    found = examined(config)
+    if found.faults:
+        raise Faults(found.faults)
+    return found
+
+
+def egress_of(config: Config) -> Egress:
+    return Egress(
+        Guard(config.egress.allow),
+        proxy=config.egress.proxy,
+        timeouts=Timeouts(**asdict(config.egress.timeouts)),
+        connections_per_host=config.egress.limits.connections,
+    )
+
+
+def gates_of(config: Config) -> Gates:
+    limits = config.egress.limits
+    return Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s))
+
+
+def complete(services: Services) -> Dialogues:
+    """Add what is built on the rest and keeps nothing of its own; the conversations with providers that it uses."""
+    store, catalog, live, integrations = services.store, services.catalog, services.live, services.integrations
+    dialogues, public_url = Dialogues(services.egress), services.config.server.public_url
+    services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
+    services.sessions = Sessions(store)
+    services.flows = Flows(store, integrations, services.creator, dialogues, public_url)
+    services.deleter = Deleter(store, integrations, catalog, live, dialogues)
+    return dialogues
+
+
+def read(config: Configured) -> Config:
+    """As it is, or read from a mapping or a file. Raises Faults, with those that lie behind it."""
     if isinstance(config, Config):
         return config
     try:
@@ -103,27 +134,29 @@ def _read(config: Configured) -> Config:
 async def _opened(app: web.Application) -> AsyncIterator[None]:
     """Everything with a connection, a file or a task behind it, for as long as the application runs."""
     services = app[SERVICES]
-    async with opened(services, background=True):
+    async with opened(services, latest=lambda: app[SERVICES], background=True):
+        services.metrics.watch(lambda: gauges(app[SERVICES]))
         services.serving = True
         yield
-        services.serving = False
+        app[SERVICES].serving = False  # of the last configuration
 
 
 @asynccontextmanager
-async def opened(services: Services, *, background: bool = False) -> AsyncIterator[None]:
-    """The store and all that stands on it; with `background` also what goes on by itself while a gateway serves."""
+async def opened(
+    services: Services, *, latest: Callable[[], Services] | None = None, background: bool = False
+) -> AsyncIterator[None]:
+    """The store and all that stands on it; with `background` also what goes on by itself while a gateway serves.
+
+    `latest` tells what is to be closed at the end, where a reload may have put others in place.
+    """
     config = services.config
     store = services.store = await open_store(
         config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
     )
     dialogues = Dialogues(services.egress)
-    public_url = config.server.public_url
-    services.renewer = Renewer(store, services.integrations, services.catalog, dialogues)
+    services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
-    services.creator = Creator(store, services.catalog, services.live, services.egress, dialogues, public_url)
-    services.sessions = Sessions(store)
-    services.flows = Flows(store, services.integrations, services.creator, dialogues, public_url)
-    services.deleter = Deleter(store, services.integrations, services.catalog, services.live, dialogues)
+    complete(services)
     tasks = []
     if background:
         tasks = [
@@ -131,16 +164,23 @@ async def opened(services: Services, *, background: bool = False) -> AsyncIterat
             asyncio.create_task(_prune(store), name="prune"),
             asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
         ]
+    try:
+        yield
+    finally:
+        await _closed(latest() if latest else services, tasks)
+
+
+async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> None:
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
-        end.push_async_callback(store.close)
-        end.push_async_callback(services.egress.close)
+        end.push_async_callback(services.store.close)
+        for egress in (services.egress, *services.retired):
+            end.push_async_callback(egress.close)
         end.push_async_callback(services.request_log.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.deleter.close)
         end.push_async_callback(services.flows.close)
         end.push_async_callback(services.live.close)
-        yield
 
 
 async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:

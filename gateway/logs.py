@@ -5,22 +5,26 @@ local variables, and of an exception's own text what looks like a credential or 
 was written by whoever sent the bytes.
 """
 
+import errno
 import json
 import logging
 import os
 import re
+import select
 import sys
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from types import TracebackType
-from typing import Any, Final, TextIO
+from typing import Any, Final, TextIO, cast
 
 import structlog
 
 from gateway.secret import MASK
 
+PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
+GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 SECRET_NAME: Final = re.compile(
@@ -42,15 +46,45 @@ Event = structlog.typing.EventDict
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
+class Lasting:
+    """`out` for as long as it can be written to.
+
+    Where it is gone, a terminal that was closed or a reader that has left, lines go nowhere instead of failing what they
+    tell of.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+        except OSError as fault:
+            self._lost(fault)
+
+    def flush(self) -> None:
+        try:
+            self._out.flush()
+        except OSError as fault:
+            self._lost(fault)
+
+    def _lost(self, fault: OSError) -> None:
+        if fault.errno in GONE:  # what is still in its buffer would fail once more when the process ends
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._out.fileno())
+            os.close(nowhere)
+
+
 class Many:
     """Where `write_many` writes: None is nowhere, because the level is above info."""
 
-    out: TextIO | None = None
+    out: Lasting | None = None
     readable = True
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     """Write from `level` up (else GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
+    out = Lasting(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
     last: Any = (
@@ -60,11 +94,11 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     structlog.configure(
         processors=[*steps, last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", out)),
         cache_logger_on_first_use=True,
     )
     foreign: list[Any] = [structlog.stdlib.add_logger_name, *steps, mask_text]
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(out)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
@@ -74,7 +108,7 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     logging.basicConfig(handlers=[handler], level=number, force=True)
     for name in CHATTY:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))
-    Many.out, Many.readable = (sys.stderr if number <= logging.INFO else None), readable
+    Many.out, Many.readable = (out if number <= logging.INFO else None), readable
 
 
 def for_host() -> None:
@@ -97,9 +131,11 @@ def for_host() -> None:
 
 
 def write_many(events: Sequence[Event]) -> None:
-    """Lines at level info whose members are whole and hold nothing secret, in one write.
+    """Lines at level info whose members are whole and hold nothing secret, many in one write.
 
-    That is a tenth of what as many calls of a logger cost. Without `setup`, in a host's process, nothing is written.
+    That is a tenth of what as many calls of a logger cost. A pipe takes no more than `PIPE_BUF` bytes without letting
+    another worker's in between, so that is what a write has at most, in whole lines. Without `setup`, in a host's
+    process, nothing is written.
     """
     if Many.out is None or not events:
         return
@@ -108,7 +144,21 @@ def write_many(events: Sequence[Event]) -> None:
         for event in events:
             log.info(**{name: value for name, value in event.items() if name not in {"level", "timestamp"}})
         return
-    Many.out.write("".join([_encode(event) + "\n" for event in events]))
+    piece, size = list[str](), 0
+    for event in events:
+        line = _encode(event) + "\n"
+        length = len(line) if line.isascii() else len(line.encode("utf-8", "backslashreplace"))
+        if size + length > PIPE_BUF and piece:
+            _write(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += length
+    _write(piece)
+
+
+def _write(lines: Sequence[str]) -> None:
+    assert Many.out is not None
+    Many.out.write("".join(lines))
     Many.out.flush()
 
 

@@ -28,9 +28,10 @@ class Sink(Protocol):
 
 
 class RequestLog:
-    """`dropped` counts the records that found a queue full."""
+    """`observe` is told of every record, kept or not. `dropped` counts the records that found a queue full."""
 
-    def __init__(self, bound: int = BOUND) -> None:
+    def __init__(self, bound: int = BOUND, *, observe: Callable[[Exchange], None] = lambda _: None) -> None:
+        self._observe = observe
         self._lines: deque[Exchange] = deque()
         self._rows: deque[Exchange] = deque()
         self._bound = bound
@@ -39,7 +40,8 @@ class RequestLog:
         self.dropped = 0
 
     def note(self, exchange: Exchange) -> None:
-        """Take a record, or drop it where the writing does not keep up."""
+        """Take a record, or drop it where the writing does not keep up. Both are counted."""
+        self._observe(exchange)
         for queue in (self._lines, self._rows) if exchange.connection_id else (self._lines,):
             if len(queue) >= self._bound:
                 self.dropped += 1
@@ -100,6 +102,8 @@ def as_event(exchange: Exchange) -> dict[str, Any]:
         "path": exchange.path,
         "status": exchange.status,
         "duration_ms": exchange.duration_ms,
+        "token_ms": round(exchange.token_ms, 2) if exchange.token_ms else None,
+        "upstream_ms": None if exchange.upstream_ms is None else round(exchange.upstream_ms, 2),
         "bytes_in": exchange.bytes_in,
         "bytes_out": exchange.bytes_out,
         "error": exchange.error_code,
@@ -120,6 +124,8 @@ def as_line(exchange: Exchange) -> str:
         + (f', "host": {text(exchange.host)}' if exchange.host else "")
         + (f', "path": {text(exchange.path)}' if exchange.path else "")
         + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
-        f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
+        + (f', "token_ms": {round(exchange.token_ms, 2)}' if exchange.token_ms else "")
+        + (f', "upstream_ms": {round(exchange.upstream_ms, 2)}' if exchange.upstream_ms is not None else "")
+        + f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
         + (f', "error": {text(exchange.error_code)}}}' if exchange.error_code else "}")
     )

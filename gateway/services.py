@@ -1,5 +1,6 @@
 """Services: all that handlers and middlewares may reach, under one AppKey. Built by `app`, and nowhere else."""
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,6 +18,7 @@ from gateway.connections.sessions import Sessions
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.keys import Keys
+from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
 from gateway.store import Store
 
@@ -25,7 +27,10 @@ from gateway.store import Store
 class Services:
     """What is known before the store is open stands first; the rest is there once the application has started.
 
-    `serving` is what ``/ready`` tells: false before the start is complete and again once a stop has begun.
+    A reload puts another Services in the place of this one (`gateway.reloading`), so take it from the application anew
+    for each request. `retired` are ways out of earlier configurations on which something is still under way, `turning`
+    lets one reload follow the other. `serving` is what ``/ready`` tells: false before the start is complete and again
+    once a stop has begun.
     """
 
     config: Config
@@ -34,8 +39,11 @@ class Services:
     integrations: Integrations
     egress: Egress
     gates: Gates
+    metrics: Metrics
     request_log: RequestLog
     started_at: datetime
+    retired: tuple[Egress, ...] = ()
+    turning: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
     store: Store = field(init=False)
     renewer: Renewer = field(init=False)

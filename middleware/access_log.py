@@ -7,11 +7,13 @@ from aiohttp import web
 from gateway import clock
 from gateway.records.connection import ConnectionRef
 from gateway.records.exchange import Exchange
+from gateway.records.timing import Timing
 from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
+from gateway.wire.server_timing import SERVER_TIMING, server_timing
 from middleware.chain import Handler
 from middleware.error_shape import MARK
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
 
 # Asked by load balancers every second; they would drown what matters.
 PROBES: Final = ("/health", "/ready")
@@ -23,18 +25,21 @@ PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need mo
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Starts the clock, and notes the exchange once it is over, however it ended."""
-    began = clock.monotonic()
+    """Learn TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
+    timing = request[TIMING] = Timing(clock.monotonic())
     try:
         response = await handler(request)
     except web.HTTPException as redirect:
-        _note(request, began, redirect.status, _length(redirect), None)
+        _note(request, timing, redirect.status, _length(redirect), None)
         raise
     except BaseException:  # the task is cancelled: the client has gone, or must go
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
-        _note(request, began, status, 0, error)
+        _note(request, timing, status, 0, error)
         raise
-    _note(request, began, response.status, _length(response), _error(request, response))
+    if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was asked for
+        timing.head_at = now = clock.monotonic()
+        response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
+    _note(request, timing, response.status, _length(response), _error(request, response))
     return response
 
 
@@ -65,7 +70,12 @@ def _asked_for(request: web.Request) -> ConnectionRef | None:
     return None if wish is None else ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
 
 
-def _note(request: web.Request, began: float, status: int, bytes_out: int, error: str | None) -> None:
+def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
+    """In the gateway, for a token, for the provider."""
+    return timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000
+
+
+def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
@@ -74,6 +84,8 @@ def _note(request: web.Request, began: float, status: int, bytes_out: int, error
         return
     ref = None if opened is None else opened.connection.ref
     named = ref or _asked_for(request)
+    now = clock.monotonic()
+    gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
     request.app[SERVICES].request_log.note(
         Exchange(
             at=clock.now(),
@@ -85,9 +97,12 @@ def _note(request: web.Request, began: float, status: int, bytes_out: int, error
             host="" if upstream is None else upstream.host,
             path=path[:PATH_LIMIT],
             status=status,
-            duration_ms=round((clock.monotonic() - began) * 1000, 3),
+            duration_ms=round((now - timing.began) * 1000, 3),
             bytes_in=request.content.total_bytes,
             bytes_out=bytes_out,
             error_code=error,
+            gateway_ms=gateway_ms,
+            token_ms=token_ms,
+            upstream_ms=upstream_ms,
         )
     )

@@ -3,10 +3,13 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway.connections.live import Live
+from gateway.connections.opened import Opened
 from gateway.records.connection import ConnectionRef
+from gateway.records.timing import Timing
 from gateway.services import SERVICES
 from gateway.wire import asked
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT
+from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, TIMING
 
 
 @web.middleware
@@ -15,9 +18,16 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 
     A fresh connection is found in memory, without giving up the loop.
     """
+    timing = request[TIMING]
+    timing.proxied = True
     wish = asked.read(request.headers)
     ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
     live = request.app[SERVICES].live
     request[ASKED] = wish
-    request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
+    request[CONNECTION] = live.peek(ref) or await _opened(live, ref, timing)
     return await handler(request)
+
+
+async def _opened(live: Live, ref: ConnectionRef, timing: Timing) -> Opened:
+    with timing.waiting_for_token():
+        return await live.opened(*ref)

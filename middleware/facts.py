@@ -4,11 +4,13 @@ from aiohttp import web
 
 from gateway.connections.opened import Opened
 from gateway.records.environment import Environment
+from gateway.records.timing import Timing
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.asked import Asked
 from gateway.wire.coding import Decoder
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
+TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forward` add what they waited for
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key
 ASKED = web.RequestKey("asked", Asked)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection

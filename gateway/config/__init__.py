@@ -10,6 +10,7 @@ Each step adds the faults it finds; they are reported together.
 """
 
 from gateway.config.faults import Fault, Faults, Readable
+from gateway.config.fixed import with_fixed
 from gateway.config.load import load, parse
 from gateway.config.model import (
     AllowedNetwork,
@@ -36,4 +37,5 @@ __all__ = [
     "StoreConfig",
     "load",
     "parse",
+    "with_fixed",
 ]

@@ -67,6 +67,10 @@ class Deleter:
         task.add_done_callback(self._is_over)
         return await asyncio.shield(task)
 
+    def take_over(self, former: "Deleter") -> None:
+        """At the end, wait for what is being deleted there too."""
+        self._running = former._running
+
     async def close(self, within_s: float = 15) -> None:
         """Let deletions that are under way end."""
         if self._running:

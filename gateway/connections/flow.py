@@ -161,6 +161,10 @@ class Flows:
         except InvalidRequest as fault:
             raise _about(returned.flow, fault) from fault
 
+    def take_over(self, former: "Flows") -> None:
+        """At the end, wait for what is being finished there too."""
+        self._redeeming = former._redeeming
+
     async def close(self, within_s: float = 15) -> None:
         """Let authorizations that are being finished end."""
         if self._redeeming:

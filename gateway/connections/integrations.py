@@ -16,6 +16,9 @@ class Integrations:
     def find(self, environment: str, integration_id: str) -> Integration | None:
         return self._by_key.get((environment, integration_id))
 
+    def has(self, environment: str, integration_id: str) -> bool:
+        return (environment, integration_id) in self._by_key
+
     def get(self, environment: str, integration_id: str) -> Integration:
         """Raises NotFound, with the nearest key there is."""
         found = self._by_key.get((environment, integration_id))

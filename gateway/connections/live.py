@@ -24,6 +24,7 @@ from gateway.connections.margin import refresh_from
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
+from gateway.connections.turning import Turning
 from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import ChangesMissed, Store
@@ -33,6 +34,7 @@ RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is no
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
+MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +50,10 @@ class Kept:
 
 
 class Live:
-    """From an address to a connection that can be used at once."""
+    """From an address to a connection that can be used at once.
+
+    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics.
+    """
 
     def __init__(
         self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Renewer
@@ -62,7 +67,24 @@ class Live:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self.provider_at: dict[str, str] = {}
         self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
+
+    def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
+        """Work by another configuration. What was opened under another integration or entry is opened anew."""
+        turning = Turning((self._integrations, self._catalog), (integrations, catalog))
+        self._config, self._integrations, self._catalog = config, integrations, catalog
+        for ref, kept in list(self._kept.items()):
+            stays = turning.stays(*ref[:2])
+            if stays is None:
+                del self._kept[ref]
+            elif not stays:
+                kept.opened, kept.good_until = None, 0.0
+
+    @property
+    def kept(self) -> int:
+        """How many connections are in memory."""
+        return len(self._kept)
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
@@ -97,7 +119,7 @@ class Live:
             if backoff.may_try(connection, now):
                 self._renewer.start(connection).add_done_callback(self._took_over)
             good_s = AGEING_S
-        return self._keep(connection, provider, good_s, began)
+        return self._keep(connection, good_s, began)
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> Connection:
         """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
@@ -197,10 +219,9 @@ class Live:
 
     async def follow(self, last_id: int) -> None:
         """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
-        every_s = min(max(self._config.trust_s / 10, 0.05), 1.0)
         version: Hashable = None
         while True:
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
                 async with asyncio.timeout(LONGEST_LOOK_S):
                     seen = await self._store.changes.version()
@@ -264,11 +285,15 @@ class Live:
             )
         return row
 
-    def _keep(self, connection: Connection, provider: Provider, good_s: float, began: float) -> Opened:
+    def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
+        provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])
         opened = ready(connection, integration, provider, mode_for(provider, held, connection.ref), held, secret_config)
+        if len(self.provider_at) >= MOST_ORIGINS:
+            self.provider_at.clear()  # within a minute those in use are known again
+        self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
         if self._changed_at.get(connection.ref, 0.0) >= began:
             return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered

@@ -22,6 +22,8 @@ from gateway.connections.dialogues import Dialogues
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
 from gateway.errors import GatewayError, NotFound, Unavailable
+from gateway.metrics import Metrics
+from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -38,12 +40,19 @@ log = structlog.get_logger(__name__)
 class Renewer:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
+    ) -> None:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
         self._dialogues = dialogues
+        self._metrics = metrics
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+
+    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
+        """Work by another configuration; what is being asked for ends under the one it began with."""
+        self._integrations, self._catalog, self._dialogues = integrations, catalog, dialogues
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -81,19 +90,28 @@ class Renewer:
             return
         fault = task.exception()
         if fault is not None and not isinstance(fault, GatewayError):
+            self._metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
         held = self._store.open(seen.credential)
         provider = self._catalog.get(seen.provider)
-        assert provider is not None, "a connection is opened only where its provider is in the catalog"
+        if provider is None:  # a reload has just taken it away
+            raise backoff.no_way_to_renew(seen)
         if not mode_for(provider, held, seen.ref).refreshable(held, provider):
             raise backoff.no_way_to_renew(seen)
         owner = uuid.uuid4().hex
         current = await self._take_turn(seen, owner, force)
         if current.version != seen.version:
             return current
-        integration = self._integrations.get(*seen.ref[:2])
+        try:
+            integration = self._integrations.get(*seen.ref[:2])
+            provider = self._catalog.get(current.provider)
+            if provider is None:
+                raise backoff.no_way_to_renew(current)
+        except GatewayError:  # a reload has just taken it away
+            await self._store.connections.release_lease(seen.ref, owner=owner)
+            raise
         return await self._ask(current, owner, integration, provider)
 
     async def _take_turn(self, seen: Connection, owner: str, force: bool) -> Connection:
@@ -133,6 +151,7 @@ class Renewer:
             raise
         saved = await self._save(row, owner, fresh, mode.expires_at(fresh))
         took_ms = round((clock.monotonic() - started) * 1000)
+        self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
 
@@ -143,6 +162,7 @@ class Renewer:
         after = await self._store.connections.record_failure(row.ref, owner=owner, version=row.version, failure=noted)
         if after is None:  # somebody else renewed or replaced it meanwhile: theirs counts, not our refusal
             return await self._read(row.ref)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
         raise backoff.refusal(after, noted, now) from fault
 
     async def _save(

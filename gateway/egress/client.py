@@ -6,7 +6,7 @@ through it: CONNECT to the address that was checked.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from gateway.egress.exchange import Body, Exchange
 from gateway.egress.guard import Guard, Scheme
 from gateway.egress.identity import Identities
 from gateway.egress.names import Names
-from gateway.egress.pool import Pool
+from gateway.egress.pool import Load, Pool
 from gateway.egress.tls import prepared
 from gateway.records.call import ClientIdentity
 from gateway.records.upstream import UpstreamRequest
@@ -78,6 +78,23 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
+        self._retired = False
+
+    def load(self) -> Iterator[tuple[str, Load]]:
+        """Each origin there is a connection to, and how much its pool is used."""
+        for pool in self._pools.values():
+            yield pool.origin, pool.load
+
+    def retire(self) -> None:
+        """Another takes its place: what is under way goes on, and its connections end with it; idle ones end now."""
+        self._retired = True
+        for pool in list(self._pools.values()):
+            pool.retire()
+
+    @property
+    def unused(self) -> bool:
+        """Whether there is no connection left."""
+        return not self._pools
 
     async def close(self) -> None:
         """Close every connection, also those in use."""
@@ -174,6 +191,8 @@ class Egress:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._made_pool(*key)
+            if self._retired:
+                pool.retire()
         return pool
 
     def _made_pool(self, named: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:

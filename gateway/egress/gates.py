@@ -25,10 +25,10 @@ log = structlog.get_logger(__name__)
 class Gate:
     """Whoever passes it leaves by the same, when the answer's head is there or cannot come any more."""
 
-    __slots__ = ("_origin", "breaker", "budget", "bulkhead")
+    __slots__ = ("breaker", "budget", "bulkhead", "origin")
 
     def __init__(self, origin: Origin, limits: Limits) -> None:
-        self._origin = origin
+        self.origin = origin
         self.bulkhead = Bulkhead(limits)
         self.breaker = Breaker()
         self.budget = Budget(clock.monotonic())
@@ -49,7 +49,7 @@ class Gate:
                 self.breaker.untold()
             if isinstance(ended, Full):
                 raise TurnedAway(
-                    f"{self._name} has more calls outstanding than it may have. Send fewer at once, or come back "
+                    f"{self.name} has more calls outstanding than it may have. Send fewer at once, or come back "
                     f"in {COME_BACK_S} s; egress.limits in gateway.yaml sets how many there may be.",
                     reason="too_many_outstanding",
                     retry_after_s=COME_BACK_S,
@@ -65,10 +65,10 @@ class Gate:
             breaker.answers += 1
             if probe:
                 breaker.recovered()
-                log.info("provider_is_back", origin=self._name)
+                log.info("provider_is_back", origin=self.name)
         elif outcome == "failed":
             if breaker.failed(clock.monotonic(), probe=probe):
-                log.warning("provider_given_up_for_now", origin=self._name)
+                log.warning("provider_given_up_for_now", origin=self.name)
         elif probe:
             breaker.untold()
 
@@ -79,15 +79,16 @@ class Gate:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
         if wait_s:
             raise TurnedAway(
-                f"{self._name} has not answered its last calls, so it is left alone for now. Come back in {wait_s} s.",
+                f"{self.name} has not answered its last calls, so it is left alone for now. Come back in {wait_s} s.",
                 reason="provider_unreachable",
                 retry_after_s=wait_s,
             )
         return True
 
     @property
-    def _name(self) -> str:
-        scheme, host, port = self._origin
+    def name(self) -> str:
+        """``https://api.example.com:443``"""
+        scheme, host, port = self.origin
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.egress.connection import Connection
 from gateway.egress.errors import EgressError, TurnedAway
@@ -15,6 +15,15 @@ WAIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 5.0
 
 Dial = Callable[["Pool"], Awaitable[Connection]]
+
+
+class Load(NamedTuple):
+    """Connections that carry a request, those kept for the next one, those in the making; requests that wait for one."""
+
+    busy: int
+    idle: int
+    dialling: int
+    waiting: int
 
 
 class Pool:
@@ -44,8 +53,14 @@ class Pool:
         self._idle: list[Connection] = []
         self._waiting: deque[asyncio.Future[Connection | None]] = deque()
         self._look: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._closed = self._retired = False
         self._emptied = asyncio.Event()
+
+    @property
+    def load(self) -> Load:
+        """How much it is used, for metrics."""
+        idle = len(self._idle)
+        return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
     def kept(self) -> Connection | None:
         """An idle connection that is still good, if there is one."""
@@ -121,7 +136,7 @@ class Pool:
             self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
 
     def take_back(self, connection: Connection, keep_s: float | None) -> None:
-        if self._closed:
+        if self._closed or (self._retired and not self._waiting):
             connection.abort()
             return
         keep_s = IDLE_S if keep_s is None else min(IDLE_S, max(keep_s - 1.0, keep_s / 2))
@@ -137,6 +152,12 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         self._next()
+
+    def retire(self) -> None:
+        """Close what is idle, now and whenever it becomes so."""
+        self._retired = True
+        for connection in list(self._idle):
+            connection.abort()
 
     async def close(self) -> None:
         """Close every connection, also those in use."""

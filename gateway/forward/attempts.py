@@ -6,7 +6,7 @@ gets its chance. `wire.replay` says what may be repeated and when; here it is do
 
 import asyncio
 import random
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from aiohttp import web
 
@@ -22,13 +22,20 @@ from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
 from gateway.wire.replay import Rules, repeatable, wait_s
 from middleware.credentials import place
-from middleware.facts import ASKED, CONNECTION, UPSTREAM
+from middleware.facts import ASKED, CONNECTION, TIMING, UPSTREAM
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
 SWALLOWED_S: Final = 1.0
-Handed = Exchange | EgressError | StoodStill | Lost
+FirstOutcome: TypeAlias = Exchange | EgressError | StoodStill | Lost
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
+
+
+class Handed(NamedTuple):
+    """What the fast lane hands over, and the seconds that were spent on it."""
+
+    outcome: FirstOutcome
+    spent_s: float
 
 
 class Attempts:
@@ -40,6 +47,7 @@ class Attempts:
         "_request",
         "_retried",
         "_services",
+        "_timing",
         "_upgrade",
         "_upload",
         "_waited_s",
@@ -54,6 +62,7 @@ class Attempts:
         self._upload = upload
         self._watch = watch
         self._services = request.app[SERVICES]
+        self._timing = request[TIMING]
         upstream = request[UPSTREAM]
         self._gate = self._services.gates.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
@@ -64,6 +73,10 @@ class Attempts:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
+        with self._timing.waiting_for_upstream():
+            return await self._answer()
+
+    async def _answer(self) -> Exchange:
         while True:
             try:
                 exchange = await self._send()
@@ -75,12 +88,12 @@ class Attempts:
                 return exchange
 
     async def _send(self) -> Exchange:
-        handed = self._handed()
-        if handed is not None and not isinstance(handed, Lost):
+        before = self._outcome_of_lane()
+        if before is not None and not isinstance(before, Lost):
             self.count += 1
-            if isinstance(handed, Exception):
-                raise handed
-            return handed
+            if isinstance(before, Exception):
+                raise before
+            return before
         gate = self._gate
         probe = False if gate.enter_at_once() else await gate.enter()
         outcome: Outcome = "untold"
@@ -88,7 +101,7 @@ class Attempts:
         try:
             await sign(self._request, self._upload)
             exchange = await self._services.egress.send(
-                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=handed is not None
+                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )
             outcome = "answered"
         except EgressError as fault:
@@ -107,11 +120,15 @@ class Attempts:
             gate.leave(outcome, probe=probe)
         return exchange
 
-    def _handed(self) -> "Handed | None":
+    def _outcome_of_lane(self) -> FirstOutcome | None:
         """What has come of the request on the fast lane, if it began there: that was the first attempt."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: Handed | None = take() if take is not None and self.count == 0 else None
-        return handed
+        if handed is None:
+            return None
+        self._timing.began -= handed.spent_s
+        self._timing.upstream_s += handed.spent_s
+        return handed.outcome
 
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
         """Whether to send it again, after the wait that is due."""
@@ -142,7 +159,7 @@ class Attempts:
         if not self._may_repeat(sent=True):
             live.start_after_refusal(sent)  # for the next request
             return False
-        with self._watch.resting():
+        with self._watch.resting(), self._timing.waiting_for_token():
             newer = await live.after_refusal(sent)
         if newer is None:
             return False
@@ -164,7 +181,8 @@ class Attempts:
             await clock.sleep(wait)
             ref = self._request[CONNECTION].connection.ref
             live = self._services.live
-            self._place(live.peek(ref) or await live.opened(*ref))
+            with self._timing.waiting_for_token():
+                self._place(live.peek(ref) or await live.opened(*ref))
         return True
 
     def _place(self, opened: Opened) -> None:

@@ -4,6 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.exchange import Exchange
 from gateway.forward.body import is_live, values
@@ -13,8 +14,9 @@ from gateway.wire.fields import Fields
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from gateway.wire.server_timing import SERVER_TIMING, server_timing
 from middleware.cors import readable
-from middleware.facts import CONNECTION, REQUEST_ID, UPSTREAM
+from middleware.facts import CONNECTION, REQUEST_ID, TIMING, UPSTREAM
 from middleware.request_id import HEADER
 
 ATTEMPTS: Final = "Gateway-Attempts"
@@ -46,6 +48,10 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     if REQUEST_ID in request:
         answer.headers[HEADER] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
+    timing = request[TIMING]
+    timing.head_at = now = clock.monotonic()
+    told = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
+    answer.headers.add(SERVER_TIMING, told)  # the provider's own may be there too
     return answer
 
 

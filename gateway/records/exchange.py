@@ -11,6 +11,9 @@ class Exchange:
     A request to our own API has no integration, connection or host: these are empty. Only those that name a connection
     are stored. `error_code` is ours, ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not
     wait; None where the answer went out as it came.
+
+    `gateway_ms`, `token_ms` and `upstream_ms` say how the time until the head of a proxied call's answer was spent: in
+    the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
     """
 
     # Not frozen: that would triple what making one costs, and one is made for each request.
@@ -28,3 +31,6 @@ class Exchange:
     bytes_in: int
     bytes_out: int
     error_code: str | None = None
+    gateway_ms: float | None = None
+    token_ms: float | None = None
+    upstream_ms: float | None = None

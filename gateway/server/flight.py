@@ -15,6 +15,7 @@ from gateway.egress.answer import Answer
 from gateway.egress.connection import Connection, Lost
 from gateway.egress.errors import EgressError
 from gateway.egress.gates import Gate
+from gateway.forward.attempts import FirstOutcome, Handed
 from gateway.forward.body import is_live
 from gateway.forward.head import ATTEMPTS, UNBUFFERED, passed_fields
 from gateway.forward.passed import printable
@@ -24,14 +25,12 @@ from gateway.services import Services
 from gateway.wire.answer_head import AnswerHead
 from gateway.wire.headers import MalformedAnswer
 from gateway.wire.passed_head import framing, head_bytes
+from gateway.wire.server_timing import SERVER_TIMING, server_timing
 from middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from middleware.request_id import HEADER, new_id
 
 if TYPE_CHECKING:
     from gateway.server.protocol import ClientProtocol
-
-Handed = Answer | EgressError | Lost | StoodStill
-"""What has come of a request when the chain takes it over."""
 
 
 @dataclass(slots=True)
@@ -58,10 +57,12 @@ class Flight:
         "_connection",
         "_data",
         "_gate",
+        "_head_at",
         "_out",
         "_over",
         "_plan",
         "_retries",
+        "_sent_at",
         "_sent_bytes",
         "_status",
         "_transport",
@@ -95,7 +96,8 @@ class Flight:
         self._over = False
         self.held_bytes = 0  # we hold nothing: `pause` reads no more
         self.last = False
-        self.moved_at = plan.began
+        self.moved_at = self._sent_at = clock.monotonic()
+        self._head_at = 0.0
 
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +116,9 @@ class Flight:
         if is_live(head.fields):
             fields.append(UNBUFFERED)
         plan.request_id = plan.request_id or new_id()
-        fields += [(HEADER, plan.request_id), (ATTEMPTS, "1")]
+        self._head_at = now = clock.monotonic()
+        timing = server_timing((self._sent_at - plan.began) * 1000, 0.0, (now - self._sent_at) * 1000)
+        fields += [(HEADER, plan.request_id), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
         method = "HEAD" if plan.method == b"HEAD" else "GET"
         frame = framing(method, HttpVersion11, status, head.length, keep_alive=not self.last)
         fields += frame.fields
@@ -224,13 +228,13 @@ class Flight:
         self._finish(self._status, "cut")
         self._client.torn(reset=False)
 
-    def _hand_over(self, handed: Handed) -> None:
+    def _hand_over(self, outcome: FirstOutcome) -> None:
         self._over = True
-        self._client.overtake(self._data, handed)
+        self._client.overtake(self._data, Handed(outcome, clock.monotonic() - self._plan.began))
 
     def _finish(self, status: int, error: str | None) -> None:
         self._over = True
-        plan = self._plan
+        plan, now = self._plan, clock.monotonic()
         self._gate.budget.requests += 1
         ref, base = plan.opened.connection.ref, plan.opened.base
         plan.services.request_log.note(
@@ -244,9 +248,12 @@ class Flight:
                 host=base.host,
                 path=plan.target.removeprefix(base.path).partition("?")[0][:PATH_LIMIT],
                 status=status,
-                duration_ms=round((clock.monotonic() - plan.began) * 1000, 3),
+                duration_ms=round((now - plan.began) * 1000, 3),
                 bytes_in=0,
                 bytes_out=self._sent_bytes,
                 error_code=error,
+                gateway_ms=(self._sent_at - plan.began) * 1000,
+                token_ms=0.0,
+                upstream_ms=((self._head_at or now) - self._sent_at) * 1000,
             )
         )

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import os
 import resource
 import signal
 import sys
@@ -18,12 +19,20 @@ def harden() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
-def end_with_parent() -> None:
-    """A worker whose parent was killed would serve on with nobody to stop it."""
+def end_with_parent(parent: int) -> bool:
+    """A worker whose parent was killed would serve on with nobody to stop it. False: that has happened already."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    return os.getppid() == parent
 
 
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def give_back_memory() -> None:
+    """What the start has used and freed goes back to the system (glibc's malloc keeps it otherwise)."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

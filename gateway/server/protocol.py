@@ -21,9 +21,10 @@ from yarl import URL
 
 from gateway.egress.answer import Answer
 from gateway.errors import GatewayError
+from gateway.forward.attempts import Handed
 from gateway.server.chunks import ChunkWatch
 from gateway.server.complaint import complaint, too_large
-from gateway.server.flight import Flight, Handed
+from gateway.server.flight import Flight
 from gateway.wire.cut import cut
 from gateway.wire.head import check_head
 from middleware.error_shape import answer, unhandled
@@ -327,8 +328,8 @@ class ClientProtocol(RequestHandler):
 
     def _discard_handed(self) -> None:
         handed = self.take_handed()
-        if isinstance(handed, Answer):
-            handed.close()
+        if handed is not None and isinstance(handed.outcome, Answer):
+            handed.outcome.close()
 
     def _hold(self, data: bytes) -> None:
         """What comes behind a request on the lane waits for its answer, and not much of it is taken."""
@@ -379,7 +380,10 @@ class ClientProtocol(RequestHandler):
     ) -> tuple[web.StreamResponse, bool]:
         """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
-            resp.force_close()
+            if resp.prepared and resp.keep_alive and not self._deaf:
+                self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+            else:
+                resp.force_close()
         resp, reset = await super().finish_response(request, resp, start_time)
         if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
             await self._half_close()

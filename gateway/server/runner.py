@@ -24,6 +24,8 @@ FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 LOOK_AGAIN_S: Final = 0.05  # while draining
+FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
+ACCEPTING_TURNS: Final = 5  # of the loop, from a connection's acceptance to the reading of its first bytes
 
 
 class GatewayServer(Server):
@@ -108,6 +110,11 @@ class GatewayRunner(web.AppRunner):
         self._keep_alive_s = keep_alive_s
         self._lane = lane
 
+    @property
+    def client_connections(self) -> int:
+        """How many are open."""
+        return len(self._server.connections) if self._server else 0
+
     def start_draining(self) -> None:
         """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
         if self._drained_by is None:
@@ -128,7 +135,8 @@ class GatewayRunner(web.AppRunner):
         until = self._drained_by
         assert until is not None
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(0)  # what the last accepted connections have sent is read first
+        for _ in range(ACCEPTING_TURNS):
+            await asyncio.sleep(0)
         while busy := self._busy(server):
             if loop.time() >= until:
                 for connection in busy:
@@ -140,10 +148,11 @@ class GatewayRunner(web.AppRunner):
 
     @staticmethod
     def _busy(server: GatewayServer) -> list[web.RequestHandler]:
-        """The connections that still have something to do; the others are closed."""
+        """The connections that have something to do, or may have a request on the way; the others are closed."""
         busy = []
+        fresh_since = asyncio.get_running_loop().time() - FIRST_REQUEST_S
         for connection in server.connections:
-            if isinstance(connection, ClientProtocol) and connection.idle:
+            if isinstance(connection, ClientProtocol) and connection.idle and connection.head_since <= fresh_since:
                 connection.force_close()
             else:
                 busy.append(connection)

@@ -9,76 +9,83 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
 from gateway.server.hardening import end_with_parent
 
-Work = Callable[[Callable[[], None]], int]
+Work = Callable[[int, Callable[[], None]], int]
+Outcome = Literal["taken", "refused", "stop"]
 
-WATCHED: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+WATCHED: Final = frozenset({*ENDING, signal.SIGCHLD, signal.SIGHUP})
 ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
 SHORT_LIFE_S: Final = 5.0
-SHORT_LIVES: Final = 3  # so many in a row, and starting another one will not help
+FIRST_PAUSE_S: Final = 0.25
+LONGEST_PAUSE_S: Final = 30.0
+SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting another one will not help
 
 log = structlog.get_logger(__name__)
 
 
-def supervise(count: int, work: Work, *, ready: Callable[[], None]) -> int:
+def supervise(count: int, work: Work, *, ready: Callable[[], None], reload: Callable[[], Outcome]) -> int:
     """Keep `count` workers alive until SIGTERM or SIGINT; the exit code. A second signal kills them.
 
     They start one after the other, so that the first alone prepares the store, and a fault is told once. `ready` is
-    called when all are.
+    called when all are. `work` gets the number of its place, from 0, which a replacement takes over, and what to call
+    once it serves. `reload` is asked at SIGHUP; what it has taken the workers are told by the same signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for below, and lost nowhere
     workers = Workers(work)
     try:
-        for _ in range(count):
-            code = workers.start_and_wait()
+        for place in range(count):
+            code = workers.start_and_wait(place)
             if code is not None:
                 return workers.stop(code)
         ready()
-        return workers.watch()
+        return workers.watch(reload)
     finally:
         workers.kill()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Workers:
-    """The living ones: process id ▸ when it began."""
+    """The living ones by process id, each with its place and when it began, and the places that wait to be filled."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        self._began: dict[int, float] = {}
+        self._living: dict[int, tuple[int, float]] = {}
+        self._vacant: dict[int, float] = {}  # place ▸ when to fill it
         self._short_lives = 0
 
-    def start(self) -> int:
+    def start(self, place: int) -> int:
         """Fork one. The descriptor gets a byte when it serves, and ends when it does."""
         reading, writing = os.pipe()
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             os.close(reading)
-            os._exit(self._run(writing))
+            os._exit(self._run(place, writing, parent))
         os.close(writing)
-        self._began[pid] = time.monotonic()
+        self._living[pid] = (place, time.monotonic())
         return reading
 
-    def _run(self, writing: int) -> int:
-        """In the worker: everything up to its exit code, whatever happens."""
+    def _run(self, place: int, writing: int, parent: int) -> int:
+        """In the worker: everything up to its exit code, whatever happens. SIGHUP stays blocked until it can be heard."""
         try:
             os.setpgrp()  # Ctrl-C on a terminal is for the parent, who passes it on once
-            end_with_parent()
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
-            return self._work(lambda: _tell(writing))
+            if not end_with_parent(parent):
+                return 0
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED - {signal.SIGHUP})
+            return self._work(place, lambda: _tell(writing))
         except BaseException:
             log.exception("worker_failed")
             return 1
 
-    def start_and_wait(self) -> int | None:
+    def start_and_wait(self, place: int) -> int | None:
         """Start one and wait until it serves: None. Else the exit code that all of this should end with."""
-        reading = self.start()
+        reading = self.start(place)
         try:
             while not select.select([reading], [], [], 0.2)[0]:
                 if signal.sigtimedwait(ENDING, 0) is not None:
@@ -87,28 +94,52 @@ class Workers:
         finally:
             os.close(reading)
 
-    def watch(self) -> int:
+    def watch(self, reload: Callable[[], Outcome]) -> int:
         """Replace whoever dies, until a signal says stop."""
         while True:
-            if signal.sigwait(WATCHED) != signal.SIGCHLD:
+            heard = self._next_signal()
+            outcome = reload() if heard == signal.SIGHUP else None
+            if heard in ENDING or outcome == "stop":
                 return self.stop(0)
+            if outcome == "taken":
+                self._signal(signal.SIGHUP)
             for pid, code in self._reap():
-                lived_s = time.monotonic() - self._began.pop(pid)
-                self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
-                log.error("worker_died", pid=pid, exit=code, lived_s=round(lived_s, 1))
-                if self._short_lives >= SHORT_LIVES:
-                    log.error("giving_up", reason="workers die as soon as they are started")
-                    return self.stop(1)
-                os.close(self.start())
+                self._mourn(pid, code)
+            if self._short_lives >= SHORT_LIVES and not self._living:
+                log.error("giving_up", reason="workers die as soon as they are started")
+                return self.stop(1)
+            self._fill_places()
+
+    def _next_signal(self) -> int | None:
+        """None when it is time to fill a place first."""
+        if not self._vacant:
+            return signal.sigwait(WATCHED)
+        heard = signal.sigtimedwait(WATCHED, max(0.0, min(self._vacant.values()) - time.monotonic()))
+        return None if heard is None else heard.si_signo
+
+    def _mourn(self, pid: int, code: int) -> None:
+        """Plan the replacement: at once after a long life, after a growing pause where lives are short."""
+        place, began = self._living.pop(pid)
+        lived_s = time.monotonic() - began
+        self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+        pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
+        self._vacant[place] = time.monotonic() + pause_s
+        log.error("worker_died", pid=pid, exit=code, lived_s=round(lived_s, 1), replaced_in_s=pause_s)
+
+    def _fill_places(self) -> None:
+        now = time.monotonic()
+        for place in [place for place, due in self._vacant.items() if due <= now]:
+            del self._vacant[place]
+            os.close(self.start(place))
 
     def stop(self, code: int) -> int:
         """Let all of them drain; `code`, or 1 where one of them fails at it. Another signal kills them."""
         self._signal(signal.SIGTERM)
-        while self._began:
-            if signal.sigwait(WATCHED) != signal.SIGCHLD:
+        while self._living:
+            if signal.sigwait(WATCHED) in ENDING:
                 self.kill()
             for pid, exit_code in self._reap():
-                del self._began[pid]
+                del self._living[pid]
                 code = code or (0 if exit_code in ORDERLY else 1)
         return code
 
@@ -116,14 +147,14 @@ class Workers:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in self._began:
+        for pid in self._living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def _reap(self) -> list[tuple[int, int]]:
         """Those that have ended, with their exit codes; one SIGCHLD may stand for several."""
         ended = []
-        for pid in list(self._began):
+        for pid in list(self._living):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
                 ended.append((pid, os.waitstatus_to_exitcode(status)))

@@ -12,6 +12,8 @@ from aiohttp import web
 
 import gateway
 from gateway import config as configuration
+from gateway.server.lane import Lane
+from gateway.server.runner import GatewayServer
 from gateway.services import SERVICES, Services
 
 SECRET_KEY = "sk-test-0123456789abcdef"
@@ -21,12 +23,13 @@ ENCRYPTION_KEY = base64.b64encode(bytes(range(32))).decode()
 class RunningGateway:
     """`url` has no trailing slash; `headers` hold the key; `services` are the application's own."""
 
-    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, document: dict[str, Any], *, lane: bool = True) -> None:
         self.folder = folder
         self.document = document
         self.url = ""
         self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
         self._runner: web.BaseRunner | None = None
+        self._on_lane = lane
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -34,9 +37,8 @@ class RunningGateway:
         port = sock.getsockname()[1]
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
-        app = gateway.create_app(config)
-        self.services: Services = app[SERVICES]
-        self._runner = gateway.runner(app, drain_s=1)
+        self.app = app = gateway.create_app(config)
+        self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
         await self._runner.setup()
         await web.SockSite(self._runner, sock).start()
         self.url = config.server.public_url
@@ -51,6 +53,19 @@ class RunningGateway:
     async def restart(self) -> None:
         await self.stop()
         await self.start()
+
+    @property
+    def lane(self) -> Lane:
+        """The fast lane of the running server."""
+        server = self._runner.server if self._runner is not None else None
+        assert isinstance(server, GatewayServer)
+        assert server.lane is not None
+        return server.lane
+
+    @property
+    def services(self) -> Services:
+        """Those of now: a reload replaces them."""
+        return self.app[SERVICES]
 
     @property
     def http(self) -> aiohttp.ClientSession:

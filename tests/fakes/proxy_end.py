@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from gateway import clock
 from gateway.catalog.provider import Provider, Proxy
 from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
@@ -22,6 +23,7 @@ from gateway.forward import forward
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
+from gateway.records.timing import Timing
 from gateway.server import GatewayRunner
 from gateway.services import SERVICES
 from gateway.wire.origin import Address
@@ -29,7 +31,7 @@ from middleware.connection import connection
 from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
-from middleware.facts import ENVIRONMENT, REQUEST_ID
+from middleware.facts import ENVIRONMENT, REQUEST_ID, TIMING
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -120,8 +122,9 @@ class Live:
 
 @web.middleware
 async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Stands for request_id, error_shape and bearer_key."""
+    """Stands for request_id, access_log, error_shape and bearer_key."""
     request[REQUEST_ID] = "req-1"
+    request[TIMING] = Timing(clock.monotonic())
     request[ENVIRONMENT] = Environment("dev")
     try:
         return await handler(request)

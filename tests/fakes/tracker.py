@@ -29,7 +29,8 @@ class Grant:
 
 @dataclass
 class Tracker:
-    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset.
+    """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset, and
+    `hold_api` all others.
 
     `refusal` is the API's status for a token it does not know.
     """
@@ -40,6 +41,7 @@ class Tracker:
     refusal: int = 403
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
+    hold_api: asyncio.Event = field(default_factory=asyncio.Event)
     calls: Counter[str] = field(default_factory=Counter)
     grants: list[Grant] = field(default_factory=list)
     token_requests: list[dict[str, str]] = field(default_factory=list)
@@ -53,6 +55,7 @@ class Tracker:
 
     def __post_init__(self) -> None:
         self.hold.set()
+        self.hold_api.set()
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -128,6 +131,7 @@ class Tracker:
     async def _api(self, request: web.Request) -> web.Response:
         self.calls["api"] += 1
         self.seen.append(request)
+        await self.hold_api.wait()
         if not self._is_known(request):
             return web.json_response({"message": "dead token"}, status=self.refusal)
         return web.json_response({"path": request.raw_path, "token": request.headers["Authorization"]})

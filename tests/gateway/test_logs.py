@@ -1,7 +1,10 @@
 """What reaches stderr is one line each, and no secret, whoever wrote it."""
 
+import errno
+import io
 import json
 import logging
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,6 +154,22 @@ def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -
     assert "404" in shown[1]
 
 
+def test_many_lines_go_out_in_pieces_that_a_pipe_keeps_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    pieces: list[str] = []
+    monkeypatch.setattr(logs.Many, "out", Out())
+    monkeypatch.setattr(logs.Many, "readable", False)
+    logs.write_many([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
+    assert len(pieces) < 250
+    assert max(len(piece.encode()) for piece in pieces) <= logs.PIPE_BUF
+    assert all(piece.endswith("}\n") for piece in pieces)
+    assert len("".join(pieces).splitlines()) == 500
+
+
 def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines: Lines) -> None:
     logs.write_many([{"event": "before setup"}])
     logs.setup("warning", terminal=False)
@@ -182,3 +201,39 @@ def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
     structlog.configure(processors=mine)
     logs.for_host()
     assert structlog.get_config()["processors"] == mine
+
+
+@pytest.mark.usefixtures("lines")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_reader_that_has_left_does_not_fail_what_is_told(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", buffering=1) as err:
+        monkeypatch.setattr("sys.stderr", err)
+        logs.setup(terminal=terminal)
+        structlog.get_logger("a").info("before")
+        assert b"before" in os.read(reading, 4096)
+        os.close(reading)
+        for _ in range(2):
+            structlog.get_logger("b").info("after")
+            logs.write_many([{"event": "exchange"}])
+            logging.getLogger("other").warning("after")
+        err.flush()  # as Python does at the end of the process
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_disk_that_is_full_loses_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        full = True
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    err = Full()
+    monkeypatch.setattr("sys.stderr", err)
+    logs.setup(terminal=False)
+    structlog.get_logger("c").info("lost")
+    err.full = False
+    structlog.get_logger("c").info("kept")
+    assert [json.loads(line)["event"] for line in err.getvalue().splitlines()] == ["kept"]

@@ -1,7 +1,10 @@
 """The queue between requests and their records: bounded, batched, and emptied at the end."""
 
 import asyncio
+import dataclasses
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 from gateway import logs
 from gateway.errors import Unavailable
 from gateway.records.exchange import Exchange
-from gateway.request_log import BATCH, RequestLog
+from gateway.request_log import BATCH, RequestLog, as_event, as_line
 
 
 def exchange(number: int = 0, connection_id: str = "u1") -> Exchange:
@@ -199,3 +202,29 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
         await closing
     writing.cancel()
     assert kept.ids == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("token_ms", "upstream_ms", "told"),
+    [(None, None, {}), (0.0, 0.0, {"upstream_ms": 0.0}), (4.0049, 12.345, {"token_ms": 4.0, "upstream_ms": 12.35})],
+)
+def test_a_line_tells_what_was_waited_for(
+    token_ms: float | None, upstream_ms: float | None, told: dict[str, float]
+) -> None:
+    line = as_event(replace(exchange(), token_ms=token_ms, upstream_ms=upstream_ms))
+    assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"connection_id": "", "integration_id": "", "environment": "", "host": ""},
+        {"error_code": "cut", "upstream_ms": 1.23456, "token_ms": 2.0, "gateway_ms": 0.1},
+        {"path": '/a"b\\c\u2028é', "connection_id": "c\n1", "upstream_ms": 0.0, "token_ms": 0.0},
+    ],
+)
+def test_a_line_says_what_the_event_says(changes: dict[str, Any]) -> None:
+    record = dataclasses.replace(exchange(), **changes)
+    assert json.loads(as_line(record)) == as_event(record)
+    assert "\n" not in as_line(record)

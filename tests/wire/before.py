@@ -35,8 +35,11 @@ def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway_before(recorder: Recorder, folder: Path) -> AsyncIterator[Bench]:
-    """A running gateway whose integrations all lead to `recorder`, with connection `c1` in each."""
+async def gateway_before(recorder: Recorder, folder: Path, *, lane: bool = True) -> AsyncIterator[Bench]:
+    """A running gateway whose integrations all lead to `recorder`, with connection `c1` in each.
+
+    `lane`: plain requests take the fast lane; without it all go through the chain.
+    """
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, never listening: nobody else gets this port
         port: int = closed.getsockname()[1]
@@ -49,7 +52,7 @@ async def gateway_before(recorder: Recorder, folder: Path) -> AsyncIterator[Benc
             **{name: {"provider": name, "forward_set_cookie": name == "based"} for name in entries},
         )
         del told["environments"]["dev"]["integrations"]["tracker"]
-        running = RunningGateway(folder, told)
+        running = RunningGateway(folder, told, lane=lane)
         await running.start()
         try:
             for name in entries:

@@ -61,6 +61,7 @@ class Answer:
         ours = (
             b"gateway-request-id:",
             b"gateway-attempts:",
+            b"server-timing: gateway;dur=",  # a provider's own says something else
             b"content-length:",
             b"transfer-encoding:",
             b"connection:",

@@ -1,4 +1,5 @@
-"""One gateway and one recorder a module, on the loop that `gateway serve` runs on."""
+"""One gateway and one recorder a module, on the loop that `gateway serve` runs on; everything through the fast lane where
+that takes it, and again through the chain."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,11 +18,13 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {made_by.__name__.lower(): made_by} if made_by is not None else {"asyncio": asyncio.new_event_loop}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[True, False], ids=["lane", "chain"])
+async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     recorder = Recorder()
     await recorder.start()
-    async with gateway_before(recorder, tmp_path_factory.mktemp("wire")) as bench:
-        yield bench
-    await recorder.stop()
-    await turns()
+    try:
+        async with gateway_before(recorder, tmp_path_factory.mktemp("wire"), lane=request.param) as bench:
+            yield bench
+    finally:
+        await recorder.stop()
+        await turns()

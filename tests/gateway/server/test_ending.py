@@ -167,3 +167,30 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
         async with asyncio.timeout(5):
             await serving.runner.cleanup()
     assert shown.cancelled == 1
+
+
+async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_one(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        client.send(get(b"/stream"))
+        await client.until(b"first\r\n")  # the head has left, without Connection: close
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        steady.shown.release.set()
+        await client.until(b"0\r\n\r\n")
+        client.send(get(b"/next"))
+        answer = parsed(await client.until_closed())
+        assert (answer.status, answer.body, answer.headers["connection"]) == (200, b"/next", "close")
+        await stopping
+
+
+async def test_who_was_let_in_just_before_the_stop_is_still_answered(steady: Served) -> None:
+    async with dial(steady.port) as client:
+        async with dial(steady.port) as other:  # taken after the first one
+            other.send(get(b"/one"))
+            await other.answer()
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        client.send(get(b"/first"))
+        answer = parsed(await client.until_closed())
+        assert (answer.body, answer.headers["connection"]) == (b"/first", "close")
+        await stopping

@@ -93,6 +93,15 @@ async def test_it_says_when_it_serves_and_ends_in_order(tmp_path: Path, number: 
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_an_idle_one_ends_within_ten_seconds(tmp_path: Path, workers: int) -> None:
+    async with serve(tmp_path, workers=workers, admin_port=0) as gateway:
+        await gateway.ready()
+        gateway.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            assert (await gateway.ended())[0] == 0
+
+
 async def test_from_the_signal_on_it_is_not_ready_and_still_answers(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()

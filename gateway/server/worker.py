@@ -1,0 +1,129 @@
+"""One process that serves: from the sockets it was given to its last answer."""
+
+import asyncio
+import gc
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from aiohttp import web
+
+from gateway import reloading
+from gateway.app import create_app
+from gateway.config import Config
+from gateway.server.admin import Admin
+from gateway.server.hardening import give_back_memory
+from gateway.server.runner import GatewayRunner
+from gateway.server.sockets import BACKLOG
+from gateway.server.tasks import beside
+from gateway.server.terminal import Terminal
+from gateway.server.workers import Outcome
+from gateway.services import SERVICES
+
+NOTICE_S: Final = 1.0  # /ready is 503 for so long before the socket closes, so that a load balancer sees it
+GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Worker:
+    """What a process needs to serve; made before workers are forked, so that each begins with a copy."""
+
+    app: web.Application
+    config: Config
+    public: socket.socket
+    admin: Admin | None = None
+    terminal: Terminal = field(default_factory=Terminal)
+
+    def reload(self) -> Outcome:
+        """In the parent of several workers: whether the file is fine, and workers begin with it from now on."""
+        if self.terminal.gone():
+            return "stop"
+        try:
+            config = reloading.read_again(self.config)
+            self.app, self.config = create_app(config), config
+        except Exception as refusal:  # noqa: BLE001 (whatever it was, the workers go on)
+            reloading.tell_refusal(refusal, None if self.admin is None else self.admin.of_parent())
+            return "refused"
+        return "taken"
+
+    async def run(self, place: int, ready: Callable[[], None]) -> int:
+        """Serve until SIGTERM or SIGINT; the exit code. `ready` is called once ``/ready`` would be 200.
+
+        `place`, counted from 0, is its own among the workers; who replaces it has the same.
+        """
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_log_unhandled)
+        stop, reread = asyncio.Event(), asyncio.Event()
+        for number in ENDING:
+            loop.add_signal_handler(number, self._stop, stop)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up, stop, reread)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        drain_s = self.config.server.drain_s
+        run = GatewayRunner(self.app, drain_s=drain_s)
+        async with AsyncExitStack() as around:
+            await around.enter_async_context(self._admin(run, place))
+            around.push_async_callback(run.cleanup)
+            await run.setup()
+            await around.enter_async_context(beside(_reload_when_asked(self.app, reread)))
+            await web.SockSite(run, self.public, backlog=BACKLOG).start()
+            settle()
+            ready()
+            await stop.wait()
+            log.info("stopping", drain_s=drain_s)
+            self.app[SERVICES].serving = False
+            run.start_draining()
+            await asyncio.sleep(min(NOTICE_S, drain_s))
+        log.info("stopped")
+        return 0
+
+    def _stop(self, stop: asyncio.Event) -> None:
+        """The first signal drains; the next one, of either kind, ends the process at once."""
+        stop.set()
+        for number in ENDING:
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    def _hang_up(self, stop: asyncio.Event, reread: asyncio.Event) -> None:
+        if self.terminal.gone():
+            self._stop(stop)
+        else:
+            reread.set()
+
+    @asynccontextmanager
+    async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:
+        """The admin port, open from before the first request until after the last."""
+        if self.admin is None:
+            yield
+            return
+        metrics = self.app[SERVICES].metrics
+        async with self.admin.serving(metrics, place):
+            metrics.watch(lambda: [(("gateway_client_connections",), run.client_connections)])
+            yield
+
+
+def settle() -> None:
+    """What the start has made stays: the collector need not look at a thousand providers again while requests wait."""
+    gc.collect()
+    give_back_memory()
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 20)
+
+
+async def _reload_when_asked(app: web.Application, asked: asyncio.Event) -> None:
+    """One at a time; signals that come meanwhile are one more."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        await reloading.reload(app)
+
+
+def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    fault = context.get("exception")
+    log.error("unhandled", detail=str(context.get("message")), exc_info=fault if isinstance(fault, Exception) else None)

@@ -1,0 +1,123 @@
+"""Keep-alive clients that ask without pause, and an upstream that can be told apart from any other answer."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+PIECE = 16_384
+SHORT = bytes(range(65, 91)) * 50  # 1,300 bytes
+
+
+def content(number: int, pieces: int) -> bytes:
+    """The body of ``/stream/{number}``: no two streams have a piece in common."""
+    return b"".join(hashlib.sha256(b"%d/%d" % (number, n)).digest() * (PIECE // 32) for n in range(pieces))
+
+
+class Upstream:
+    """A provider. `release` lets streams go beyond their first half; `begun` are those that wait for it."""
+
+    def __init__(self) -> None:
+        self.release = asyncio.Event()
+        self.begun = 0
+        self.port = 0
+
+    async def short(self, request: web.Request) -> web.Response:
+        return web.Response(body=SHORT)
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        number, pieces = int(request.match_info["number"]), int(request.match_info["pieces"])
+        body = content(number, pieces)
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        half = len(body) // 2
+        await answer.write(body[:half])
+        self.begun += 1
+        await self.release.wait()
+        await answer.write(body[half:])
+        await answer.write_eof()
+        return answer
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Upstream"]:
+        app = web.Application()
+        app.router.add_get("/short", self.short)
+        app.router.add_get("/stream/{number}/{pieces}", self.stream)
+        server = TestServer(app, skip_url_asserts=True)
+        await server.start_server()
+        assert server.port is not None
+        self.port = server.port
+        yield self
+        self.release.set()
+        await server.close()
+
+
+class Load:
+    """Clients on kept connections. `done` counts statuses; `failed` says what went wrong, by kind.
+
+    A connection that ends because an answer has announced it is no failure of a request, `closed` counts these; anything
+    else that is not a whole answer with the body that `Upstream.short` sends is one, a refused connection too.
+    """
+
+    def __init__(self, port: int, head: bytes, clients: int) -> None:
+        self.done: Counter[int] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.closed = 0
+        self._port, self._head = port, head
+        self._more = True
+        self._moved = asyncio.Condition()
+        self._tasks = [asyncio.create_task(self._client()) for _ in range(clients)]
+
+    @property
+    def total(self) -> int:
+        return self.done.total()
+
+    async def further(self, requests: int) -> None:
+        """Wait until so many more have been answered, or one has failed."""
+        goal = self.total + requests
+        async with asyncio.timeout(60), self._moved:
+            await self._moved.wait_for(lambda: self.total >= goal or self.failed)
+
+    async def stop(self) -> None:
+        """After the answers that are awaited now."""
+        self._more = False
+        await asyncio.gather(*self._tasks)
+
+    async def _client(self) -> None:
+        while self._more:
+            try:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+            except OSError as fault:
+                self.failed[f"connecting: {type(fault).__name__}"] += 1
+                await self._tell()
+                return
+            with suppress(OSError):
+                await self._ask_on(reader, writer)
+            writer.transport.abort()
+
+    async def _ask_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while self._more:
+            try:
+                writer.write(self._head)
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                body = await reader.readexactly(length)
+            except (OSError, EOFError, ValueError) as fault:
+                self.failed[type(fault).__name__] += 1
+                return
+            finally:
+                await self._tell()
+            self.done[int(head[9:12])] += 1
+            if body != SHORT:
+                self.failed["another body"] += 1
+            if b"\r\nconnection: close\r\n" in head:
+                self.closed += 1
+                return
+
+    async def _tell(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()

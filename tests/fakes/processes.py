@@ -1,0 +1,161 @@
+"""`gateway serve` processes with one integration, whose provider is a `tests.fakes.load.Upstream`."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from tests.fakes.gateways import SECRET_KEY, document, write_entry
+
+LIMIT_S = 60.0
+ROOT = Path(__file__).parents[2]
+CONNECTION = {"Provider-Config-Key": "up", "Connection-Id": "c1"}
+# What systemd does for a socket unit: descriptor 3 and upward, meant for this process id.
+HAND_OVER = (
+    "import os, sys; fd = int(sys.argv[1]); os.dup2(fd, 3); os.set_inheritable(3, True); "
+    "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'gateway', *sys.argv[2:]])"
+)
+
+
+def head(path: str, key: str = SECRET_KEY) -> bytes:
+    """A request on behalf of the one connection."""
+    fields = {"Host": "gw", "Authorization": f"Bearer {key}", **CONNECTION}
+    return (
+        f"GET /proxy{path} HTTP/1.1\r\n{''.join(f'{n}: {v}{chr(13)}{chr(10)}' for n, v in fields.items())}\r\n".encode()
+    )
+
+
+class Files:
+    """`document` is what `write` writes."""
+
+    def __init__(self, folder: Path, upstream_port: int, **server: Any) -> None:
+        self.path = folder / "gateway.yaml"
+        self.document = document([f"127.0.0.1/32:{upstream_port}"], up={"provider": "up"})
+        del self.document["environments"]["dev"]["integrations"]["tracker"]
+        self.document["server"].update(server)
+        entry = {
+            "display_name": "Up",
+            "categories": ["other"],
+            "docs": "https://docs.example.com",
+            "auth_mode": "API_KEY",
+            "proxy": {"base_url": f"http://127.0.0.1:{upstream_port}", "headers": {"x-api-key": "${apiKey}"}},
+        }
+        write_entry(folder, "up", entry)
+        self.write()
+
+    def write(self) -> None:
+        """In one step, as an editor or a deployment does it."""
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(yaml.safe_dump(self.document))
+        fresh.replace(self.path)
+
+
+class Serving:
+    """`port` and `metrics_url` once it is ready; `log` holds what it has logged so far."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.port = 0
+        self.metrics_url = ""
+        self.log: list[dict[str, Any]] = []
+        self._heard = asyncio.Condition()
+        self._listening = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        assert self.process.stderr is not None
+        while line := await self.process.stderr.readline():
+            async with self._heard:
+                try:
+                    self.log.append(json.loads(line))
+                except ValueError:  # for the operator, not for the log; or torn by another worker's
+                    self.log.append({"event": line.decode().rstrip()})
+                self._heard.notify_all()
+
+    async def ready(self) -> None:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(LIMIT_S):
+            line = (await self.process.stdout.readline()).decode()
+        found = re.fullmatch(r"gateway ready on http://127\.0\.0\.1:(\d+)\n", line)
+        assert found, (line, self.log)
+        self.port = int(found[1])
+        self.metrics_url = (await self.logged("ready"))[0].get("metrics") or ""
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
+        """The first entries of that name, once there are so many."""
+
+        def found() -> list[dict[str, Any]]:
+            return [entry for entry in self.log if entry["event"] == event]
+
+        async with asyncio.timeout(LIMIT_S), self._heard:
+            await self._heard.wait_for(lambda: len(found()) >= times)
+        return found()
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(LIMIT_S):
+            code = await self.process.wait()
+            await self._listening
+        return code
+
+    def workers(self) -> list[int]:
+        pid = self.process.pid
+        return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+    async def connect(self) -> None:
+        """Make the connection that `head` asks for."""
+        body = {
+            "provider_config_key": "up",
+            "connection_id": "c1",
+            "credentials": {"type": "API_KEY", "apiKey": "k" * 20},
+        }
+        address = f"http://127.0.0.1:{self.port}/connections"
+        headers = {"Authorization": f"Bearer {SECRET_KEY}"}
+        async with aiohttp.ClientSession(headers=headers) as http, http.post(address, json=body) as answer:
+            assert answer.status == 201, await answer.text()
+
+    async def metrics(self) -> str:
+        async with aiohttp.ClientSession() as http, http.get(self.metrics_url) as answer:
+            assert answer.status == 200
+            assert answer.content_type == "text/plain"
+            return await answer.text()
+
+
+@asynccontextmanager
+async def serving(files: Files, listener: socket.socket | None = None) -> AsyncIterator[Serving]:
+    """A process that is ready; on `listener`, if there is one, instead of a socket of its own."""
+    command = [sys.executable, "-m", "gateway"]
+    if listener is not None:
+        command = [sys.executable, "-c", HAND_OVER, str(listener.fileno())]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        *("serve", "-c", str(files.path)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        pass_fds=[listener.fileno()] if listener is not None else [],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    gateway = Serving(process)
+    try:
+        await gateway.ready()
+        yield gateway
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        assert process.stdout is not None
+        await process.stdout.read()  # workers that outlive their parent for a moment hold it open
+        await process.wait()
+        await gateway._listening

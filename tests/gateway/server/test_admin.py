@@ -1,0 +1,97 @@
+"""The admin port: the numbers of all workers from any of them, and what becomes of them when one dies."""
+
+import asyncio
+import gzip
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fakes.load import Load, Upstream
+from tests.fakes.processes import Files, Serving, head, serving
+from tests.fakes.raw import exchange, parsed
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+
+async def total(gateway: Serving, name: str) -> float:
+    families = text_string_to_metric_families(await gateway.metrics())
+    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
+
+
+async def reaches(gateway: Serving, name: str, wanted: float) -> None:
+    """A request is counted just after its answer has left. A total never falls on its way."""
+    seen = 0.0
+    async with asyncio.timeout(30):
+        while seen < wanted:
+            now = await total(gateway, name)
+            assert now >= seen
+            seen = now
+            await asyncio.sleep(0.05)
+    assert seen == wanted
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path, workers: int) -> None:
+    upstream = Upstream()
+    async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, admin_port=0)) as gateway:
+        await gateway.connect()
+        load = Load(gateway.port, head("/short"), 4)
+        await load.further(50)
+        await load.stop()
+        await reaches(gateway, "gateway_proxy_requests_total", load.total)
+        assert await total(gateway, "gateway_workers") == workers
+        assert await total(gateway, "gateway_build_info") == 1
+        assert await total(gateway, "gateway_live_connections") >= 1
+        assert await total(gateway, "gateway_upstream_connections") >= 1
+        assert await total(gateway, "gateway_process_resident_memory_bytes") > workers * 10_000_000
+        assert await total(gateway, "gateway_process_open_fds") > workers * 5
+        if workers == 1:
+            return
+        os.kill(gateway.workers()[0], signal.SIGKILL)
+        await gateway.logged("worker_died")
+        assert await total(gateway, "gateway_proxy_requests_total") == load.total
+        cpu_s = await total(gateway, "gateway_process_cpu_seconds_total")
+        again = Load(gateway.port, head("/short"), 4)
+        await again.further(50)
+        await again.stop()
+        await reaches(gateway, "gateway_proxy_requests_total", load.total + again.total)
+        await reaches_workers(gateway, 2)
+        assert await total(gateway, "gateway_process_cpu_seconds_total") >= cpu_s
+
+
+async def reaches_workers(gateway: Serving, wanted: int) -> None:
+    """Whether one lives shows a few seconds later."""
+    async with asyncio.timeout(30):
+        while await total(gateway, "gateway_workers") != wanted:
+            await asyncio.sleep(0.05)
+
+
+async def test_the_answer_may_be_compressed(tmp_path: Path) -> None:
+    async with serving(Files(tmp_path, 1, admin_port=0)) as gateway:
+        admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
+        request = b"GET /metrics HTTP/1.1\r\nHost: gw\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
+        answer = parsed(await exchange(admin, request))
+    assert answer.headers["content-encoding"] == "gzip"
+    assert b"gateway_build_info" in gzip.decompress(answer.body)
+
+
+async def test_metrics_are_not_on_the_public_port(tmp_path: Path) -> None:
+    async with serving(Files(tmp_path, 1, admin_port=0)) as gateway:
+        request = b"GET /metrics HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n\r\n"
+        assert parsed(await exchange(gateway.port, request)).status == 404
+        admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
+        answer = parsed(await exchange(admin, request.replace(b"/metrics", b"/providers")))
+        assert (answer.status, answer.error["code"]) == (404, "not_found")
+
+
+async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AssertionError, match=f"127.0.0.1:{port} is in use. Set another server.admin_port"):
+            async with serving(Files(tmp_path, 1, admin_port=port)):
+                pass

@@ -1,0 +1,464 @@
+"""The fast lane: which requests take it, and that nobody can tell from the outside.
+
+Each test asks the counters of the lane too, so that it fails if the request went the other way.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+import gateway
+from gateway.secret import digest
+from gateway.services import SERVICES
+from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
+from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
+from tests.wire.bench import Answer, Caller
+
+ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+HEADERS = {"authorization": "Bearer ${apiKey}"}
+NAMES = f"Host: gw\r\nAuthorization: Bearer {SECRET_KEY}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n".encode()
+VARIES = re.compile(rb"(?m)^(Date|Gateway-Request-Id|Server-Timing): .*\r\n")
+
+
+def get(target: bytes = b"/proxy/x", more: bytes = b"", method: bytes = b"GET") -> bytes:
+    return method + b" " + target + b" HTTP/1.1\r\n" + NAMES + more + b"\r\n"
+
+
+class Client(Caller):
+    async def ask(self, request: bytes, *, method: bytes = b"GET") -> Answer:
+        await self.send(request)
+        return await self.answer(method)
+
+    async def head(self) -> bytes:
+        return await self.reader.readuntil(b"\r\n\r\n")
+
+
+@asynccontextmanager
+async def dial(port: int) -> AsyncIterator[Client]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def before(
+    provider: RawProvider, folder: Path, *, lane: bool = True, **proxy: Any
+) -> AsyncIterator[RunningGateway]:
+    """A gateway with connection `c1` to `provider`, and one kept connection that has served already."""
+    write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
+    told = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+    del told["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(folder, told, lane=lane)
+    await running.start()
+    try:
+        credentials = {"type": "API_KEY", "apiKey": "key-of-c1"}
+        body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
+        await running.json("POST", "/connections", json=body, expect=201)
+        yield running
+    finally:
+        await running.stop()
+
+
+async def warm(running: RunningGateway) -> None:
+    """The first request opens the connection to the provider; it goes through the chain."""
+    async with running.proxied("c1", "/warm", integration="lane", headers={"X-Warm": "1"}) as answer:
+        assert answer.status == 200
+        await answer.read()
+
+
+def port_of(running: RunningGateway) -> int:
+    return int(running.url.rpartition(":")[2])
+
+
+async def test_a_plain_request_takes_it_from_the_second_on(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        for _ in range(3):
+            assert (await client.ask(get())).status == 200
+        assert (running.lane.taken, running.lane.handed_over) == (2, 0)
+        assert provider.connections == 1
+        assert provider.heads[0] == provider.heads[1] == provider.heads[2]
+        assert b"\r\nauthorization: Bearer key-of-c1\r\n" in provider.heads[2]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(b"Origin: https://a.example\r\n", id="from a script in a browser"),
+        pytest.param(b"Content-Length: 0\r\n", id="with a length"),
+        pytest.param(b"Gateway-Dry-Run: true\r\n", id="a dry run"),
+        pytest.param(b"Gateway-Timeout: 3\r\n", id="a patience of its own"),
+        pytest.param(b"Decompress: true\r\n", id="to be decoded"),
+        pytest.param(b"Connection: close\r\n", id="the last of its connection"),
+        pytest.param(b"Expect: 100-continue\r\n", id="an expectation"),
+        pytest.param(b"Provider_Config_Key: other\r\nConnection-Id: c2\r\n", id="two connections"),
+    ],
+)
+async def test_what_asks_for_more_goes_through_the_chain(tmp_path: Path, more: bytes) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.ask(get(more=more))
+        assert running.lane.taken == 0
+
+
+@pytest.mark.parametrize("target", [b"/proxy/../x", b"/%70roxy/x", b"/proxyx", b"/proxy/%2e%2e/x", b"/providers"])
+async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, target: bytes) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.ask(get(target))
+        assert running.lane.taken == 0
+        assert len(provider.heads) == 1
+
+
+ANSWERS = [
+    pytest.param(OK, b"GET", id="plain"),
+    pytest.param(OK, b"HEAD", id="to HEAD"),
+    pytest.param(b"HTTP/1.1 204 No Content\r\nETag: x\r\n\r\n", b"GET", id="204"),
+    pytest.param(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", b"GET", id="304"),
+    pytest.param(b"HTTP/1.1 404 Nope\r\nContent-Length: 4\r\n\r\nnope", b"GET", id="404"),
+    pytest.param(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", b"GET", id="500"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", b"GET", id="chunked"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n: a\r\n0\r\n\r\n",
+        b"GET",
+        id="events",
+    ),
+    pytest.param(
+        b"HTTP/1.1 302 Found\r\nLocation: /y?z\r\nSet-Cookie: a=b\r\nAccess-Control-Allow-Origin: *\r\nX-a: b\r\n"
+        b"x-A: \xe4\r\nConnection: keep-alive, x-gone\r\nX-Gone: 1\r\nDate: yesterday\r\nGateway-Error: forged\r\n"
+        b"Content-Length: 0\r\n\r\n",
+        b"GET",
+        id="fields of every kind",
+    ),
+    pytest.param(b"HTTP/1.1 103 Early\r\n\r\n" + OK, b"GET", id="after an interim answer"),
+]
+
+
+@pytest.mark.parametrize(("says", "method"), ANSWERS)
+async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, method: bytes) -> None:
+    seen: dict[bool, list[bytes]] = {}
+    for lane in (True, False):
+        folder = tmp_path / str(lane)
+        folder.mkdir()
+
+        async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while True:
+                head, _ = await read_message(reader)
+                warming = b"/warm" in head
+                writer.write(OK if warming else says.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == b"HEAD" else says)
+
+        async with raw_provider(answered) as provider, before(provider, folder, lane=lane) as running:
+            await warm(running)
+            async with dial(port_of(running)) as client:
+                told = await client.ask(get(method=method), method=method)
+                assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection goes on"
+            if lane:
+                assert (running.lane.taken, running.lane.handed_over) == (2, 0)
+            own = f":{port_of(running)}/proxy".encode()
+            seen[lane] = [VARIES.sub(b"", told.head.raw).replace(own, b":0/proxy"), told.body.data]
+    assert seen[True] == seen[False]
+
+
+async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        notes: list[Any] = []
+        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        async with dial(port_of(running)) as client:
+            told = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
+        assert running.lane.taken == 1
+    chain, lane = notes
+    for name in ("request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"):
+        assert getattr(chain, name) == getattr(lane, name), name
+    assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in told]
+    assert (lane.bytes_in, lane.error_code) == (chain.bytes_in, chain.error_code)
+    assert lane.token_ms == 0, "nothing had to be loaded"
+    assert lane.gateway_ms >= 0
+    assert 0 < lane.upstream_ms <= lane.duration_ms
+    assert lane.path == "/a/b"
+    assert lane.request_id == "mine"
+
+
+async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
+    """An API key cannot be renewed: the provider is asked once, and its own answer comes back."""
+    refusal = b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\nno"
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            provider.heads.append(head)
+            writer.write(OK if b"/warm" in head else refusal)
+
+    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            told = await client.ask(get())
+            assert (told.status, told.body.data) == (401, b"no")
+            assert b"\r\nGateway-Attempts: 1\r\n" in told.head.raw
+            assert (await client.ask(get(b"/proxy/warm"))).status == 200
+        assert len(provider.heads) == 3
+        assert running.lane.handed_over == 1
+
+
+async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
+    busy = b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n"
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            provider.heads.append(head)
+            writer.write(busy if len(provider.heads) == 2 else OK)
+
+    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            told = await client.ask(get(more=b"Retries: 2\r\n"))
+        assert told.status == 200
+        assert b"\r\nGateway-Attempts: 2\r\n" in told.head.raw
+        assert len(provider.heads) == 3
+        assert running.lane.handed_over == 1
+
+
+async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) -> None:
+    async def one_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, _ = await read_message(reader)
+        provider.heads.append(head)
+        writer.write(OK)
+        await read_message(reader)  # the next one is read, and the connection closed without a word
+
+    async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            told = await client.ask(get())
+        assert told.status == 200
+        assert b"\r\nGateway-Attempts: 1\r\n" in told.head.raw
+        assert provider.connections == 2
+        assert (running.lane.taken, running.lane.handed_over) == (1, 1)
+
+
+async def test_an_answer_that_is_no_http_is_a_502(tmp_path: Path) -> None:
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            writer.write(
+                OK if b"/warm" in head else b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
+            )
+
+    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            told = await client.ask(get())
+        assert told.status == 502
+        assert b"\r\nGateway-Error: upstream_protocol\r\n" in told.head.raw
+        assert running.lane.handed_over == 1
+
+
+async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None:
+    sent = asyncio.Event()
+
+    async def torn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+            await sent.wait()
+            return
+
+    async with raw_provider(torn) as provider, before(provider, tmp_path) as running:
+        notes: list[Any] = []
+        await warm(running)
+        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            head = await client.head()
+            assert b" 200 " in head
+            sent.set()
+            assert len(await client.rest()) <= 3
+        assert [(note.status, note.error_code) for note in notes] == [(200, "cut")]
+
+
+async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
+    left, began = asyncio.Event(), asyncio.Event()
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            began.set()
+            assert await reader.read() == b""
+            left.set()
+            return
+
+    async with raw_provider(endless) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        notes: list[Any] = []
+        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            await began.wait()
+        async with asyncio.timeout(3):
+            await left.wait()
+        assert [(note.status, note.error_code) for note in notes] == [(499, "client_left")]
+        assert running.lane.taken == 1
+
+
+async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
+    written = 0
+    total = 64 << 20
+
+    async def large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal written
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % total)
+            piece = b"x" * 65536
+            while written < total:
+                writer.write(piece)
+                written += len(piece)
+                await writer.drain()
+
+    async with raw_provider(large) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            await client.head()
+            seen = -1
+            while seen != written:  # until nothing moves any more
+                seen = written
+                await asyncio.sleep(0.2)
+            assert written < total
+            assert len(await client.reader.readexactly(total)) == total
+            assert (await client.ask(get(b"/proxy/warm"))).status == 200
+        assert running.lane.taken == 2
+
+
+async def test_requests_sent_together_are_answered_in_their_order(tmp_path: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            target = head.split(b" ")[1]
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(target) + target)
+
+    async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get(b"/proxy/0"))
+            await asyncio.sleep(0)
+            await client.send(b"".join(get(b"/proxy/%d" % n) for n in range(1, 40)))
+            assert [(await client.answer()).body.data for _ in range(40)] == [b"/%d" % n for n in range(40)]
+
+
+async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        assert (await client.ask(get())).status == 200
+        assert (await client.ask(get())).status == 200
+        await running.json("DELETE", "/connections/c1?provider_config_key=lane", expect=200)
+        told = await client.ask(get())
+        assert told.status == 404
+        assert b"\r\nGateway-Error: unknown_connection\r\n" in told.head.raw
+
+
+async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        for _ in range(2):
+            assert (await client.ask(get())).status == 200
+        del running.services.keys._by_digest[digest(SECRET_KEY)]
+        told = await client.ask(get())
+        assert told.status == 401
+        assert len(provider.heads) == 2
+
+
+async def test_no_secret_key_is_kept(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        for _ in range(2):
+            await client.ask(get())
+        assert running.lane.taken == 1
+        assert SECRET_KEY not in repr(running.lane._known)
+        assert SECRET_KEY.encode() not in b"".join(running.lane._known)
+
+
+async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = asyncio.Event()
+
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+            else:
+                silent.set()
+
+    async with raw_provider(mute) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            await silent.wait()
+            server = running._runner.server  # type: ignore[union-attr]
+            (held,) = [connection for connection in server.connections if connection._flight is not None]  # type: ignore[union-attr]
+            held.look(held._loop.time() + 61.0, begun_by=0.0)
+            told = await client.answer()
+        assert told.status == 504
+        assert b"\r\nGateway-Error: upstream_timeout\r\n" in told.head.raw
+        gate = running.services.gates.to(("http", "127.0.0.1", provider.port))
+        assert gate.bulkhead.outstanding == 0
+
+
+async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" not in head:
+                asked.set()
+                await may_answer.wait()
+            writer.write(OK)
+
+    async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            await asked.wait()
+            running._runner.start_draining()  # type: ignore[union-attr]
+            may_answer.set()
+            told = await client.answer()
+            assert b"\r\nConnection: close\r\n" in told.head.raw
+            assert told.body.data == b"ok"
+            assert await client.rest() == b""
+        assert running.lane.taken == 1
+
+
+async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
+    """Its middlewares must see every request."""
+    write_entry(tmp_path, "tracker", {**ENTRY, "proxy": {"base_url": "https://api.example.com", "headers": HEADERS}})
+
+    @web.middleware
+    async def of_the_host(request: web.Request, handler: Any) -> web.StreamResponse:
+        return await handler(request)
+
+    told = document([])
+    told["environments"]["dev"]["integrations"] = {}
+    app = gateway.create_app(gateway.config.parse(told, base=tmp_path, environ={}))
+    app.middlewares.append(of_the_host)
+    run = gateway.runner(app)
+    await run.setup()
+    try:
+        assert run.server.lane is None  # type: ignore[union-attr]
+        assert SERVICES in app
+    finally:
+        await run.cleanup()

@@ -1,0 +1,63 @@
+"""`gateway serve` in a terminal: SIGHUP reloads there too, and closing the terminal is no wish to reload."""
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.fakes.gateways import document
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+LIMIT_S = 60.0
+IN_A_TERMINAL = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'gateway', *sys.argv[1:]])"
+)
+
+
+async def shown(terminal: int, words: str) -> None:
+    """Read what is on the screen until it says this."""
+    screen = b""
+    async with asyncio.timeout(LIMIT_S):
+        while not re.search(words.encode(), screen):
+            screen += await asyncio.to_thread(os.read, terminal, 4096)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int) -> None:
+    told = document([])
+    told["environments"]["dev"]["integrations"] = {}
+    told["catalog"] = []
+    told["server"]["workers"] = workers
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(told))
+    terminal, inside = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", IN_A_TERMINAL, "serve", "-c", str(tmp_path / "gateway.yaml")),
+        stdin=inside,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=inside,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    os.close(inside)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            assert b"gateway ready" in await process.stdout.readline()
+        process.send_signal(signal.SIGHUP)
+        await shown(terminal, "reloaded")
+        os.close(terminal)
+        async with asyncio.timeout(LIMIT_S):
+            assert await process.wait() == 0
+            assert await process.stdout.read() == b""  # nobody is left who holds it open
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,119 @@
+"""Signals while requests come without pause: none of them fails.
+
+The short form of `make drill`, which sets GATEWAY_DRILL to a factor for clients, requests and the size of streams.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.load import Load, Upstream, content
+from tests.fakes.processes import Files, Serving, head, serving
+from tests.fakes.raw import dial
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+FACTOR = int(os.environ.get("GATEWAY_DRILL", "1"))
+CLIENTS = min(4 * FACTOR, 64)
+REQUESTS = 40 * FACTOR
+STREAMS = 100
+OTHER_KEY = "sk-other-0123456789abcdef"
+
+
+async def asked(gateway: Serving, request: bytes) -> int:
+    async with dial(gateway.port) as client:
+        client.send(request)
+        return (await client.answer()).status
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_no_request_fails_by_a_reload(tmp_path: Path, workers: int) -> None:
+    upstream = Upstream()
+    async with upstream.serving():
+        files = Files(tmp_path, upstream.port, workers=workers)
+        async with serving(files) as gateway:
+            await gateway.connect()
+            load = Load(gateway.port, head("/short"), CLIENTS)
+            await load.further(REQUESTS)
+            for turn in range(1, 1 + max(2, FACTOR // 2)):  # an environment is added and taken away
+                environments = files.document["environments"]
+                if environments.pop("more", None) is None:
+                    environments["more"] = {"secret_keys": [OTHER_KEY]}
+                files.write()
+                gateway.signal(signal.SIGHUP)
+                await gateway.logged("reloaded", turn * workers)
+                assert await asked(gateway, head("/short", OTHER_KEY)) == (404 if "more" in environments else 401)
+                await load.further(REQUESTS)
+            files.path.write_text("server: {port: nonsense}\n")
+            gateway.signal(signal.SIGHUP)
+            await gateway.logged("reload_refused")
+            assert any("gateway.yaml:1: " in entry.get("detail", "") for entry in gateway.log)
+            await load.further(REQUESTS)
+            await load.stop()
+            assert all("timestamp" in entry for entry in gateway.log)  # every line is whole, whichever worker wrote it
+            assert not load.failed
+            assert set(load.done) == {200}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_path: Path, workers: int) -> None:
+    upstream = Upstream()
+    async with upstream.serving():
+        with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+            files = Files(tmp_path, upstream.port, workers=workers)
+            async with serving(files, listener) as old:
+                await old.connect()
+                load = Load(old.port, head("/short"), CLIENTS)
+                await load.further(REQUESTS)
+                async with serving(files, listener) as new:
+                    assert new.port == old.port
+                    old.signal(signal.SIGTERM)
+                    assert await old.ended() == 0
+                    await load.further(REQUESTS)
+                    await load.stop()
+    assert not load.failed
+    assert set(load.done) == {200}
+    assert load.closed > 0  # the old one has said that it leaves
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_streams_under_way_are_whole(tmp_path: Path, workers: int) -> None:
+    upstream = Upstream()
+    async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
+        await gateway.connect()
+        reading = [asyncio.create_task(streamed(gateway.port, number)) for number in range(STREAMS)]
+        async with asyncio.timeout(60):
+            while upstream.begun < STREAMS:
+                await asyncio.sleep(0.01)
+        gateway.signal(signal.SIGHUP)
+        await gateway.logged("reloaded", workers)
+        gateway.signal(signal.SIGTERM)
+        await gateway.logged("stopping", workers)
+        upstream.release.set()
+        bodies = await asyncio.gather(*reading)
+        assert await gateway.ended() == 0
+    assert [number for number, body in enumerate(bodies) if body != content(number, pieces(number))] == []
+
+
+def pieces(number: int) -> int:
+    """Of 16 KiB."""
+    return (1 + number % 7) * FACTOR
+
+
+async def streamed(port: int, number: int) -> bytes:
+    """The body of a stream, its chunks put together; to the last one, else it is not whole."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head(f"/stream/{number}/{pieces(number)}"))
+    assert b" 200 " in await reader.readline()
+    await reader.readuntil(b"\r\n\r\n")
+    body = b""
+    while length := int(await reader.readline(), 16):
+        body += (await reader.readexactly(length + 2))[:-2]
+    assert await reader.readline() == b"\r\n"
+    writer.close()
+    return body
