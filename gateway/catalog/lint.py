@@ -11,8 +11,10 @@ from gateway.catalog.faults import Fault
 from gateway.catalog.load import read_folders
 from gateway.catalog.names import carries_credential
 from gateway.catalog.places import addresses, texts
+from gateway.catalog.placing import Unresolved, render_url
 from gateway.catalog.provider import Paginate, Provider, Setting
-from gateway.catalog.template import Name
+from gateway.catalog.template import Name, placeholders
+from gateway.catalog.value import BadValue
 from gateway.catalog.vocabulary import CATEGORIES
 
 # A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
@@ -59,6 +61,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _plain_http(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
+    yield from _examples(provider)
     yield from _paging(provider)
     for key in FORMS:
         for name, setting in getattr(provider, key).items():
@@ -108,6 +111,23 @@ def _open_hosts(provider: Provider) -> Iterator[Finding]:
         if setting is None or not (setting.pattern or setting.enum or setting.automated or setting.any_host):
             remedy = "give the setting a pattern or an enum, or any_host if people run it themselves"
             yield place, f"${{{last.name}}} decides the host's end; {remedy}"
+
+
+def _examples(provider: Provider) -> Iterator[Finding]:
+    """Addresses that cannot be made of the settings' own examples: then nobody's values fit."""
+    forms = provider.connection_config
+    config = {
+        name: form.example or form.default_value or next(iter(form.enum or ()), "") for name, form in forms.items()
+    }
+    for place, template in addresses(provider):
+        names = placeholders(template)
+        others = {name: "x" for name in names if not name.startswith("connectionConfig.")}
+        try:
+            render_url(template, {name: value for name, value in config.items() if value}, forms, others)
+        except Unresolved:
+            continue  # a setting without an example, or one that the provider tells
+        except BadValue as wrong:
+            yield place, f"does not come out right with the example of {wrong.name!r}, which {wrong.why}"
 
 
 def _paging(provider: Provider) -> Iterator[Finding]:

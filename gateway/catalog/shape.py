@@ -11,7 +11,7 @@ class Shape(BaseModel):
     The text under a field is its description in the JSON Schema, which editors show.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
 
 
 def _number_as_text(value: Any) -> Any:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.catalog.functions import FUNCTIONS
 from gateway.catalog.provider import Provider
 from tools.catalog_docs import ROOT, SECTIONS, blocks, catalog_page, pages
 
@@ -21,6 +22,11 @@ def test_every_field_of_an_entry_stands_in_one_section() -> None:
 def test_every_block_that_can_be_made_is_on_the_page() -> None:
     page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
     assert [name for name in blocks() if f"<!-- begin: {name} -->" not in page] == []
+
+
+def test_every_function_of_templates_is_told() -> None:
+    page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
+    assert [name for name in FUNCTIONS if f"`${{{name}(" not in page] == []
 
 
 def test_what_is_written_by_hand_stays() -> None:

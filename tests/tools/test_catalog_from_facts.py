@@ -41,7 +41,7 @@ GRANT: dict[str, Any] = {
     },
     "sources": ["allauth"],
 }  # fmt: skip
-NOTHING = Corrections({}, {}, {})
+NOTHING = Corrections({}, {}, {}, {})
 
 
 def made(facts: list[dict[str, Any]], corrections: Corrections = NOTHING) -> dict[str, Any]:
@@ -92,9 +92,12 @@ def test_corrections_are_laid_over_and_null_takes_away() -> None:
         "provenance": "reviewed",
         "sources+": ["https://docs.example.com/x"],
     }
-    entry = made([KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}))["mail-api"]
+    entry = made([KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}, {"mail-api": "Mail"}))[
+        "mail-api"
+    ]
     assert "docs" not in entry
     assert "retry" not in entry["proxy"]
+    assert entry["display_name"] == "Mail"
     assert entry["proxy"]["verification"] == {"endpoints": ["/whoami"]}
     assert entry["provenance"] == "reviewed"
     assert entry["review"]
@@ -102,9 +105,9 @@ def test_corrections_are_laid_over_and_null_takes_away() -> None:
 
 
 def test_what_is_left_out_is_not_made_and_strangers_are_refused() -> None:
-    assert list(made([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}))) == ["mail-api"]
+    assert list(made([KEY, GRANT], Corrections({}, {"tracker": "closed"}, {}, {}))) == ["mail-api"]
     with pytest.raises(SystemExit, match="nobody"):
-        made([KEY], Corrections({"nobody": {}}, {}, {}))
+        made([KEY], Corrections({"nobody": {}}, {}, {}, {}))
 
 
 def test_the_facts_own_yaml_loads(tmp_path: Path) -> None:
@@ -116,7 +119,7 @@ def test_the_facts_own_yaml_loads(tmp_path: Path) -> None:
 def test_a_family_says_only_what_differs() -> None:
     head = {**GRANT, "name": "google", "display_name": "Google", "docs": "https://docs.example.com"}
     member = {**GRANT, "name": "google-x", "display_name": "X", "family": "google", "categories": ["email"]}
-    entries = made([head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}))
+    entries = made([head, member], Corrections({"google": {"token_url": "https://new.example.com/token"}}, {}, {}, {}))
     assert entries["google"]["token_url"] == "https://new.example.com/token"
     assert entries["google-x"]["alias"] == "google"
     assert "token_url" not in entries["google-x"]
@@ -163,7 +166,6 @@ def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch:
     catalog.mkdir()
     corrections.mkdir()
     (corrections / "_left_out.yaml").write_text("{}\n")
-    (corrections / "_verifications.yaml").write_text("{}\n")
     (catalog / "tracker.yaml").write_text("display_name: By hand\n")
     facts.write_text(json.dumps([KEY, GRANT]))
     monkeypatch.setattr(
@@ -182,7 +184,7 @@ def test_it_writes_changes_and_removes_only_its_own(tmp_path: Path, monkeypatch:
 def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
     root = Path(__file__).parents[2]
     corrections = load_corrections(root / "tools" / "corrections")
-    for name in {*corrections.entries, *corrections.verifications}:
+    for name in {*corrections.entries, *corrections.verifications, *corrections.names}:
         assert MADE in (root / "catalog" / f"{name}.yaml").read_text(), name
     for name in corrections.left_out:
         assert not (root / "catalog" / f"{name}.yaml").exists(), name

@@ -50,7 +50,7 @@ def catalog_texts(
         for one in facts
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
-    strangers = {*corrections.entries, *corrections.verifications} - set(made)
+    strangers = {*corrections.entries, *corrections.verifications, *corrections.names} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
     entries = {name: _said(name, made, corrections, hand_made) for name in made}

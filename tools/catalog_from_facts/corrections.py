@@ -2,8 +2,8 @@
 
 A correction has the fields of an entry, `null` takes one away, and a key such as ``token_url#`` is the comment on `token_url`;
 ``sources+`` adds sources.
-``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml`` names
-for each provider the path that proves its credential.
+``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml`` and
+``_names.yaml`` hold, for many providers at once, the path that proves a credential and a better display name.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from gateway.catalog.inherit import merged
 
 LEFT_OUT: Final = "_left_out.yaml"
 VERIFICATIONS: Final = "_verifications.yaml"
+NAMES: Final = "_names.yaml"
 MORE_SOURCES: Final = "sources+"
 
 # What a review by hand rests on unless its correction says more.
@@ -31,11 +32,14 @@ class Corrections:
     entries: Mapping[str, Mapping[str, Any]]
     left_out: Mapping[str, str]
     verifications: Mapping[str, str]
+    names: Mapping[str, str]
 
     def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """`entry` as corrected."""
         if (path := self.verifications.get(name)) is not None:
             entry = merged(entry, {"proxy": {"verification": {"endpoints": [path]}}})
+        if (shown := self.names.get(name)) is not None:
+            entry = {**entry, "display_name": shown}
         correction = dict(self.entries.get(name, {}))
         more = correction.pop(MORE_SOURCES, [])
         corrected = merged(entry, correction)
@@ -47,10 +51,13 @@ class Corrections:
 def load_corrections(folder: Path) -> Corrections:
     """The folder's corrections. Raises Unreadable, ValueError for YAML faults."""
     found = {path.stem: _value(path) for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("_")}
-    return Corrections(found, _value(folder / LEFT_OUT), _value(folder / VERIFICATIONS))
+    lists = (_value(folder / name) for name in (LEFT_OUT, VERIFICATIONS, NAMES))
+    return Corrections(found, *lists)
 
 
 def _value(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
     document = read(path)
     if document.faults:
         raise ValueError("\n".join(map(str, document.faults)))

@@ -27,11 +27,16 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         (
             SOURCED.replace("api.example.com", "api.${connectionConfig.tld}")
             + "connection_config: {tld: {hidden: true}}\n",
-            "6: ${connectionConfig.tld} decides the host's end; give the setting a pattern or an enum",
+            "6: ${connectionConfig.tld} decides the host's end; give the setting a pattern or an enum, or any_host",
         ),
         (
             SOURCED + "connection_config: {s: {pattern: '(a+)+b', hidden: true}}\n",
             "11: repeats a repetition, which can take for ever; say it without nesting",
+        ),
+        (
+            SOURCED.replace("api.example.com", "${connectionConfig.h}.example.com")
+            + "connection_config: {h: {pattern: '[a-z.]+', example: a.b, hidden: true}}\n",
+            "6: does not come out right with the example of 'h', which must be one DNS label",
         ),
         (SOURCED + "connection_config: {s: {}}\n", "11: has no description, so the end user must guess"),
         (

@@ -1,0 +1,354 @@
+"""A hundred entries, drawn by a seed, do what the facts they were made from say: the address a user is sent to, the token
+request, and the proxied request are looked at as a provider would see them.
+
+The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is no part of the repository. With CATALOG_FACTS
+set to the path of that file, others are drawn from all of it: CATALOG_FACTS_COUNT of them, by CATALOG_FACTS_SEED. What is
+expected is worked out here from the facts and, where people knew better, from tools/corrections, without the gateway.
+"""
+
+import base64
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, quote, quote_plus, urlsplit
+
+import pytest
+import yaml
+from aiohttp import web
+
+from gateway.auth import modes
+from gateway.egress.client import Egress
+from tests.fakes.gateways import RunningGateway, document
+from tools.catalog_from_facts.heirs import FAMILIES
+from tools.facts_sample import COUNT, SAMPLE, drawn, made_entries
+
+GATEWAY = Path(__file__).parents[2] / "gateway"
+CORRECTIONS = Path(__file__).parents[2] / "tools" / "corrections"
+CLIENT = {"client_id": "the client", "client_secret": "s3cret/+"}
+TOKEN = "the-access-token"
+KEY = "the-api-key-0123456789"
+# What not every version of the flows reads: an entry that needs it is drawn, but looked at only where it is read.
+READ_BY_FLOWS = "".join(
+    path.read_text() for part in ("auth", "oauth", "connections", "pages") for path in (GATEWAY / part).glob("*.py")
+)
+SOME_READ = (
+    "authorization_param_renames", "authorization_url_fragment", "authorization_code_param_in_callback",
+    "token_param_renames", "token_response", "token_request_method",
+)  # fmt: skip
+NEWER = {name for name in SOME_READ if f".{name}" not in READ_BY_FLOWS}
+
+
+def facts() -> list[dict[str, Any]]:
+    path = os.environ.get("CATALOG_FACTS")
+    if path is None:
+        sample: list[dict[str, Any]] = json.loads(SAMPLE.read_text(encoding="utf-8"))
+        return sample
+    whole = json.loads(Path(path).read_text(encoding="utf-8"))
+    asked = {
+        key: int(os.environ.get(f"CATALOG_FACTS_{key.upper()}", value))
+        for key, value in (("seed", 0), ("count", COUNT))
+    }
+    return drawn(whole, made_entries(), **asked)
+
+
+class Internet:
+    """Every provider at once: it answers whatever it is asked, and keeps what it was asked last."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.token_answer: dict[str, Any] = {}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        origin = request.headers["X-Asked-Origin"]
+        told = {name: value for name, value in request.headers.items() if name != "X-Asked-Origin"}
+        self.seen.append(
+            {
+                "method": request.method,
+                "url": origin + request.raw_path,
+                "headers": {name.lower(): value for name, value in told.items()},
+                "body": (await request.read()).decode(),
+            }
+        )
+        if request.raw_path == "/oauth/token/accessible-resources":
+            return web.json_response(
+                [{"id": "site-1", "url": "https://acme.atlassian.net", "name": "acme", "scopes": []}]
+            )
+        return web.json_response(self.token_answer)
+
+
+@asynccontextmanager
+async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Internet, int]]:
+    """Whatever leaves the gateway arrives here, over a real connection, with the origin it was meant for in a field."""
+    made = Internet()
+    app = web.Application(client_max_size=1 << 20)
+    app.router.add_route("*", "/{rest:.*}", made.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    send = Egress.send
+
+    async def diverted(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
+        headers = request.headers.copy()
+        default = {"https": 443, "http": 80}[request.scheme]
+        named = request.host if request.port == default else f"{request.host}:{request.port}"
+        headers["X-Asked-Origin"] = f"{request.scheme}://{named}"
+        sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
+        return await send(self, sent, *args, **options)
+
+    monkeypatch.setattr(Egress, "send", diverted)
+    yield made, port
+    await runner.cleanup()
+
+
+async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at, wrong = 0, []
+    async with internet(monkeypatch) as (web_of_providers, port):
+        chosen = [one for one in facts() if one["auth_mode"] in modes()]
+        running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
+        await running.start()
+        try:
+            for one in chosen:
+                expected = Expected(one, await running.json("GET", f"/providers/{one['name']}"))
+                if expected.needs & NEWER or "${clientId}" in one.get("authorization_url", ""):
+                    continue
+                wrong += [f"{one['name']}: {fault}" async for fault in compared(running, web_of_providers, expected)]
+                looked_at += 1
+        finally:
+            await running.stop()
+    assert not wrong, "\n" + "\n".join(wrong)
+    assert looked_at >= len(chosen) * 0.95
+    assert looked_at >= 0.9 * COUNT
+
+
+def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
+    made = document([f"127.0.0.1/32:{port}"])
+    made["catalog"] = []
+    made["environments"]["dev"]["integrations"] = {
+        one["name"]: {"provider": one["name"], **(CLIENT if one["auth_mode"] == "OAUTH2" else {})} for one in chosen
+    }
+    return made
+
+
+async def compared(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
+    """Connect, call, and tell each difference."""
+    providers.seen.clear()
+    providers.token_answer = expected.token_answer()
+    if expected.mode == "OAUTH2":
+        async for fault in consented(running, providers, expected):
+            yield fault
+    else:
+        await imported(running, expected)
+    (connection,) = (await running.json("GET", f"/connections?integrationId={expected.name}"))["connections"]
+    options: dict[str, Any] = {"integration": expected.name, "skip_auto_headers": ["User-Agent", "Accept"]}
+    async with running.proxied(connection["connection_id"], "/some/path?x=1", **options) as answer:
+        assert answer.status == 200, (expected.name, await answer.text())
+    sent = providers.seen[-1]
+    if sent["url"] != expected.proxied_url():
+        yield f"called {sent['url']}, not {expected.proxied_url()}"
+    for name, value in expected.proxied_headers().items():
+        if sent["headers"].get(name) != value:
+            yield f"sent {name}: {sent['headers'].get(name)}, not {value}"
+
+
+async def consented(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:
+    defaults = {expected.name: {"connection_config": expected.given}}
+    token = await running.session_token(allowed_integrations=[expected.name], integrations_config_defaults=defaults)
+    begin = f"{running.url}/oauth/connect/{expected.name}?connect_session_token={token}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        assert answer.status == 302, (expected.name, await answer.text())
+        address = answer.headers["Location"]
+    base, query = parted(address)
+    if base != expected.filled(expected.facts["authorization_url"]):
+        yield f"sends users to {base}, not {expected.filled(expected.facts['authorization_url'])}"
+    for name, value in expected.authorization(running.url).items():
+        if query.get(name) != value:
+            yield f"asks for consent with {name}={query.get(name)}, not {value}"
+    if ("code_challenge" in query) != expected.pkce:
+        yield f"PKCE is {'on' if 'code_challenge' in query else 'off'}"
+    back = {"state": query["state"], expected.code_param: "the code", **expected.told_by_callback()}
+    async with running.http.get(f"{running.url}/oauth/callback", params=back) as answer:
+        assert answer.status == 200, (expected.name, await answer.text())
+    async for fault in asked_for_a_token(providers.seen[0], expected, running.url):
+        yield fault
+
+
+async def asked_for_a_token(sent: dict[str, Any], expected: "Expected", url: str) -> AsyncIterator[str]:
+    if (sent["method"], sent["url"]) != ("POST", expected.filled(expected.facts["token_url"])):
+        yield f"asks {sent['method']} {sent['url']} for a token, not {expected.filled(expected.facts['token_url'])}"
+    is_json = expected.facts.get("token_request_format") == "json"
+    body = json.loads(sent["body"]) if is_json else dict(parse_qsl(sent["body"]))
+    for name, value in expected.token_params(url).items():
+        if body.get(name) != value:
+            yield f"asks for a token with {name}={body.get(name)}, not {value}"
+    pair = ":".join(quote_plus(value) for value in CLIENT.values())
+    basic = "Basic " + base64.b64encode(pair.encode()).decode()
+    if (sent["headers"].get("authorization") == basic) != expected.by_basic:
+        yield f"proves its client by {sent['headers'].get('authorization') or 'its body'}"
+
+
+async def imported(running: RunningGateway, expected: "Expected") -> None:
+    body = {
+        "provider_config_key": expected.name,
+        "connection_id": f"of {expected.name}",
+        "connection_config": expected.given,
+        "credentials": {"type": expected.mode, **expected.credential},
+    }
+    await running.json("POST", "/connections", json=body, expect=201)
+
+
+def parted(address: str) -> tuple[str, dict[str, str]]:
+    """The address without what we add, and the query, wherever a consent page wants it."""
+    parts = urlsplit(address)
+    path, _, inner = parts.fragment.partition("?")
+    query = {name: values[0] for name, values in parse_qs(inner or parts.query, keep_blank_values=True).items()}
+    return f"{parts.scheme}://{parts.netloc}{parts.path}{f'#{path}' if path else ''}".split("#")[0], query
+
+
+class Expected:
+    """What one provider's facts say, corrected as people corrected them, with values filled in by the simplest means."""
+
+    def __init__(self, facts: dict[str, Any], entry: dict[str, Any]) -> None:
+        family = _correction(facts.get("family") if facts.get("family") in FAMILIES else None)
+        # What corrects the head of a family corrects all of it, as far as they had the same to say.
+        inherited = {key: family[key] for key in ("disable_pkce",) if key in family}
+        correction = {**inherited, **_correction(facts["name"])}
+        self.needs = set(correction) & NEWER | set(facts) & NEWER
+        self.facts = corrected(facts, correction)
+        self.name = str(facts["name"])
+        self.mode = str(facts["auth_mode"])
+        forms = entry["data"].get("connection_config", {})
+        self.values = {name: _example(form) for name, form in forms.items()}
+        self.given = {name: text for name, text in self.values.items() if not forms[name].get("automated")}
+        self.pkce = self.facts.get("pkce") is not False and not correction.get("disable_pkce")
+        self.code_param = self.facts.get("authorization_code_param_in_callback", "code")
+        self.by_basic = self.facts.get("token_request_auth_method") == "basic"
+        self.scopes = self.facts.get("default_scopes", [])
+        hidden = {name: form.get("default_value", "") for name, form in entry["data"].get("credentials", {}).items()}
+        self.credential = {
+            "API_KEY": {"apiKey": KEY},
+            "BASIC": {name: hidden.get(name) or f"the-{name}" for name in ("username", "password")},
+            "OAUTH2_CC": {"token": TOKEN, "client_id": "id", "client_secret": "secret"},
+            "OAUTH2": {},
+        }[self.mode]
+
+    def token_answer(self) -> dict[str, Any]:
+        answer: dict[str, Any] = {
+            "token_type": "bearer",
+            "expires_in": 3600,
+            "refresh_token": "r",
+            "access_token": TOKEN,
+        }
+        for path in self.facts.get("token_response_metadata", ()):
+            *steps, last = path.split(".")
+            inner = answer
+            for step in steps:
+                inner = inner.setdefault(step, {})
+            inner[last] = self.values.get(path, "told")
+        places = self.facts.get("token_response", {})
+        for key, value in (("token_path", TOKEN), ("refresh_token_path", "r"), ("expiry_path", 3600)):
+            *steps, last = places.get(key, "unused").split(".")
+            inner = answer
+            for step in steps:
+                inner = inner.setdefault(step, {})
+            inner[last] = value
+        return answer
+
+    def told_by_callback(self) -> dict[str, str]:
+        return {name: self.values.get(name, "told") for name in self.facts.get("callback_metadata", ())}
+
+    def authorization(self, url: str) -> dict[str, str]:
+        asked = {"response_type": "code", "client_id": CLIENT["client_id"], "redirect_uri": f"{url}/oauth/callback"}
+        if self.scopes:
+            separator = self.facts.get("scope_separator", " ").replace("+", " ")
+            asked["scope"] = separator.join(self.scopes)
+        renames = {k.rstrip("="): v.rstrip("=") for k, v in self.facts.get("authorization_param_renames", {}).items()}
+        asked = {renames.get(name, name): value for name, value in asked.items() if renames.get(name, name)}
+        return {**asked, **self.params("authorization_params", self.given)}
+
+    def token_params(self, url: str) -> dict[str, str]:
+        asked = {"grant_type": "authorization_code", "code": "the code", "redirect_uri": f"{url}/oauth/callback"}
+        if not self.by_basic:
+            asked |= CLIENT
+        renames = self.facts.get("token_param_renames", {})
+        asked = {renames.get(name, name): value for name, value in asked.items() if renames.get(name, name)}
+        return {**asked, **self.params("token_params", self.given)}
+
+    def params(self, key: str, at_hand: Mapping[str, str]) -> dict[str, str]:
+        said = self.facts.get(key, {})
+        texts = {name: str(value).lower() if isinstance(value, bool) else value for name, value in said.items()}
+        return {name: self.filled(text) for name, text in texts.items() if is_steady(text, at_hand)}
+
+    def proxied_url(self) -> str:
+        query = "".join(f"&{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.placed("query"))
+        base = urlsplit(self.filled(self.facts["proxy"]["base_url"]))
+        return f"{base.scheme}://{base.netloc.lower()}{base.path.rstrip('/')}/some/path?x=1{query}"
+
+    def proxied_headers(self) -> dict[str, str]:
+        return dict(self.placed("headers"))
+
+    def placed(self, where: str) -> Iterator[tuple[str, str]]:
+        for name, template in self.facts["proxy"].get(where, {}).items():
+            # A content type is a default for requests with a body, and what differs each time is another test's.
+            if name != "content-type" and is_steady(template, self.values):
+                yield name, self.filled(template)
+
+    def filled(self, template: str) -> str:
+        known = {**{f"connectionConfig.{name}": text for name, text in self.values.items()}}
+        known |= {
+            "accessToken": TOKEN,
+            "clientId": CLIENT["client_id"],
+            "clientSecret": CLIENT["client_secret"],
+            **self.credential,
+        }
+        text = re.sub(r"\$\{([\w.-]+)\}", lambda found: known.get(found[1], found[0]), template)
+        return re.sub(r"\$\{base64\((.*?)\)\}", lambda found: base64.b64encode(found[1].encode()).decode(), text)
+
+
+def is_steady(template: str, at_hand: Mapping[str, str]) -> bool:
+    """Whether all its settings are there, and it comes out the same each time."""
+    names = re.findall(r"\$\{connectionConfig\.([\w.-]+)\}", template)
+    return "${random}" not in template and all(at_hand.get(name) for name in names)
+
+
+def corrected(facts: dict[str, Any], correction: Mapping[str, Any]) -> dict[str, Any]:
+    """`facts` with what a correction says of the same field; ``null`` takes it away."""
+    result = dict(facts)
+    for key, value in correction.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = corrected(result.get(key, {}), value)
+        else:
+            result[key] = value
+    if "disable_pkce" in correction:
+        result["pkce"] = None
+    if "body_format" in correction:
+        result["token_request_format"] = correction["body_format"]
+    if "redirect_uri_metadata" in correction:
+        result["callback_metadata"] = correction["redirect_uri_metadata"]
+    return result
+
+
+def _correction(name: str | None) -> dict[str, Any]:
+    path = CORRECTIONS / f"{name}.yaml"
+    if name is None or not path.exists():
+        return {}
+    said: dict[str, Any] = _without_comments(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return said
+
+
+def _without_comments(said: Any) -> Any:
+    if not isinstance(said, dict):
+        return said
+    return {key: _without_comments(value) for key, value in said.items() if not key.endswith("#")}
+
+
+def _example(form: Mapping[str, Any]) -> str:
+    return str(form.get("default_value") or form.get("example") or (form.get("enum") or ["example"])[0])

@@ -1,0 +1,61 @@
+"""``python -m tools.facts_sample FACTS``: a hundred providers of a facts file, drawn by a seed, for the test against facts.
+
+Writes tests/journeys/catalog_facts.json: of each provider only what decides its addresses, its token request and where its
+credential goes. The whole file stays outside the repository, and most of it is not about that.
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parent.parent
+SAMPLE: Final = ROOT / "tests" / "journeys" / "catalog_facts.json"
+SEED: Final = 2026
+COUNT: Final = 100
+MODES: Final = frozenset({"OAUTH2", "OAUTH2_CC", "API_KEY", "BASIC"})
+FIELDS: Final = (
+    "name", "family", "auth_mode", "authorization_url", "authorization_params", "authorization_param_renames",
+    "authorization_url_fragment", "authorization_code_param_in_callback", "token_url", "token_params",
+    "token_request_auth_method", "token_request_format", "scope_separator", "default_scopes", "pkce",
+    "token_response_metadata", "callback_metadata",
+)  # fmt: skip
+
+
+def drawn(facts: list[dict[str, Any]], made: set[str], *, seed: int, count: int) -> list[dict[str, Any]]:
+    """`count` of the providers in `facts` whose entry was made from them, the same ones for the same `seed`."""
+    known = [one for one in facts if one["name"] in made and one["auth_mode"] in MODES]
+    chosen = random.Random(seed).sample(known, count)  # noqa: S311 - a draw, not a secret
+    return [_trimmed(one) for one in sorted(chosen, key=lambda one: str(one["name"]))]
+
+
+def _trimmed(one: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {key: one[key] for key in FIELDS if key in one}
+    settings = [
+        {key: setting[key] for key in ("name", "default") if key in setting}
+        for setting in one.get("connection_configuration", ())
+    ]
+    proxy = {key: one["proxy"][key] for key in ("base_url", "headers", "query") if key in one["proxy"]}
+    return {**kept, **({"connection_configuration": settings} if settings else {}), "proxy": proxy}
+
+
+def made_entries() -> set[str]:
+    """Names of the shipped entries that were made from facts."""
+    from tools.catalog_from_facts.__main__ import is_made
+
+    return {path.stem for path in (ROOT / "catalog").glob("*.yaml") if is_made(path)}
+
+
+def main() -> int:
+    """Draw and write."""
+    facts = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    chosen = drawn(facts, made_entries(), seed=SEED, count=COUNT)
+    lines = ",\n".join(json.dumps(one, ensure_ascii=False) for one in chosen)
+    SAMPLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    print(f"wrote {SAMPLE.relative_to(ROOT)}: {', '.join(one['name'] for one in chosen)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
