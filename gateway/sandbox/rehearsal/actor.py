@@ -51,6 +51,8 @@ class Actor:
         body = await request.read()
         origin = f"{request.scheme}://{request.host}"
         role = self._role(origin, request.raw_path.partition("?")[0])
+        if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
+            role = "token_url"  # some have one address for both
         arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
@@ -79,7 +81,7 @@ class Actor:
         return found
 
     def _addresses(self) -> Iterator[tuple[str, str]]:
-        for key in reversed(ROLES):  # where two share an address, the one that is used first
+        for key in ROLES:  # where two share an address, the one that is used first
             if key in self.entry:
                 yield key, self.entry[key]
         for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):

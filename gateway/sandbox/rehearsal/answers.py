@@ -53,9 +53,9 @@ def _captured(provider: Provider, name: str, local: str) -> str:
     setting = provider.connection_config.get(name)
     if setting is not None and setting.format == "uri":
         return local
-    for sample in (setting.example, setting.default_value, *(setting.enum or ())) if setting else ():
-        if sample:
-            return sample
+    samples = (setting.example, setting.default_value, *(setting.enum or ())) if setting else ()
+    if given := next(filter(None, samples), None):
+        return str(given)
     last = name.rpartition(".")[2].lower()
     return local if any(word in last for word in _URLISH) else "captured1"
 

@@ -12,7 +12,8 @@ from gateway.catalog.provider import Provider
 from gateway.sandbox.rehearsal.actor import Actor
 from gateway.sandbox.rehearsal.checks import Check, Known, equal
 from gateway.sandbox.rehearsal.gateway import NAME, Gateway, Refused
-from gateway.sandbox.rehearsal.samples import Samples, key_for
+from gateway.sandbox.rehearsal.keys import key_for
+from gateway.sandbox.rehearsal.samples import Samples
 
 CODE: Final = "code-from-the-sandbox"
 INSTALLATION: Final = "42"

@@ -12,6 +12,7 @@ from aiohttp import ClientError
 
 from gateway.catalog.places import Place
 from gateway.catalog.provider import Provider
+from gateway.catalog.template import placeholders
 from gateway.catalog.value import flat_values
 from gateway.sandbox.rehearsal import signed
 from gateway.sandbox.rehearsal.actor import CALL, LIST, Actor, Sockets, acting
@@ -139,7 +140,12 @@ class _Play:
             client = {"clientId": typed.get("client_id", ""), "clientSecret": typed.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        token = held.get("token") or held.get("session_id") or self.actor.access_token
+        # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
+        token = (
+            (self.provider.auth_mode != "SIGNATURE" and held.get("token"))
+            or held.get("session_id")
+            or self.actor.access_token
+        )
         if token:
             values |= {"accessToken": token, "credentials.accessToken": token}
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
@@ -158,7 +164,7 @@ class _Play:
         known = self._known()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
-        came = [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
+        came = self._token_requests(mark)
         if self.provider.auth_mode in RENEWED:
             callback = f"{self.gateway.url}/oauth/callback"
             step.checks += token_checks(came, known, self.samples, callback)
@@ -236,8 +242,8 @@ class _Play:
             case "AWS_SIGV4":
                 checks += signed.aws(arrival, known, samples.typed.get("access_key_id", ""))
             case "JWT" if self.provider.jwt is not None:
-                token_sent = self.shown["credentials"]["token"]
-                checks += signed.jwt(token_sent, known.text(self.provider.jwt.key) or "", known)
+                (key, *_) = [samples.typed[name.rpartition(".")[2]] for name in placeholders(self.provider.jwt.key)]
+                checks += signed.jwt(self.shown["credentials"]["token"], key, known)
         return checks
 
     def _default(self, known: Known) -> str | None:
@@ -262,7 +268,7 @@ class _Play:
         before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
         self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
-        came = [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
+        came = self._token_requests(mark)
         if not came:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
             step.checks.append(Check("a new token was asked for", False, place, "no request came"))
@@ -272,6 +278,9 @@ class _Play:
             Check("a new token came", self.actor.access_token != before, ("token_response",), "it is the old one")
         )
         await self._called(step, len(self.actor.arrivals))
+
+    def _token_requests(self, mark: int) -> list[Arrival]:
+        return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
 
     async def _page(self, step: Step, mark: int) -> None:
         way = self.provider.proxy.paginate

@@ -1,18 +1,17 @@
 """Made-up values for whatever an entry asks for: settings that fit their rules, credentials, clients, keys."""
 
-import base64
 import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.places import Place, texts
 from gateway.catalog.provider import Provider, Setting
 from gateway.catalog.template import Call, Name, Template, parse, placeholders
 from gateway.catalog.value import BadValue, check_value
+from gateway.sandbox.rehearsal.keys import certificate, key_for
 
 _PLAIN: Final = (
     "acme",
@@ -74,7 +73,7 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     made: dict[str, dict[str, str]] = {}
     for form, settings in forms.items():
         made[form] = {
-            name: given.get(name) or (key_for(keys[name]) if name in keys else value_for((form, name), name, setting))
+            name: given.get(name) or _known_kind(name, keys) or value_for((form, name), name, setting)
             for name, setting in settings.items()
         }
     for name in provider.connection_configuration or ():
@@ -83,14 +82,24 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
     return Samples(made["connection_config"], made["credentials"], made["assertion_option"])
 
 
+def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
+    """A key or a certificate, where that is what is asked for."""
+    if name in {"client_certificate", "clientCertificate"}:
+        return certificate()
+    return key_for(keys[name]) if name in keys else None
+
+
 def _asked(provider: Provider) -> Mapping[str, Setting]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
-    own = {name: one for name, one in provider.credentials.items() if not one.automated}
-    default = {name: Setting(secret=True) for name in (mode.asks if mode else ()) if not own or mode is not None}
+    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # AWS itself would be asked
+    own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
+    default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
     if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:
         default["client_private_key"] = Setting(secret=True)
+    if provider.require_client_certificate and mode is not None and not mode.redirects:
+        default |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
     return {**default, **own}
 
 
@@ -108,8 +117,8 @@ def value_for(place: Place, name: str, setting: Setting) -> str:
         *_PLAIN,
     )
     for candidate in candidates:
-        if candidate and _fits(name, candidate, setting):
-            return candidate
+        if candidate and _fits(name, str(candidate), setting):
+            return str(candidate)
     raise NoSample(place, name)
 
 
@@ -127,7 +136,7 @@ def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
         algorithm = provider.jwt.header.get("alg", "RS256")
         kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm
         yield from ((_bare(name), kind) for name in placeholders(provider.jwt.key))
-    if provider.token_request_auth_method == BY_KEY:
+    if provider.token_request_auth_method == BY_KEY or provider.require_client_certificate:
         yield "client_private_key", "RS256"
     for _, template in texts(provider):
         yield from _keys_in(parse(template))
@@ -146,24 +155,3 @@ def _keys_in(template: Template) -> Iterator[tuple[str, str]]:
 
 def _bare(name: str) -> str:
     return name.partition(".")[2] or name
-
-
-@cache
-def key_for(kind: str) -> str:
-    """A key in PEM for an algorithm of JWS; a secret for the HMACs, written as ``HS256:hex`` has it."""
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    if kind.startswith("HS"):
-        raw = secrets.token_bytes(64)
-        return base64.b64encode(raw).decode() if kind.endswith(":base64") else raw.hex()
-    key: Any
-    if kind.startswith("ES"):
-        curve = {"ES384": ec.SECP384R1, "ES512": ec.SECP521R1}.get(kind, ec.SECP256R1)
-        key = ec.generate_private_key(curve())
-    elif kind == "EdDSA":
-        key = ed25519.Ed25519PrivateKey.generate()
-    else:
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return pem.decode()

@@ -44,7 +44,7 @@ def token_checks(arrivals: list[Arrival], known: Known, samples: Samples, callba
 def refresh_checks(arrival: Arrival, known: Known, samples: Samples, refresh_token: str) -> Iterator[Check]:
     """A renewal (RFC 6749 §6)."""
     provider = known.provider
-    if provider.auth_mode not in GRANTS:
+    if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield Check("a token was asked for again", True, ("token_url",))
         return
     renames = provider.refresh_param_renames or provider.token_param_renames
