@@ -18,6 +18,7 @@ from gateway.sandbox.rehearsal.samples import Samples
 CODE: Final = "code-from-the-sandbox"
 INSTALLATION: Final = "42"
 APP_ID: Final = "app-7"
+_NOT_IMPORTED: Final = frozenset({"raw", "server", "config_override"})
 SCOPES: Final = ["scope-a", "scope-b"]
 
 
@@ -57,6 +58,16 @@ async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, conne
     body = {"provider_config_key": NAME, "connection_id": connection_id, "credentials": credentials}
     await gateway.json("POST", "/connections", 201, json={**body, "connection_config": samples.config})
     return connection_id
+
+
+async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
+    """Import what the provider has granted as another connection. Raises Refused."""
+    held = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
+    if provider.auth_mode in {"APP", "CUSTOM"}:
+        held = {"type": "APP", "installation_id": INSTALLATION}
+    body = {"provider_config_key": NAME, "connection_id": "imported", "credentials": held}
+    config = {name: value for name, value in (shown.get("connection_config") or {}).items() if isinstance(value, str)}
+    await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
 
 
 async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[str, str]:
