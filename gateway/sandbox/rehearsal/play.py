@@ -142,11 +142,7 @@ class _Play:
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
         # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
-        token = (
-            (self.provider.auth_mode != "SIGNATURE" and held.get("token"))
-            or held.get("session_id")
-            or self.actor.access_token
-        )
+        token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
