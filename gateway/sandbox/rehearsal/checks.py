@@ -11,6 +11,7 @@ from gateway.catalog.interpolate import (
     carries_credential,
     differs_each_time,
     needs_request,
+    placeholders,
     render_text,
     render_url,
 )
@@ -53,6 +54,12 @@ class Known:
             return render_text(template, {**config, **self.values})
         except (Unresolved, BadValue, TemplateError):
             return None
+
+    def missing(self, template: str) -> list[str]:
+        """Settings that `template` names, that have no value, and that no end user may leave empty."""
+        forms = self.provider.connection_config
+        named = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
+        return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
 
     def path(self, template: str) -> str | None:
         """The path of a played address."""
@@ -122,6 +129,9 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: Known, 
         elif differs_each_time(template) or needs_request(template):
             ok = bool(arrived) and "${" not in str(arrived)
             yield Check(f"field {name} is filled in", ok, (*place, name), "it did not arrive whole")
+        elif arrived is None and (missing := known.missing(template)):
+            detail = f"nothing in a rehearsal fills {', '.join(missing)}; call with --set NAME=VALUE"
+            yield Check(f"field {name} is filled in", False, (*place, name), detail)
 
 
 def client_proof(arrival: Arrival, provider: Provider, client: tuple[str, str]) -> Iterator[Check]:

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from gateway.catalog.places import Place
 from gateway.catalog.provider import Provider
 from gateway.catalog.template import placeholders
 from gateway.catalog.value import flat_values
+from gateway.records.call import scrubbed
 from gateway.sandbox.rehearsal import signed
 from gateway.sandbox.rehearsal.actor import CALL, LIST, Actor, Sockets, acting
 from gateway.sandbox.rehearsal.answers import PAGE, RECORDS
@@ -110,6 +111,10 @@ class _Play:
                     Check(f"{name} works", False, self._place_of(step, mark), str(wrong) or "no answer in time")
                 )
             step.sent = [one.shown(self._secrets()) for one in self.actor.since(mark)]
+            known = tuple(self._secrets())
+            step.checks = [
+                replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
+            ]
             if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
                 return  # there is nothing to go on with
 
