@@ -16,7 +16,12 @@ from gateway.sandbox.rehearsal.stage import ROLES, Stage, path_pattern, split
 
 LIST: Final = "/rehearsal/list"
 CALL: Final = "/rehearsal/call"
-SITE: Final = {"id": "cloud-1", "url": "https://acme.tracker.test", "name": "acme", "scopes": ["read"]}
+SITE: Final = {
+    "id": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
+    "url": "https://acme.tracker.test",
+    "name": "acme",
+    "scopes": ["read"],
+}
 MOST: Final = 16 << 20
 
 
@@ -50,7 +55,7 @@ class Actor:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
         origin = f"{request.scheme}://{request.host}"
-        role = self._role(origin, request.raw_path.partition("?")[0])
+        role = self._role(origin, request.raw_path.partition("?")[0], request.method)
         if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
             role = "token_url"  # some have one address for both
         arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
@@ -67,12 +72,13 @@ class Actor:
             return web.json_response({"active": True})
         return self._discovery(arrival, origin) or self._api(arrival, origin)
 
-    def _role(self, origin: str, path: str) -> str:
+    def _role(self, origin: str, path: str, method: str) -> str:
         """The longest address that fits; what fits none is the API's."""
         fitting = [
             (len(template), role)
             for role, template in self._addresses()
             if split(template)[0] == origin and path_pattern(template).fullmatch(path)
+            if role != "authorization_url" or method == "GET"  # some have one address for consent and token
         ]
         found = max(fitting, key=lambda one: one[0])[1] if fitting else "proxy"
         if found.startswith(("token_url", "step")) and self.provider.additional_steps:

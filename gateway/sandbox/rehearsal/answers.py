@@ -123,7 +123,11 @@ def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[
     if way.response_path:
         body = {}
         put(body, way.response_path, records)
-    elif way.cursor_path_in_response or way.link_path_in_response_body or way.has_more_path_in_response:
+    elif (
+        (way.cursor_path_in_response or "-1").partition(".")[0] != "-1"
+        or way.link_path_in_response_body
+        or way.has_more_path_in_response
+    ):
         body = {"items": records}
     if way.has_more_path_in_response:
         put(body, way.has_more_path_in_response, more)
