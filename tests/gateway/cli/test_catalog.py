@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from tests.gateway.cli.conftest import TRACKER
 
 
 def catalog(*arguments: str) -> Result:
