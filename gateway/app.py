@@ -37,7 +37,7 @@ from gateway.request_log import RequestLog
 from gateway.routes import add_routes
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
-from gateway.vault import Keyring
+from gateway.vault import Keyring, Tokens
 from middleware.error_shape import error_shape
 from middleware.request_id import request_id
 
@@ -114,6 +114,7 @@ def complete(services: Services) -> Dialogues:
     dialogues, public_url = Dialogues(services.egress), services.config.server.public_url
     services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
     services.sessions = Sessions(store)
+    services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
     services.flows = Flows(store, integrations, services.creator, dialogues, public_url)
     services.deleter = Deleter(store, integrations, catalog, live, dialogues)
     return dialogues

@@ -68,6 +68,10 @@ Code = Literal[
     "upstream_tls",
     "upstream_protocol",
     "upstream_timeout",
+    "page_unreadable",
+    "page_too_large",
+    "page_failed",
+    "next_page_refused",
     # our own state
     "busy",
     "not_ready",

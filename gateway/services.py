@@ -21,6 +21,7 @@ from gateway.keys import Keys
 from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
 from gateway.store import Store
+from gateway.vault import Tokens
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Services:
     creator: Creator = field(init=False)
     sessions: Sessions = field(init=False)
     flows: Flows = field(init=False)
+    page_cursors: Tokens = field(init=False)
     deleter: Deleter = field(init=False)
 
 

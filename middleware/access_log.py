@@ -51,7 +51,7 @@ def _length(response: web.StreamResponse) -> int:
 def _error(request: web.Request, response: web.StreamResponse) -> str | None:
     if getattr(response, "cut", False):
         return "stopped" if _stopped(request) else "cut"
-    return response.headers.get(MARK)
+    return getattr(response, "broke_off", None) or response.headers.get(MARK)
 
 
 def _stopped(request: web.Request) -> bool:

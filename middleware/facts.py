@@ -4,6 +4,7 @@ from aiohttp import web
 
 from gateway.connections.opened import Opened
 from gateway.records.environment import Environment
+from gateway.records.paging import Paging
 from gateway.records.timing import Timing
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.asked import Asked
@@ -15,4 +16,5 @@ ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key
 ASKED = web.RequestKey("asked", Asked)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
+PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are

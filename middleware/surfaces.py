@@ -11,6 +11,7 @@ from middleware.dry_run import dry_run
 from middleware.error_shape import error_shape
 from middleware.expectation import invite_body
 from middleware.json_only import json_only
+from middleware.paginate import paginate
 from middleware.request_id import request_id
 from middleware.strict import strict
 from middleware.upstream import upstream
@@ -28,4 +29,4 @@ POSTED = Chain(*CALLED, json_only)
 API = Chain(*CALLED, bearer_key, json_only)
 
 # The customer's requests on their way to a provider.
-PROXY = Chain(*CALLED, bearer_key, connection, upstream, credentials, decompress, dry_run, invite_body)
+PROXY = Chain(*CALLED, bearer_key, connection, upstream, paginate, credentials, decompress, dry_run, invite_body)

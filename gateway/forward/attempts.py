@@ -170,7 +170,7 @@ class Attempts:
         """Whether a retry is due; then its wait is over, and the request carries the credential of now."""
         if not self._retries_left:
             return False
-        wait = wait_s(told_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+        wait = self._wait_s(told_s)
         if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
             return False
         if exchange is not None:
@@ -184,6 +184,9 @@ class Attempts:
             with self._timing.waiting_for_token():
                 self._place(live.peek(ref) or await live.opened(*ref))
         return True
+
+    def _wait_s(self, told_s: float | None) -> float | None:
+        return wait_s(told_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
 
     def _place(self, opened: Opened) -> None:
         if opened is not self._request[CONNECTION]:

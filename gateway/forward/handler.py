@@ -11,6 +11,7 @@ from gateway.forward.attempts import Attempts
 from gateway.forward.body import AnswerBody, body_of
 from gateway.forward.faults import heard_by_caller
 from gateway.forward.head import ATTEMPTS, answer_of, signed, switched
+from gateway.forward.paging import PageAttempts, page_stream, pass_pages
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.tunnel import Tunnel, asked_for
 from gateway.forward.upload import Upload
@@ -18,7 +19,7 @@ from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
 from gateway.wire.coding import CodingError
 from gateway.wire.headers import MalformedAnswer
-from middleware.facts import ASKED, UPSTREAM
+from middleware.facts import ASKED, PAGING, UPSTREAM
 
 
 async def forward(request: web.Request) -> web.StreamResponse:
@@ -30,7 +31,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     watch = Watch(request, _first_byte_s(request, timeouts), timeouts.total_s)
     upload = Upload(request, watch)
     upgrade = asked_for(request)
-    attempts = Attempts(request, upload, watch, upgrade)
+    attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
     answer: PassedAnswer | None = None
     try:
         with watch:
@@ -43,6 +44,12 @@ async def forward(request: web.Request) -> web.StreamResponse:
             if upgrade is not None and exchange.status == 101:
                 answer = signed(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
+                return answer
+            if PAGING in request and 200 <= exchange.status < 300:
+                answer = signed(page_stream(), request, attempts.count)
+                if upgrade is not None:
+                    answer.force_close()
+                await pass_pages(request, exchange, answer, upload, watch, _first_byte_s(request, timeouts))
                 return answer
             body = await body_of(request, exchange)
             answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)

@@ -22,9 +22,13 @@ def printable(reason: str) -> str:
 
 
 class PassedAnswer(web.StreamResponse):
-    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end."""
+    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
+
+    `broke_off`: the code of an error that its last line tells of, the status being sent already.
+    """
 
     cut = False
+    broke_off: str | None = None
 
     def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
         super().__init__(status=status, reason=printable(reason))

@@ -59,13 +59,21 @@ class Watch:
             self.limit_s = limit_s
             self.moved()
 
-    def taken_back(self) -> StoodStill | None:
-        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched anew."""
+    def begin_anew(self) -> None:
+        """What is watched from here on may take `total_s` of its own."""
+        self._began_at = clock.monotonic()
+        self.moved()
+
+    def taken_back(self, *, total: bool = False) -> StoodStill | None:
+        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched anew.
+
+        `total`: also where the time for all of it was over.
+        """
         fault = self._fault
-        if fault is None or fault.total or self._task.uncancel() > self._cancellations:
+        if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
             return None
         self._fault = None
-        self.moved()
+        self.begin_anew() if fault.total else self.moved()
         self._plan()
         return fault
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.sandbox import authorize, controls, rest, streams, token
+from gateway.sandbox import authorize, controls, lists, rest, streams, token
 from gateway.sandbox.callers import Refused
 from gateway.sandbox.faults import FAULTS, BadFault
 from gateway.sandbox.memory import Memory
@@ -45,6 +45,11 @@ def create_app(sandbox: Sandbox) -> web.Application:
             web.get("/streams/download", streams.download),
             web.post("/streams/upload", streams.upload),
             web.put("/streams/upload", streams.upload),
+            web.get("/lists/cursor", lists.by_cursor),
+            web.get("/lists/link-header", lists.by_link_header),
+            web.get("/lists/link-body", lists.by_link_in_body),
+            web.get("/lists/page", lists.by_page),
+            web.get("/lists/offset", lists.by_offset),
             web.get("/avatars/{label}.svg", controls.avatar),
             web.get("/sandbox/faults", controls.list_faults),
             web.post("/sandbox/faults", controls.arm_fault),

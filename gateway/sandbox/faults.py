@@ -28,8 +28,8 @@ class Fault:
     times: int = 1
 
 
-_API: Final = ("/ex/",)
-_ALL: Final = ("/ex/", "/streams/")
+_API: Final = ("/ex/", "/lists/")
+_ALL: Final = ("/ex/", "/streams/", "/lists/")
 
 FAULTS: Final[Mapping[str, Fault]] = {
     "slow-token": Fault(
@@ -68,12 +68,16 @@ class BadFault(Exception):
 
 @dataclass(slots=True)
 class Armed:
-    """A fault waiting for requests. `times` None: until it is taken off. `path`: only below this prefix."""
+    """A fault waiting for requests. `times` None: until it is taken off. `path`: only below this prefix.
+
+    `after`: how many requests that it could befall pass unharmed first.
+    """
 
     name: str
     times: int | None = 1
     path: str | None = None
     options: dict[str, float] = field(default_factory=dict)
+    after: int = 0
 
     def befalls(self, path: str) -> bool:
         if self.path is not None:
@@ -83,7 +87,7 @@ class Armed:
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {"name": self.name, "times": self.times, "path": self.path, **self.options}
+        return {"name": self.name, "times": self.times, "path": self.path, "after": self.after, **self.options}
 
 
 class Faults:
@@ -93,7 +97,7 @@ class Faults:
         self.armed: list[Armed] = []
 
     def arm(self, wish: Mapping[str, Any]) -> Armed:
-        """Switch one on: ``{"name", "times"?: 1, "path"?, option…}``. Raises BadFault."""
+        """Switch one on: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``. Raises BadFault."""
         fresh = parse(wish)
         self.armed.append(fresh)
         return fresh
@@ -107,6 +111,9 @@ class Faults:
             return _from_header(request.headers[HEADER])
         for armed in self.armed:
             if armed.befalls(request.path):
+                if armed.after:
+                    armed.after -= 1
+                    continue
                 if armed.times is not None:
                     armed.times -= 1
                     self.armed = [kept for kept in self.armed if kept.times != 0]
@@ -124,8 +131,11 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         raise BadFault("times is a whole number from 1, or null for 'until it is taken off'.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise BadFault("path is the beginning of a path, such as '/ex/'.")
+    after = wish.get("after", 0)
+    if isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise BadFault("after is how many requests pass first, a whole number from 0.")
     options = dict(FAULTS[name].options)
-    for key in wish.keys() - {"name", "times", "path"}:
+    for key in wish.keys() - {"name", "times", "path", "after"}:
         value = wish[key]
         if key not in options:
             raise BadFault(f"{name} has no option {key!r}; it has: {', '.join(options)}.")
@@ -134,7 +144,7 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         options[key] = value
     if "status" in options and not 400 <= options["status"] <= 599:
         raise BadFault("status is an error's, 400 to 599.")
-    return Armed(name, times, path, options)
+    return Armed(name, times, path, options, after)
 
 
 def _from_header(text: str) -> Armed:

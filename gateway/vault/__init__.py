@@ -1,10 +1,12 @@
 """Sealing what is secret (ADR 6).
 
-Master keys wrap data keys, data keys seal values, and each value opens in its own place only.
+Master keys wrap data keys, data keys seal values, and each value opens in its own place only. What a caller keeps for us is
+sealed under keys derived from the master keys.
 """
 
 from gateway.vault.errors import UnknownKey, VaultError
 from gateway.vault.keyring import Keyring, WrappedKey
 from gateway.vault.seal import Vault
+from gateway.vault.tokens import Tokens
 
-__all__ = ["Keyring", "UnknownKey", "Vault", "VaultError", "WrappedKey"]
+__all__ = ["Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey"]

@@ -34,7 +34,7 @@ class Keyring:
     def __init__(self, keys: Sequence[Secret | bytes]) -> None:
         if not keys:
             raise VaultError("No encryption key is given: put base64 of 32 random bytes into store.encryption_keys.")
-        decoded = [_key_bytes(key, number) for number, key in enumerate(keys, start=1)]
+        decoded = [key_bytes(key, number) for number, key in enumerate(keys, start=1)]
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
 
@@ -73,7 +73,7 @@ def _key_id(key: bytes) -> str:
     return hashlib.sha256(b"integration-gateway master key id\0" + key).hexdigest()[:16]
 
 
-def _key_bytes(key: Secret | bytes, number: int) -> bytes:
+def key_bytes(key: Secret | bytes, number: int) -> bytes:
     if isinstance(key, Secret):
         text = key.reveal().strip().rstrip("=").replace("-", "+").replace("_", "/")
         try:

@@ -91,19 +91,27 @@ def statuses(text: str) -> range | None:
     return range(int(found["low"]), int(found["high"] or found["low"]) + 1)
 
 
-def wait_s(told_s: float | None, retry: int, chance: float, *, waited_s: float) -> float | None:
+def wait_s(
+    told_s: float | None,
+    retry: int,
+    chance: float,
+    *,
+    waited_s: float,
+    longest_s: float = LONGEST_WAIT_S,
+    all_s: float = ALL_WAITS_S,
+) -> float | None:
     """Seconds before the `retry`-th retry (from 1); None: do not wait that long, pass on what there is.
 
     `told_s`: what the provider asked for. `chance`: 0 … 1, spreads the waits; without `told_s` over all of an interval
-    that doubles. `waited_s`: by this request so far.
+    that doubles. `waited_s`: by this request so far, which must stay below `all_s`; `longest_s` bounds each.
     """
     if told_s is None:
         wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance
-    elif told_s > LONGEST_WAIT_S:
+    elif told_s > longest_s:
         return None
     else:
         wait = told_s * (1 + SPREAD * chance)
-    return wait if waited_s + wait <= ALL_WAITS_S else None
+    return wait if waited_s + wait <= all_s else None
 
 
 def _names(names: Iterable[str] | str | None) -> tuple[str, ...]:

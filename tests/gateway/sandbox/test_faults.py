@@ -119,6 +119,8 @@ async def test_a_fault_counts_down_and_leaves_other_paths_alone(application: App
         {"name": "earthquake"},
         {"name": "slow-token", "times": 0},
         {"name": "slow-token", "times": True},
+        {"name": "slow-token", "after": -1},
+        {"name": "slow-token", "after": 1.5},
         {"name": "slow-token", "seconds": "long"},
         {"name": "slow-token", "seconds": -1},
         {"name": "slow-token", "share": 1},
@@ -198,3 +200,12 @@ async def _listed(application: Application) -> list[dict[str, object]]:
     async with application.browser.get(f"{application.base}/sandbox/faults") as response:
         listed: list[dict[str, object]] = (await response.json())["armed"]
     return listed
+
+
+async def test_a_fault_can_let_others_pass_first(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    await _arm(application, {"name": "error", "after": 2, "path": "/lists/"})
+    assert (await _listed(application))[0]["after"] == 2
+    seen = [(await application.get("/lists/cursor", token))[0] for _ in range(4)]
+    assert seen == [200, 200, 503, 200]
+    assert await _listed(application) == []

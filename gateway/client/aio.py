@@ -1,0 +1,198 @@
+"""The client for programs that run on asyncio, and all that `blocking` is made of."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+from urllib.parse import quote
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.client.answer import Answer, AsyncStream
+from gateway.client.errors import Unreachable, refusal
+from gateway.client.message import Options, fields, proxied, written
+from gateway.client.pages import AsyncPages
+
+AGENT: Final = "integration-gateway-python"
+ERROR: Final = "Gateway-Error"
+
+
+class AsyncClient:
+    """`base_url` is the gateway's own address. `provider_config_key` and `connection_id` hold for calls that name none.
+
+    `silence_s`: how long nothing may come before a call is given up; None for any time. Open it with ``async with``, or
+    close it when done.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        secret_key: str,
+        *,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        silence_s: float | None = 150.0,
+        connect_s: float = 10.0,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._authorization = f"Bearer {secret_key}"
+        self._usual: Options = {}
+        if provider_config_key is not None:
+            self._usual["provider_config_key"] = provider_config_key
+        if connection_id is not None:
+            self._usual["connection_id"] = connection_id
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
+        # By loop: one that belongs to another, before a fork or a second asyncio.run, must not even be closed here.
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base_url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _fault: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections; those in use break."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """``GET`` the provider's `endpoint`. All of these raise GatewayError, Unreachable and CutShort."""
+        return await self.request("GET", endpoint, **options)
+
+    async def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("POST", endpoint, **options)
+
+    async def put(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("PUT", endpoint, **options)
+
+    async def patch(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("PATCH", endpoint, **options)
+
+    async def delete(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("DELETE", endpoint, **options)
+
+    async def head(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("HEAD", endpoint, **options)
+
+    async def options(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("OPTIONS", endpoint, **options)
+
+    async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """The provider's whole answer, whatever its status. Redirects are not followed."""
+        async with self.stream(method, endpoint, **options) as answer:
+            return await answer.whole()
+
+    @asynccontextmanager
+    async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
+        """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
+        asked: Options = {**self._usual, **options}
+        url = proxied(self._base_url, endpoint, asked.get("params"))
+        body = {name: asked[name] for name in ("json", "data") if name in asked}
+        async with self._sent(method, url, fields(asked), **body) as answer:
+            yield answer
+
+    def paginate(
+        self,
+        endpoint: str,
+        *,
+        pages: int | None = None,
+        limit: int | None = None,
+        way: Mapping[str, str | int] | None = None,
+        since: str | None = None,
+        resumes: int = 5,
+        longest_wait_s: float = 300.0,
+        loads: Callable[[bytes], Any] = json.loads,
+        **options: Unpack[Options],
+    ) -> AsyncPages:
+        """The records of a whole list, one after the other, to be iterated over once (docs/pagination.md).
+
+        `pages`: how many at most. `limit`: records a page. `way`: how the list is cut, where the provider's entry does not
+        say. `since`: the cursor of an earlier one. What breaks off is gone on with, `resumes` times in a row without a
+        new record; a wait that the provider asks for may last `longest_wait_s`. `loads` reads each record.
+
+        Iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and CutShort.
+        """
+
+        def ask(headers: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncStream]:
+            asked: Options = {**options, "headers": {**options.get("headers", {}), **headers}}
+            return self.stream("GET", endpoint, **asked)
+
+        return AsyncPages(
+            ask,
+            pages=pages,
+            limit=limit,
+            way=way,
+            since=since,
+            resumes=resumes,
+            longest_wait_s=longest_wait_s,
+            loads=loads,
+        )
+
+    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get_connection(
+        self,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        *,
+        force_refresh: bool = False,
+        refresh_token: bool = False,
+    ) -> dict[str, Any]:
+        """The connection with its credentials, renewed where that is due, or by force. Raises GatewayError.
+
+        Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too.
+        """
+        named: Options = dict(self._usual)  # type: ignore[assignment]
+        if provider_config_key is not None:
+            named["provider_config_key"] = provider_config_key
+        if connection_id is not None:
+            named["connection_id"] = connection_id
+        told = fields(named)
+        query = written(
+            {
+                "provider_config_key": told["Provider-Config-Key"],
+                "force_refresh": force_refresh,
+                "refresh_token": refresh_token,
+            }
+        )
+        url = f"{self._base_url}/connections/{quote(told['Connection-Id'], safe='')}?{query}"
+        async with self._sent("GET", url, {}) as stream:
+            answer = await stream.whole()
+        if answer.status != 200:
+            raise refusal(answer)
+        connection: dict[str, Any] = answer.json()
+        return connection
+
+    @asynccontextmanager
+    async def _sent(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            session = self._sessions[loop] = aiohttp.ClientSession(
+                headers={"User-Agent": AGENT}, cookie_jar=aiohttp.DummyCookieJar(), timeout=self._timeout
+            )
+        sent = CIMultiDict(headers)
+        sent["Authorization"] = self._authorization
+        address = URL(url, encoded=True)
+        try:
+            response = await session.request(method, address, headers=sent, allow_redirects=False, **body)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
+            raise Unreachable(f"no answer from {self._base_url}: {fault!r}") from fault
+        async with response:
+            answer = AsyncStream(response)
+            if ERROR in response.headers:
+                raise refusal(await answer.whole())
+            yield answer

@@ -1,0 +1,121 @@
+"""What can go wrong in a call, by who is to blame: the gateway's refusal, the provider's, or the way between.
+
+CallFailed
+├── GatewayError     the gateway said no: `code`, `message`, `payload`
+│   └── PagingBroken a list broke off: `cursor` goes on
+├── ProviderError    the provider said no, and the caller wants no such answer: `answer`
+├── Unreachable      the gateway could not be reached; nothing has come back
+└── CutShort         an answer began and did not end
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.client.answer import Answer
+
+
+class CallFailed(Exception):
+    """Any of them."""
+
+
+class GatewayError(CallFailed):
+    """`code` names the reason and does not change; `status` is what HTTP said. All codes: docs/http-api.md.
+
+    `errors` lists single faults (``code``, ``message``, ``path``); `payload` is more for programs; `retry_after_s` is how
+    long to wait, where that is known.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        errors: tuple[Mapping[str, Any], ...] = (),
+        payload: Mapping[str, Any] | None = None,
+        request_id: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.errors = errors
+        self.payload = payload or {}
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+
+    @property
+    def connect_url(self) -> str | None:
+        """Where the end user connects (anew), if the gateway has made such a link."""
+        url = self.payload.get("connect_url")
+        return url if isinstance(url, str) else None
+
+
+class PagingBroken(GatewayError):
+    """A list that broke off. All records before have been given; `cursor`, where there is one, goes on behind them."""
+
+    def __init__(self, told: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
+        payload = told.get("payload")
+        super().__init__(
+            int(told.get("status", 502)),
+            str(told.get("code", "")),
+            str(told.get("message", "")),
+            payload=payload if isinstance(payload, Mapping) else None,
+            request_id=request_id,
+        )
+        self.cursor = cursor
+
+
+class ProviderError(CallFailed):
+    """An answer of 400 or more that is the provider's own."""
+
+    def __init__(self, answer: "Answer") -> None:
+        super().__init__(f"the provider answered {answer.status} {answer.reason}: {answer.text[:200]}")
+        self.answer = answer
+        self.status = answer.status
+
+
+class Unreachable(CallFailed):
+    """The gateway could not be reached, or hung up before it answered."""
+
+
+class CutShort(CallFailed):
+    """The answer broke off, or nothing more of it came for too long."""
+
+
+def refusal(answer: "Answer") -> GatewayError:
+    """What an answer with ``Gateway-Error`` says; one without is some server's in front of the gateway."""
+    try:
+        told = json.loads(answer.content)["error"]
+        code, message = str(told["code"]), str(told.get("message", ""))
+    except (ValueError, KeyError, TypeError):
+        told = {}
+        code = answer.headers.get("Gateway-Error", "")
+        message = f"{answer.status} {answer.reason}: {answer.text[:200]}"
+    payload = told.get("payload")
+    return GatewayError(
+        answer.status,
+        code,
+        message,
+        errors=tuple(told.get("errors", ())),
+        payload=payload if isinstance(payload, Mapping) else None,
+        request_id=answer.request_id,
+        retry_after_s=seconds(answer.headers.get("Retry-After", "")),
+    )
+
+
+def seconds(retry_after: str) -> float | None:
+    """Of ``Retry-After``: a span, or until a date (RFC 9110 §10.2.3); None for anything else."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())

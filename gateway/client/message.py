@@ -1,0 +1,97 @@
+"""From a call's inputs (requirement 4.3, rule 4) to the address and the header fields of its request. No I/O."""
+
+import string
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, Final, TypedDict
+from urllib.parse import quote
+
+Param = str | int | float | bool | None
+Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
+Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes]
+
+# What may stand in a target as it is, '%' included: an endpoint is a path and perhaps a query, encoded already.
+_KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
+
+
+class Options(TypedDict, total=False):
+    """What a call may say besides its endpoint; what is left out is the client's, or the gateway's.
+
+    `params`: the query. None is left out, true and false are written so, and a list becomes a repeated parameter.
+    `base_url_override`: replaces the provider's base address for this call. `json` is sent as JSON, `data` as it is, a
+    mapping as a form. `retries`, `retry_on`: how often, and on which statuses besides the usual, the gateway tries again.
+    `timeout_s`: until the provider's answer begins. `decompress`: have the gateway undo the provider's coding.
+    """
+
+    params: Params
+    provider_config_key: str
+    connection_id: str
+    base_url_override: str
+    headers: Mapping[str, str]
+    json: Any
+    data: Body
+    retries: int
+    retry_on: Sequence[int]
+    timeout_s: float
+    decompress: bool
+
+
+def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
+    """The address of a call. An `endpoint` from a Link or Location that the gateway wrote is one already."""
+    start = f"{base_url}/proxy"
+    below = endpoint.removeprefix(start)
+    if below and not below.startswith(("/", "?")):
+        below = f"/{below}"
+    target = start + quote(below, safe=_KEPT)
+    query = written(params)
+    if not query:
+        return target
+    return f"{target}{'&' if '?' in target else '?'}{query}"
+
+
+def written(params: Params | None) -> str:
+    """The query, percent-encoded, a blank as ``%20``."""
+    return "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in _pairs(params or ()))
+
+
+def _pairs(params: Params) -> Iterator[tuple[str, str]]:
+    items: Iterable[tuple[str, Any]] = params.items() if isinstance(params, Mapping) else params
+    for name, value in items:
+        values = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        for one in values:
+            if one is not None:
+                yield name, str(one).lower() if isinstance(one, bool) else str(one)
+
+
+def fields(options: Options) -> dict[str, str]:
+    """The header fields that the options ask for, the caller's own included. Raises ValueError for a missing name."""
+    told = dict(options.get("headers", {}))
+    for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
+        name = options.get(option)
+        if not name:
+            raise ValueError(f"{option} is missing: give it to the call, or to the client for all calls")
+        told[header] = str(name)
+    if options.get("base_url_override"):
+        told["Base-Url-Override"] = options["base_url_override"]
+    if "retries" in options:
+        told["Retries"] = str(options["retries"])
+    if options.get("retry_on"):
+        told["Retry-On"] = ",".join(map(str, options["retry_on"]))
+    if "timeout_s" in options:
+        told["Gateway-Timeout"] = f"{options['timeout_s']:.3f}".rstrip("0").rstrip(".")
+    if "decompress" in options:
+        told["Decompress"] = "true" if options["decompress"] else "false"
+    return told
+
+
+def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
+    """The value of Gateway-Paginate, marks asked for. Raises ValueError for what no header may hold."""
+    said = ["all" if pages is None else str(pages), "marks"]
+    if limit is not None:
+        said.append(f"limit={limit}")
+    for name, value in (way or {}).items():
+        text = str(value)
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError(f"{name} must be printable ASCII")
+        quoted = text.replace("\\", r"\\").replace('"', r"\"")
+        said.append(f'{name}="{quoted}"')
+    return "; ".join(said)

@@ -1,0 +1,128 @@
+"""One page: asked for, read within bounds, decoded."""
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.egress.errors import EgressError
+from gateway.egress.exchange import Exchange
+from gateway.errors import UpstreamFailed
+from gateway.forward.body import values
+from gateway.forward.paging.attempts import PageAttempts, retries_of
+from gateway.forward.upload import Upload
+from gateway.forward.watch import StoodStill, Watch
+from gateway.services import SERVICES
+from gateway.wire.coding import CodingError, Decoder, codings_of
+from gateway.wire.fields import Fields
+from gateway.wire.replay import wait_s
+from middleware.facts import UPSTREAM
+
+PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
+TOLD_BYTES: Final = 2048  # so much of a provider's refusal is passed on
+BROKEN: Final = (EgressError, CodingError, StoodStill)
+
+
+class PageReader:
+    """`attempts`: requests sent so far. `first_byte_s`: how long an answer may take to begin."""
+
+    def __init__(self, request: web.Request, upload: Upload, watch: Watch, first_byte_s: float, attempts: int) -> None:
+        self.attempts = attempts
+        self._request = request
+        self._upload = upload
+        self._watch = watch
+        self._first_byte_s = first_byte_s
+
+    async def page(self, exchange: Exchange | None = None) -> tuple[bytearray | None, Fields]:
+        """The page that UPSTREAM asks for, decoded, and its head's fields; None for a 204.
+
+        `exchange`: its answer, if it is there already.
+
+        An answer that breaks off is asked for again. Raises EgressError, CodingError, StoodStill, GatewayError.
+        """
+        broken = 0
+        while True:
+            if exchange is None:
+                exchange = await self._asked()
+            try:
+                content = await self._content(exchange)
+                break
+            except (EgressError, StoodStill):
+                broken += 1
+                if broken > retries_of(self._request):
+                    raise
+            finally:
+                exchange.close()
+            exchange = None
+            with self._watch.resting():
+                await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
+        return None if exchange.status == 204 else content, exchange.headers
+
+    async def _asked(self) -> Exchange:
+        """The answer, an accepted one. Raises UpstreamFailed ``page_failed`` for any other."""
+        watch = self._watch
+        watch.limit_s = self._first_byte_s
+        watch.begin_anew()
+        attempts = PageAttempts(self._request, self._upload, watch, later=True)
+        try:
+            exchange = await attempts.answer()
+        finally:
+            self.attempts += attempts.count
+        watch.limit_s = self._request.app[SERVICES].egress.timeouts.idle_s
+        watch.moved()
+        if 200 <= exchange.status < 300:
+            return exchange
+        try:
+            raise await self._refusal(exchange, attempts)
+        finally:
+            exchange.close()
+
+    async def _content(self, exchange: Exchange) -> bytearray:
+        """All of the body. Raises UpstreamFailed for one that is too large or coded as nobody can undo."""
+        try:
+            return await self._read(exchange, PAGE_BYTES)
+        except asyncio.CancelledError:
+            silence = self._watch.taken_back()
+            if silence is None:
+                raise
+            raise silence from None
+
+    async def _read(self, exchange: Exchange, limit_bytes: int) -> bytearray:
+        coding = ",".join(values(exchange.headers, "content-encoding"))
+        if codings_of(coding) is None:
+            raise UpstreamFailed(
+                "page_unreadable", f"The provider's answer is coded as {coding}, which is not known here."
+            )
+        decoder = Decoder()
+        coded = decoder.start(coding)
+        content = bytearray()
+        while piece := await exchange.read():
+            self._watch.moved()
+            for part in decoder.feed(piece) if coded else (piece,):
+                content += part
+                if len(content) > limit_bytes:
+                    raise UpstreamFailed(
+                        "page_too_large",
+                        f"One page of the provider has more than {limit_bytes} bytes. Ask for smaller pages, by its own "
+                        "parameter or by 'Gateway-Paginate: all; limit=…'.",
+                    )
+        decoder.finish()
+        return content
+
+    async def _refusal(self, exchange: Exchange, attempts: PageAttempts) -> UpstreamFailed:
+        """The provider's own words, as far as they are short."""
+        told: dict[str, Any] = {"status": exchange.status}
+        wait = attempts.told_wait_s(exchange)
+        if wait is not None:
+            told["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
+        try:
+            body = await self._read(exchange, 16 * TOLD_BYTES)
+        except (*BROKEN, UpstreamFailed):
+            body = bytearray()
+        if body:
+            told["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
+        origin = self._request[UPSTREAM].origin
+        return UpstreamFailed("page_failed", f"{origin} answered a later page with {exchange.status}.", payload=told)

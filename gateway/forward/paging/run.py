@@ -1,0 +1,189 @@
+"""Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gateway.egress.exchange import Exchange
+from gateway.errors import GatewayError, UpstreamFailed
+from gateway.forward.faults import heard_by_caller
+from gateway.forward.paging.lines import MARK, TRAILER, batches, error_of, line_of
+from gateway.forward.paging.page import BROKEN, PageReader
+from gateway.forward.passed import PassedAnswer
+from gateway.forward.upload import Upload
+from gateway.forward.watch import Watch
+from gateway.records.paging import Position
+from gateway.services import SERVICES
+from gateway.wire.fields import Fields
+from gateway.wire.paging.circle import Circle
+from gateway.wire.paging.document import NO_RECORDS
+from gateway.wire.paging.links import Place, place_of
+from gateway.wire.paging.position import OffLimits, aim, written
+from gateway.wire.paging.turn import Turn, taken_apart
+from middleware.credentials import place
+from middleware.facts import CONNECTION, PAGING, UPSTREAM
+
+ATTEMPTS: Final = "Gateway-Attempts"
+INLINE_BYTES: Final = 64 * 1024  # a larger page is taken apart in a thread, so that others need not wait
+CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
+
+
+async def pass_pages(
+    request: web.Request, first: Exchange, answer: PassedAnswer, upload: Upload, watch: Watch, first_byte_s: float
+) -> None:
+    """Read on from `first`, which is accepted, and write `answer` to its end.
+
+    What breaks before the first record leaves is raised; what breaks later stands in the trailer.
+    """
+    reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
+    run = _Run(request, reader)
+    asked_first = request[UPSTREAM]
+    try:
+        page = await run.first(first)
+    except (GatewayError, *BROKEN) as fault:
+        heard = _heard(fault, request, upload, watch)
+        heard.headers[ATTEMPTS] = str(reader.attempts)
+        raise heard from fault
+    answer.headers[ATTEMPTS] = str(reader.attempts)
+    answer.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
+    await answer.prepare(request)
+    while True:
+        for batch in batches(page.records):
+            await answer.write(batch)
+            watch.moved()
+        run.passed(page)
+        if page.next is None or run.enough:
+            break
+        if request[PAGING].marks:
+            await answer.write(line_of(MARK, run.progress(page.next)))
+        try:
+            page = await run.following(page.next)
+        except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
+            run.fault = _heard(fault, request, upload, watch)
+            break
+    request[UPSTREAM] = asked_first  # what the log tells of
+    await answer.write(line_of(TRAILER, run.trailer(page.next)))
+    await answer.write_eof()
+    answer.broke_off = None if run.fault is None else run.fault.code
+
+
+def _heard(fault: BaseException, request: web.Request, upload: Upload, watch: Watch) -> GatewayError:
+    """`fault` in our words. Raises it where nobody is left to hear them."""
+    if isinstance(fault, asyncio.CancelledError):
+        silence = watch.taken_back(total=True)
+        if silence is None:
+            raise fault
+        fault = silence
+    if isinstance(fault, GatewayError):
+        return fault
+    assert isinstance(fault, Exception)
+    return heard_by_caller(fault, request, upload)
+
+
+class _Run:
+    """How far it came: `pages` answers read, `records` written. `fault`: why it goes no further."""
+
+    def __init__(self, request: web.Request, reader: PageReader) -> None:
+        self.reader = reader
+        self.pages = self.records = 0
+        self.fault: GatewayError | None = None
+        self._request = request
+        self._paging = request[PAGING]
+        self._base_path = request[UPSTREAM].base_path
+        self._circle = Circle()
+        if self._paging.start is not None:
+            self._circle.closed(self._paging.start.at)
+
+    @property
+    def enough(self) -> bool:
+        return self._paging.pages is not None and self.pages >= self._paging.pages
+
+    async def first(self, exchange: Exchange) -> Turn:
+        content, headers = await self.reader.page(exchange)
+        return await self._turned(content, headers)
+
+    async def following(self, position: Position) -> Turn:
+        """The page at `position`, asked for with the credential of now."""
+        request = self._request
+        live, ref = request.app[SERVICES].live, request[CONNECTION].connection.ref
+        opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
+        before = request[UPSTREAM]
+        upstream = replace(before, headers=CIMultiDict(before.headers), base_path=self._base_path)
+        for name in _CONDITIONS:
+            upstream.headers.popall(name, None)
+        try:
+            aim(upstream, position, opened.allowed_origins | {opened.base.origin})
+        except OffLimits as fault:
+            raise _off_limits(fault.origin) from fault
+        place(opened, upstream, has_body=False)
+        request[UPSTREAM] = upstream
+        content, headers = await self.reader.page()
+        return await self._turned(content, headers, position)
+
+    def passed(self, page: Turn) -> None:
+        self.pages += 1
+        self.records += len(page.records)
+        self.fault = page.refused
+
+    def progress(self, following: Position | None) -> dict[str, Any]:
+        told: dict[str, Any] = {"pages": self.pages, "records": self.records}
+        if following is not None:
+            text = written(following, self._paging.request_digest)
+            cursor = self._request.app[SERVICES].page_cursors.seal(text)
+            if len(cursor) <= CURSOR_CHARS:
+                told["cursor"] = cursor
+        return told
+
+    def trailer(self, following: Position | None) -> dict[str, Any]:
+        complete = following is None and self.fault is None
+        told = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
+        return told if self.fault is None else {**told, "error": error_of(self.fault)}
+
+    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> Turn:
+        upstream = self._request[UPSTREAM]
+        at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target)
+        ways = self._paging.ways if position is None else [position.way]
+        if content is None:
+            return Turn(NO_RECORDS, ways[0], None)
+        if len(content) <= INLINE_BYTES:
+            page = taken_apart(content, headers, ways, at)
+        else:
+            page = await asyncio.to_thread(taken_apart, content, headers, ways, at)
+        return self._checked(page)
+
+    def _checked(self, page: Turn) -> Turn:
+        """Less what must not be gone on with: a page that came before, an address that is not to be asked."""
+        if page.way.type == "offset":
+            if page.records.hold_objects and self._circle.closed(page.records.digest):
+                return Turn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
+            return page
+        if page.next is None:
+            return page
+        if self._circle.closed(page.next.at):
+            return replace(page, next=None, refused=_circling("its own pages"))
+        opened = self._request[CONNECTION]
+        if page.way.type == "link":
+            origin = place_of(page.next.at).origin
+            if origin not in opened.allowed_origins | {opened.base.origin}:
+                return replace(page, next=None, refused=_off_limits(origin))
+        return page
+
+
+def _circling(what: str) -> UpstreamFailed:
+    return UpstreamFailed(
+        "next_page_refused",
+        f"The provider gives the same page again: it does not follow {what}. Check how this list is paged, and say it "
+        "in Gateway-Paginate.",
+    )
+
+
+def _off_limits(origin: str) -> UpstreamFailed:
+    return UpstreamFailed(
+        "next_page_refused",
+        f"The provider's page leads to {origin}, where this credential does not travel. The integration's "
+        "allowed_origins can add it.",
+    )

@@ -1,0 +1,107 @@
+"""Lists of any length, cut in each of the ways in which providers cut them. Made up from their numbers, never held.
+
+A record's text is written by hand, since its numbers are not such as every JSON library gives back: decimals with their
+last zero, and whole numbers beyond 64 bits.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from aiohttp import hdrs, web
+
+from gateway.sandbox.callers import Refused, the_caller
+from gateway.sandbox.paging import BadPage, position_in, token_for
+from gateway.sandbox.state import SANDBOX
+
+COUNT: Final = 10_000
+LONGEST: Final = 1_000_000
+PAGE_SIZE: Final = 100
+PAGE_LIMIT: Final = 1000
+
+
+def record(number: int) -> str:
+    """The `number`-th record of every list, counted from 1, as JSON."""
+    cents = number * 10
+    return (
+        f'{{"id":{number},"name":"Record {number}","amount":{cents // 100}.{cents % 100:02},'
+        f'"serial":{10**20 + number},"tags":["list","{"even" if number % 2 == 0 else "odd"}"]}}'
+    )
+
+
+async def by_cursor(request: web.Request) -> web.Response:
+    """GET /lists/cursor?cursor=…: ``{"items": […], "next_cursor": …}``, null at the end."""
+    count, size = _asked(request)
+    try:
+        start = position_in(request.query["cursor"]) if request.query.get("cursor") else 0
+    except BadPage as fault:
+        raise Refused(400, str(fault)) from fault
+    more = start + size < count
+    return _answer("items", start, size, count, next_cursor=token_for(start + size) if more else None)
+
+
+async def by_link_header(request: web.Request) -> web.Response:
+    """GET /lists/link-header?page=1: the bare array, its neighbours in Link (RFC 8288)."""
+    count, size = _asked(request)
+    page = _number(request, "page", 1, LONGEST)
+    neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
+    links = [
+        f'<{_address(request, page=number)}>; rel="{rel}"'
+        for rel, number in neighbours.items()
+        if 1 <= number <= neighbours["last"]
+    ]
+    answer = web.Response(text=_array((page - 1) * size, size, count), content_type="application/json")
+    answer.headers[hdrs.LINK] = ", ".join(links)
+    return answer
+
+
+async def by_link_in_body(request: web.Request) -> web.Response:
+    """GET /lists/link-body?start=0: ``{"data": […], "links": {"next": …}}``, null at the end."""
+    count, size = _asked(request)
+    start = _number(request, "start", 0, LONGEST)
+    following = _address(request, start=start + size) if start + size < count else None
+    return _answer("data", start, size, count, links={"next": following})
+
+
+async def by_page(request: web.Request) -> web.Response:
+    """GET /lists/page?page=1: ``{"results": […], "page": 1}``; a page behind the last is empty."""
+    count, size = _asked(request)
+    page = _number(request, "page", 1, LONGEST)
+    return _answer("results", max(page - 1, 0) * size, size, count, page=page)
+
+
+async def by_offset(request: web.Request) -> web.Response:
+    """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; behind the last there is nothing."""
+    count, size = _asked(request)
+    start = _number(request, "offset", 0, LONGEST)
+    return _answer("values", start, size, count, offset=start, total=count)
+
+
+def _asked(request: web.Request) -> tuple[int, int]:
+    """How many records there are, and how many a page has."""
+    the_caller(request)
+    count = _number(request, "count", COUNT, LONGEST)
+    return count, min(max(_number(request, "limit", PAGE_SIZE, LONGEST), 1), PAGE_LIMIT)
+
+
+def _answer(name: str, start: int, size: int, count: int, **beside: Any) -> web.Response:
+    rest = json.dumps(beside)[1:-1]
+    text = f'{{"{name}":{_array(start, size, count)},{rest}}}'
+    return web.Response(text=text, content_type="application/json")
+
+
+def _array(start: int, size: int, count: int) -> str:
+    return "[" + ",".join(record(number) for number in range(start + 1, min(start + size, count) + 1)) + "]"
+
+
+def _address(request: web.Request, **changes: int) -> str:
+    query: Mapping[str, Any] = {**request.query, **changes}
+    return f"{request.app[SANDBOX].issuer}{request.path}?{urlencode(query)}"
+
+
+def _number(request: web.Request, name: str, default: int, most: int) -> int:
+    text = request.query.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) > most:
+        raise Refused(400, f"{name} is a whole number up to {most}.")
+    return int(text)

@@ -1,0 +1,74 @@
+"""Finds the end of a JSON value without building it (RFC 8259), so that a hostile page costs time, not memory.
+
+Text is UTF-8 read as Latin-1: a position is then a byte's, and no byte of a longer character looks like JSON's own.
+"""
+
+import re
+from typing import Final
+
+DEEPEST: Final = 512
+RUN: Final = 1000  # scalars in one go of the regular expression, which no other thread can interrupt
+
+_SPACE: Final = r"[ \t\n\r]*+"
+_STRING: Final = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})[^"\\\x00-\x1f]*+)*+"'
+_NUMBER: Final = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_SCALAR: Final = f"(?:{_STRING}|{_NUMBER}|true|false|null)"
+_TO_ITEM: Final = rf"(?:,{_SPACE}(?=[^\]])|(?=\]))"
+_TO_MEMBER: Final = rf'(?:,{_SPACE}(?=")|(?=\}}))'
+_ITEMS: Final = rf"{_SPACE}(?:{_SCALAR}{_SPACE}{_TO_ITEM}){{0,{RUN}}}+"
+_MEMBERS: Final = (
+    rf"{_SPACE}(?:{_STRING}{_SPACE}:{_SPACE}{_SCALAR}{_SPACE}{_TO_MEMBER}){{0,{RUN}}}+"
+    rf"(?P<key>{_STRING}{_SPACE}:{_SPACE}(?=[\[{{]))?+"
+)
+
+SPACE: Final = re.compile(_SPACE)
+STRING: Final = re.compile(_STRING)
+SCALAR: Final = re.compile(_SCALAR)
+ITEMS: Final = re.compile(_ITEMS)
+MEMBERS: Final = re.compile(_MEMBERS)
+MORE_ITEMS: Final = re.compile(f"{_SPACE}{_TO_ITEM}{_ITEMS}")
+MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
+
+
+class NotJson(ValueError):
+    """`at` is the position of what is no JSON."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"no JSON at byte {at}")
+        self.at = at
+
+
+def skip_space(text: str, pos: int) -> int:
+    found = SPACE.match(text, pos)
+    assert found is not None  # it matches nothing, too
+    return found.end()
+
+
+def end_of(text: str, pos: int) -> int:
+    """The position behind the value that begins at `pos`. Raises NotJson, also for more than `DEEPEST` levels."""
+    scalar = SCALAR.match(text, pos)
+    return scalar.end() if scalar is not None else _end_of_container(text, pos)
+
+
+def _end_of_container(text: str, pos: int) -> int:
+    """Open brackets lie on a stack; the scalars between two brackets are passed over in one match."""
+    closers: list[str] = []
+    while True:
+        here = text[pos : pos + 1]
+        if here in ("[", "{"):
+            closers.append("]" if here == "[" else "}")
+            run = (ITEMS if here == "[" else MEMBERS).match(text, pos + 1)
+        elif closers and here == closers[-1]:
+            closers.pop()
+            pos += 1
+            if not closers:
+                return pos
+            run = (MORE_ITEMS if closers[-1] == "]" else MORE_MEMBERS).match(text, pos)
+        else:  # what is to come after a run that was long enough, or no JSON
+            run = (ITEMS if closers[-1] == "]" else MEMBERS).match(text, pos) if closers else None
+            run = run if run is not None and run.end() > pos else None
+        if run is None or len(closers) > DEEPEST:
+            raise NotJson(pos)
+        pos = run.end()
+        if closers[-1] == "}" and run["key"] is None and text[pos : pos + 1] in ("[", "{"):
+            raise NotJson(pos)

@@ -1,0 +1,189 @@
+"""Turns the page: which records an answer holds, and where the next ones lie."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote_plus
+
+from gateway.errors import UpstreamFailed
+from gateway.records.paging import Position, Way
+from gateway.wire.fields import Fields
+from gateway.wire.paging.document import NO_RECORDS, Document, Odd, Records, Value
+from gateway.wire.paging.links import Place, link_of, resolve
+from gateway.wire.url import name_of
+
+_NO: Final = frozenset({None, False, "", "0", "false", "False"})
+_END: Final = frozenset({None, False, ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`way` is the one that was followed, with the name under which the records lay. `next` None: there is no more.
+
+    `refused`: why the next page cannot be fetched though there is one.
+    """
+
+    records: Records
+    way: Way
+    next: Position | None
+    refused: UpstreamFailed | None = None
+
+
+def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> Turn:
+    """The page with this content, cut in one of these ways. Raises UpstreamFailed."""
+    document = Document(content)
+    return turn(document, headers, choose(document, headers, ways), page)
+
+
+def choose(document: Document, headers: Fields, ways: Sequence[Way]) -> Way:
+    """The way that fits the first page best; the first of several. Raises UpstreamFailed."""
+    if len(ways) == 1:
+        return ways[0]
+    return max(ways, key=lambda way: _fit(document, headers, way))
+
+
+def turn(document: Document, headers: Fields, way: Way, page: Place) -> Turn:
+    """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
+    records, way = _records(document, way)
+    try:
+        following = _next(document, headers, way, page, len(records))
+    except UpstreamFailed as fault:
+        return Turn(records, way, None, fault)
+    return Turn(records, way, None if following is None else Position(way, following))
+
+
+def _fit(document: Document, headers: Fields, way: Way) -> tuple[int, int]:
+    """How sure it is that the records lie where `way` says, and that it is how the next page is named."""
+    if way.response_path:
+        held = 2 * isinstance(document.records(way.response_path), Records)
+    elif isinstance(document.records(""), Records):
+        held = 2
+    else:
+        held = int(_only_array(document) is not None)
+    if way.type == "cursor":
+        named = _present(document, way.cursor_path_in_response)
+    elif way.type == "link":
+        named = _header_link(headers, way) is not None or _present(document, way.link_path_in_response_body)
+    else:
+        named = _present(document, way.offset_name_in_request)
+    return held, named
+
+
+def _present(document: Document, path: str | None) -> bool:
+    return path is not None and document.value(path) is not Odd.MISSING
+
+
+def _records(document: Document, way: Way) -> tuple[Records, Way]:
+    path = way.response_path
+    found = document.records(path or "")
+    if isinstance(found, Records):
+        return found, way
+    if not path:
+        only = _only_array(document)
+        if only is not None:
+            return only, replace(way, response_path=only.path) if len(only) else way
+    arrays = ", ".join(sorted(document.arrays())[:20])
+    where = (
+        f"has no array at '{path}'" if path else "is no array, and it does not show which of its members is the list"
+    )
+    raise UpstreamFailed(
+        "page_unreadable",
+        f"The provider's answer {where}. "
+        + (f"It has arrays under: {arrays}. " if arrays else "It has none that could be meant. ")
+        + "Say where the records lie: 'Gateway-Paginate: all; response_path=…'.",
+    )
+
+
+def _only_array(document: Document) -> Records | None:
+    """The one member that can be meant where nobody said which: the only array, or the only one that holds objects."""
+    arrays = document.arrays()
+    if len(arrays) > 1:
+        filled = {name: records for name, records in arrays.items() if records.hold_objects}
+        nothing_in_any = not any(len(records) for records in arrays.values())
+        arrays = dict(list(arrays.items())[:1]) if nothing_in_any else filled
+    if not arrays and document.is_empty_object:
+        return NO_RECORDS
+    return next(iter(arrays.values())) if len(arrays) == 1 else None
+
+
+def _next(document: Document, headers: Fields, way: Way, page: Place, count: int) -> str | None:
+    """Where the next page is; None at the end. Raises UpstreamFailed where there is one that cannot be asked for."""
+    more = _more(document, way)
+    if more is False:
+        return None
+    if way.type == "offset":
+        return _next_offset(way, page, count, more=bool(more))
+    following = _next_cursor(document, way) if way.type == "cursor" else _next_link(document, headers, way, page)
+    if following is None and more:
+        raise _refusal(f"says that more follows ({way.has_more_path_in_response}), but not where")
+    return following
+
+
+def _more(document: Document, way: Way) -> bool | None:
+    """What the flag says; None where there is none."""
+    if way.has_more_path_in_response is None:
+        return None
+    value = document.value(way.has_more_path_in_response)
+    return None if value is Odd.MISSING else value not in _NO
+
+
+def _next_cursor(document: Document, way: Way) -> str | None:
+    assert way.cursor_path_in_response is not None
+    return _text(document.value(way.cursor_path_in_response), f"its cursor ({way.cursor_path_in_response})")
+
+
+def _next_link(document: Document, headers: Fields, way: Way, page: Place) -> str | None:
+    link = _header_link(headers, way)
+    if not link and way.link_path_in_response_body is not None:
+        path = way.link_path_in_response_body
+        link = _text(document.value(path), f"the address of its next page ({path})")
+    if not link:
+        return None
+    try:
+        return resolve(link, page).url
+    except ValueError as fault:
+        raise UpstreamFailed(
+            "next_page_refused", f"The provider's page names an address for the next one that cannot be used: {fault}."
+        ) from fault
+
+
+def _header_link(headers: Fields, way: Way) -> str | None:
+    if way.link_rel_in_response_header is None:
+        return None
+    lines = (value for name, value in headers if name.lower() == "link")
+    return link_of(way.link_rel_in_response_header, lines)
+
+
+def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None:
+    """Counted on from what this page was asked with. A short page may be a filtered one, so only an empty one ends it."""
+    by_page = way.offset_calculation_method == "per-page"
+    if not count:
+        if more and not by_page:
+            raise _refusal("is empty though it says that more follows, so the offset does not move on")
+        return str(offset_of(way, page.target) + 1) if more else None
+    return str(offset_of(way, page.target) + (1 if by_page else count))
+
+
+def offset_of(way: Way, target: str) -> int:
+    """The offset that `target` asks for: what its query says, else where counting starts."""
+    pairs = target.partition("?")[2].split("&")
+    asked = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
+    if asked and asked[-1].isascii() and asked[-1].isdigit():
+        return int(asked[-1][:18])
+    return way.offset_start_value or 0
+
+
+def _text(value: Value, what: str) -> str | None:
+    if value is Odd.MISSING or value in _END:
+        return None
+    if not isinstance(value, str):
+        raise _refusal(f"has something else than text as {what}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as fault:
+        raise _refusal(f"has half a character in {what}") from fault
+    return value
+
+
+def _refusal(why: str) -> UpstreamFailed:
+    return UpstreamFailed("page_unreadable", f"The provider's page {why}.")

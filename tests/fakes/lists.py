@@ -1,0 +1,172 @@
+"""A provider of one list, whose pages a test writes; and a gateway in front of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.fakes.gateways import RunningGateway, document, write_entry
+
+KEY = "the-api-key"
+CURSOR = {
+    "type": "cursor",
+    "cursor_path_in_response": "next",
+    "cursor_name_in_request": "after",
+    "limit_name_in_request": "limit",
+    "response_path": "items",
+}
+OFFSET = {"type": "offset", "offset_name_in_request": "start", "response_path": "items"}
+HEADER = {"type": "link", "link_rel_in_response_header": "next"}
+BODY = {"type": "link", "link_path_in_response_body": "next", "response_path": "items"}
+
+Page = Callable[[web.Request], Awaitable[web.StreamResponse] | web.StreamResponse]
+
+
+@dataclass
+class Lists:
+    """`page` answers every request; `seen` are their targets, `headers` what came with them."""
+
+    page: Page
+    url: str = ""
+    seen: list[str] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(request.raw_path)
+        self.headers.append(request.headers)
+        answer = self.page(request)
+        return answer if isinstance(answer, web.StreamResponse) else await answer
+
+
+def pages_of(count: int, size: int = 2) -> Page:
+    """`count` pages of records ``{"n": 1}`` … under ``items``, by the cursor ``after``."""
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        items = [{"n": number * size + index} for index in range(1, size + 1)]
+        return web.json_response({"items": items, "next": str(number + 1) if number + 1 < count else None})
+
+    return page
+
+
+@asynccontextmanager
+async def serving(page: Page) -> AsyncIterator[Lists]:
+    lists = Lists(page)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", lists.answer)
+    server = TestServer(app)
+    await server.start_server()
+    lists.url = f"http://127.0.0.1:{server.port}"
+    try:
+        yield lists
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def paged(folder: Path, page: Page, paginate: Any = CURSOR, **proxy: Any) -> AsyncIterator["Paged"]:
+    """A gateway whose connection ``c1`` leads to a list with such pages. `proxy`: more of the entry's."""
+    async with serving(page) as lists:
+        entry = {
+            "display_name": "Lists",
+            "categories": ["other"],
+            "docs": "https://docs.example.com",
+            "auth_mode": "API_KEY",
+            "proxy": {
+                "base_url": f"{lists.url}/v1",
+                "headers": {"x-api-key": "${apiKey}"},
+                **({} if paginate is None else {"paginate": dict(paginate)}),
+                **proxy,
+            },
+        }
+        write_entry(folder, "tracker", entry)
+        gateway = RunningGateway(folder, document(["127.0.0.0/8"]))
+        await gateway.start()
+        try:
+            for connection_id in ("c1", "c2"):
+                await imported(gateway, connection_id)
+            yield Paged(gateway, lists)
+        finally:
+            await gateway.stop()
+
+
+async def imported(gateway: RunningGateway, connection_id: str) -> None:
+    credentials = {"type": "API_KEY", "apiKey": KEY}
+    body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": credentials}
+    await gateway.json("POST", "/connections", json=body, expect=201)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a paged call brought. `lines` are all of them, `records` those that are not ours."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def lines(self) -> list[bytes]:
+        assert self.body.endswith(b"\n")
+        return self.body[:-1].split(b"\n")
+
+    @property
+    def records(self) -> list[Any]:
+        return [json.loads(line) for line in self.lines if not line.startswith(b'{"gateway_')]
+
+    @property
+    def numbers(self) -> list[int]:
+        return [record["n"] for record in self.records]
+
+    @property
+    def marks(self) -> list[dict[str, Any]]:
+        return [json.loads(line)["gateway_page"] for line in self.lines if line.startswith(b'{"gateway_page":')]
+
+    @property
+    def trailer(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.lines[-1])["gateway_trailer"]
+        return told
+
+    @property
+    def error(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.body)["error"]
+        return told
+
+
+@dataclass(frozen=True)
+class Paged:
+    gateway: RunningGateway
+    lists: Lists
+
+    async def call(
+        self,
+        wish: str | None = "all",
+        path: str = "/list",
+        *,
+        connection_id: str = "c1",
+        method: str = "GET",
+        **more: Any,
+    ) -> Told:
+        """One call with ``Gateway-Paginate: wish``; `since` goes into Gateway-Paginate-From."""
+        headers = {} if wish is None else {"Gateway-Paginate": wish}
+        since = more.pop("since", None)
+        headers |= {} if since is None else {"Gateway-Paginate-From": since}
+        headers |= more.pop("headers", {})
+        async with self.gateway.proxied(connection_id, path, method, headers=headers, **more) as answer:
+            return Told(answer.status, answer.headers, await answer.read())
+
+    async def raw(self, head: str) -> bytes:
+        """All that comes back for a request with these lines, our three headers added."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
+        ours = {**self.gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
+        lines = [head, *(f"{name}: {value}" for name, value in ours.items()), "", ""]
+        writer.write("\r\n".join(lines).encode())
+        try:
+            return await reader.read()
+        finally:
+            writer.close()

@@ -1,0 +1,245 @@
+"""The operation of the requirement, for every method, with and without asyncio; and who is to blame for a failure."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.client import (
+    Answer,
+    AsyncClient,
+    AsyncStream,
+    CallFailed,
+    Client,
+    CutShort,
+    GatewayError,
+    ProviderError,
+    Unreachable,
+)
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.lists import KEY, Paged, paged
+
+METHODS = ["get", "post", "put", "patch", "delete", "head", "options"]
+Call = Callable[..., Awaitable[Any]]
+
+
+async def echo(request: web.Request) -> web.StreamResponse:
+    """What arrived; ``/fail/404`` that status, ``/cut`` half an answer, ``/slow`` a piece at a time."""
+    if request.path.startswith("/v1/fail/"):
+        return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
+    if request.path in ("/v1/cut", "/v1/endless"):
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        await answer.write(b"line 1\nline")
+        if request.path == "/v1/endless":
+            await asyncio.Event().wait()
+        assert request.transport is not None
+        request.transport.abort()
+        return answer
+    told = {
+        "method": request.method,
+        "target": request.raw_path,
+        "key": request.headers.get("x-api-key"),
+        "type": request.headers.get("Content-Type"),
+        "mine": request.headers.get("X-Mine"),
+        "body": (await request.read()).decode(),
+    }
+    return web.json_response(told, headers={"X-Method": request.method})
+
+
+@pytest.fixture
+async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
+    async with paged(tmp_path, echo) as running:
+        yield running
+
+
+@pytest.fixture(params=["async", "sync"])
+async def call(request: pytest.FixtureRequest, list_: Paged) -> AsyncIterator[Call]:
+    """``await call("get", "/x", …)`` on either client."""
+    names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
+    if request.param == "async":
+        async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
+
+            async def asynchronous(method: str, *args: Any, **options: Any) -> Any:
+                return await getattr(client, method)(*args, **options)
+
+            yield asynchronous
+    else:
+        with Client(list_.gateway.url + "/", SECRET_KEY, **names) as blocking:
+
+            async def threaded(method: str, *args: Any, **options: Any) -> Any:
+                return await asyncio.to_thread(getattr(blocking, method), *args, **options)
+
+            yield threaded
+            await asyncio.to_thread(blocking.close)
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_every_method_is_the_operation_of_the_requirement(call: Call, method: str) -> None:
+    answer: Answer = await call(
+        method, endpoint="/a%2Fb?x=1", params={"max": 5, "ids": [1, 2]}, headers={"X-Mine": "1"}
+    )
+    assert (answer.status, answer.ok, answer.headers["X-Method"]) == (200, True, method.upper())
+    assert answer.request_id
+    if method != "head":
+        told = answer.json()
+        assert told["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
+        assert (told["key"], told["mine"], told["body"]) == (KEY, "1", "")
+
+
+async def test_any_method_can_be_named(call: Call) -> None:
+    assert (await call("request", "REPORT", "/x")).json()["method"] == "REPORT"
+
+
+@pytest.mark.parametrize(
+    ("body", "arrives", "kind"),
+    [
+        ({"json": {"a": 1}}, '{"a": 1}', "application/json"),
+        ({"data": b"raw"}, "raw", "application/octet-stream"),
+        ({"data": {"a": "1", "b": "ü"}}, "a=1&b=%C3%BC", "application/x-www-form-urlencoded"),
+        ({"data": "text", "headers": {"Content-Type": "text/csv"}}, "text", "text/csv"),
+    ],
+)
+async def test_a_body_is_json_a_form_or_bytes(call: Call, body: dict[str, Any], arrives: str, kind: str) -> None:
+    told = (await call("post", "/x", **body)).json()
+    assert (told["body"], told["type"]) == (arrives, kind)
+
+
+async def test_a_call_may_name_another_connection(call: Call) -> None:
+    assert (await call("get", "/x", connection_id="c2")).status == 200
+    with pytest.raises(GatewayError) as refused:
+        await call("get", "/x", connection_id="nobody")
+    fault = refused.value
+    assert (fault.status, fault.code, fault.payload["connection_id"]) == (404, "unknown_connection", "nobody")
+    assert "nobody" in fault.message
+    assert fault.request_id
+
+
+async def test_the_base_address_may_be_replaced_where_that_is_allowed(call: Call, list_: Paged) -> None:
+    answer = await call("get", "/x", base_url_override=f"{list_.lists.url}/v2")
+    assert answer.json()["target"] == "/v2/x"
+    with pytest.raises(GatewayError, match="base_url_override_not_allowed"):
+        await call("get", "/x", base_url_override="https://evil.example")
+
+
+async def test_a_refusal_tells_every_fault(call: Call) -> None:
+    with pytest.raises(GatewayError) as refused:
+        await call("get", "/x", headers={"Gateway-Timeout": "never"}, retry_on=[-1])
+    assert refused.value.code == "invalid_headers"
+    assert {issue["path"][0] for issue in refused.value.errors} == {"retry-on", "gateway-timeout"}
+
+
+@pytest.mark.parametrize("status", [302, 404, 500])
+async def test_the_providers_own_no_is_an_answer(call: Call, status: int) -> None:
+    answer: Answer = await call("get", f"/fail/{status}")
+    assert (answer.status, answer.json()) == (status, {"provider": "no"})
+    if status >= 400:
+        with pytest.raises(ProviderError, match='"provider": "no"') as told:
+            answer.raise_for_status()
+        assert told.value.answer is answer
+    else:
+        assert answer.raise_for_status() is answer
+
+
+async def test_half_an_answer_is_none(call: Call) -> None:
+    with pytest.raises(CutShort):
+        await call("get", "/cut")
+
+
+async def test_a_gateway_that_is_not_there_is_told(unused_tcp_port: int) -> None:
+    async with AsyncClient(
+        f"http://127.0.0.1:{unused_tcp_port}", "k", provider_config_key="a", connection_id="b"
+    ) as client:
+        with pytest.raises(Unreachable, match=str(unused_tcp_port)):
+            await client.get("/x")
+
+
+async def test_a_key_that_opens_nothing_is_told_and_no_key_is_shown(list_: Paged) -> None:
+    async with AsyncClient(
+        list_.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
+    ) as client:
+        assert "sk-wrong" not in repr(client)
+        with pytest.raises(GatewayError, match="unknown_account") as refused:
+            await client.get("/x")
+        assert isinstance(refused.value, CallFailed)
+    assert "sk-wrong" not in repr(Client(list_.gateway.url, "sk-wrong-0123456789"))
+
+
+async def test_a_connection_is_read(call: Call) -> None:
+    told = await call("get_connection")
+    assert (told["connection_id"], told["credentials"]) == ("c1", {"type": "API_KEY", "apiKey": KEY})
+    assert (await call("get_connection", "tracker", "c2", force_refresh=True))["connection_id"] == "c2"
+    with pytest.raises(GatewayError, match="unknown_connection"):
+        await call("get_connection", connection_id="a/b c")
+
+
+async def test_an_answer_streams_as_it_comes(list_: Paged) -> None:
+    names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
+    async with AsyncClient(list_.gateway.url, SECRET_KEY, **names) as client:
+        async with client.stream("GET", "/endless") as answer:
+            assert (answer.status, answer.ok) == (200, True)
+            assert await anext(aiter(answer.lines())) == b"line 1"
+        seen = bytearray()
+        async with client.stream("GET", "/cut") as answer:
+            with pytest.raises(CutShort):
+                await into(seen, answer)
+        assert seen == b"line 1\nline"
+
+
+async def into(seen: bytearray, answer: AsyncStream) -> None:
+    async for piece in answer:
+        seen += piece
+
+
+async def test_so_it_does_without_asyncio(list_: Paged) -> None:
+    def use() -> list[Any]:
+        names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
+        with Client(list_.gateway.url, SECRET_KEY, **names) as client:
+            seen: list[Any] = []
+            with client.stream("GET", "/endless") as answer:
+                seen.append(next(iter(answer.lines())))
+            with client.stream("POST", "/x", data=b"ab") as answer:
+                seen.append(json.loads(b"".join(answer))["body"])
+            with client.stream("GET", "/x") as answer:
+                seen.append(answer.whole().json()["method"])
+            with pytest.raises(CutShort), client.stream("GET", "/cut") as answer:
+                list(answer)
+            return seen
+
+    assert await asyncio.to_thread(use) == [b"line 1", "ab", "GET"]
+
+
+async def test_threads_may_share_a_client(list_: Paged) -> None:
+    with Client(list_.gateway.url, SECRET_KEY, provider_config_key="tracker", connection_id="c1") as client:
+        answers = await asyncio.gather(*(asyncio.to_thread(client.get, f"/{number}") for number in range(8)))
+        assert [answer.json()["target"] for answer in answers] == [f"/v1/{number}" for number in range(8)]
+        await asyncio.to_thread(client.close)
+        assert (await asyncio.to_thread(client.get, "/again")).status == 200
+        await asyncio.to_thread(client.close)
+
+
+FORKED = """
+import os, sys
+from gateway.client import Client
+
+client = Client(sys.argv[1], sys.argv[2], provider_config_key="tracker", connection_id="c1")
+assert client.get("/parent").ok
+child = os.fork()
+if child == 0:
+    os._exit(0 if client.get("/child").ok else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert client.get("/parent").ok
+client.close()
+"""
+
+
+async def test_a_forked_process_has_a_thread_of_its_own(list_: Paged) -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, list_.gateway.url, SECRET_KEY)
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0
+    assert list_.lists.seen == ["/v1/parent", "/v1/child", "/v1/parent"]

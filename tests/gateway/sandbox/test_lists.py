@@ -1,0 +1,87 @@
+"""Lists cut in each of the ways there are: every record once, the same in each, and an end that shows."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from gateway.sandbox.lists import record
+from tests.gateway.sandbox.conftest import Application
+
+Following = Callable[[str, Any, "aiohttp.ClientResponse"], str | None]
+
+
+def by_cursor(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+    return f"{path}&cursor={page['next_cursor']}" if page["next_cursor"] else None
+
+
+def by_header(_path: str, _page: Any, answer: aiohttp.ClientResponse) -> str | None:
+    link = answer.links.get("next")
+    return None if link is None else link["url"].path_qs
+
+
+def by_body(_path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+    link = page["links"]["next"]
+    return None if link is None else urlsplit(link).path + "?" + urlsplit(link).query
+
+
+def by_page(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+    return f"{path}&page={page['page'] + 1}" if page["results"] else None
+
+
+def by_offset(path: str, page: Any, _answer: aiohttp.ClientResponse) -> str | None:
+    return f"{path}&offset={page['offset'] + len(page['values'])}" if page["values"] else None
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "following"),
+    [
+        ("cursor", "items", by_cursor),
+        ("link-header", None, by_header),
+        ("link-body", "data", by_body),
+        ("page", "results", by_page),
+        ("offset", "values", by_offset),
+    ],
+)
+@pytest.mark.parametrize("count", [0, 1, 7, 8])
+async def test_each_way_leads_through_all_of_them(
+    application: Application, name: str, where: str | None, following: Following, count: int
+) -> None:
+    token = (await application.connect())["access_token"]
+    start: str | None = f"/lists/{name}?count={count}&limit=4"
+    path, seen = start, []
+    while path is not None:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with application.browser.get(application.base + path, headers=headers) as answer:
+            assert answer.status == 200
+            page = await answer.json()
+            assert start is not None
+            path = following(start, page, answer)
+            seen += [item["id"] for item in (page if where is None else page[where])]
+    assert seen == list(range(1, count + 1))
+
+
+def test_a_record_has_numbers_that_not_every_library_keeps() -> None:
+    text = record(10)
+    assert '"amount":1.00,' in text
+    assert '"serial":100000000000000000010,' in text
+    assert json.loads(text)["tags"] == ["list", "even"]
+
+
+@pytest.mark.parametrize("query", ["count=-1", "count=1000001", "limit=x", "page=1.5"])
+async def test_what_makes_no_sense_is_refused(application: Application, query: str) -> None:
+    token = (await application.connect())["access_token"]
+    status, told = await application.get(f"/lists/page?{query}", token)
+    assert (status, list(told)) == (400, ["errorMessages", "errors"])
+
+
+async def test_a_cursor_must_be_one_of_its_own(application: Application) -> None:
+    token = (await application.connect())["access_token"]
+    assert (await application.get("/lists/cursor?cursor=abc", token))[0] == 400
+
+
+async def test_without_a_token_there_is_nothing(application: Application) -> None:
+    assert (await application.get("/lists/cursor", "none"))[0] == 401

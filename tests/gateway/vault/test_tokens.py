@@ -1,0 +1,47 @@
+"""What a caller keeps for us comes back as it was, or not at all."""
+
+import base64
+
+import pytest
+
+from gateway.secret import Secret
+from gateway.vault import Tokens, VaultError
+
+OLD, NEW = bytes(range(32)), bytes(range(32, 64))
+
+
+def test_it_comes_back_and_cannot_be_read_meanwhile() -> None:
+    tokens = Tokens([OLD], "page cursor")
+    for text in ("", "a", "https://api.example.com/?q=é", "x" * 5000):
+        token = tokens.seal(text)
+        assert tokens.open(token) == text
+        assert token.replace("-", "").replace("_", "").isalnum()
+        assert len(text) < 8 or text.encode() not in base64.urlsafe_b64decode(token + "==="[: -len(token) % 4])
+    assert tokens.seal("same") != tokens.seal("same")
+
+
+def test_not_a_character_of_it_may_change() -> None:
+    tokens = Tokens([OLD], "page cursor")
+    token = tokens.seal("position")
+    for at in range(len(token) - 1):  # the last may hold bits that mean nothing
+        changed = token[:at] + ("A" if token[at] != "A" else "B") + token[at + 1 :]
+        with pytest.raises(VaultError):
+            tokens.open(changed)
+
+
+@pytest.mark.parametrize("token", ["", "x", "gAAAA", "é", "\udcff", "a b", "=" * 50])
+def test_what_was_never_sealed_does_not_open(token: str) -> None:
+    with pytest.raises(VaultError):
+        Tokens([OLD], "page cursor").open(token)
+
+
+def test_it_opens_for_its_purpose_only() -> None:
+    with pytest.raises(VaultError):
+        Tokens([OLD], "another").open(Tokens([OLD], "page cursor").seal("x"))
+
+
+def test_a_replaced_key_still_opens_while_it_is_listed() -> None:
+    token = Tokens([OLD], "p").seal("x")
+    assert Tokens([Secret(base64.b64encode(NEW).decode()), OLD], "p").open(token) == "x"
+    with pytest.raises(VaultError):
+        Tokens([NEW], "p").open(token)

@@ -1,0 +1,53 @@
+"""What can be said in Gateway-Paginate, and how a slip is told."""
+
+import pytest
+
+from gateway.wire.paging.header import Wish, parse_wish
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("all", Wish(None, {})),
+        (" 12 ", Wish(12, {})),
+        ("all;marks", Wish(None, {}, marks=True)),
+        ("all; marks=?0", Wish(None, {})),
+        ("3; limit=50; marks=?1", Wish(3, {}, limit=50, marks=True)),
+        ("all; type=cursor;cursor_path_in_response=a.b", Wish(None, {"type": "cursor", "cursor_path_in_response": "a.b"})),
+        ('all; limit_name="page[size]"; cursor_path="-1.id"', Wish(None, {"limit_name": "page[size]", "cursor_path": "-1.id"})),
+        ("all; limit_name=$top; link_path=@odata.nextLink", Wish(None, {"limit_name": "$top", "link_path": "@odata.nextLink"})),
+        ('all; response_path=""', Wish(None, {"response_path": ""})),
+        (r'all; response_path="a\"b\\c;d, e"', Wish(None, {"response_path": 'a"b\\c;d, e'})),
+        ("all; cursor_path=-1.id", Wish(None, {"cursor_path": "-1.id"})),
+    ],
+)  # fmt: skip
+def test_it_is_read(text: str, wish: Wish) -> None:
+    assert parse_wish(text) == wish
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "must begin with 'all' or a number"),
+        ("ALL", "must begin with"),
+        ("0", "must begin with"),
+        ("-1", "must begin with"),
+        ("1.5", "cannot be read from '.5'"),
+        ("all, all", "cannot be read from ', all'"),
+        ("all type=cursor", "cannot be read from 'type=cursor'"),
+        ("all; type", "has type without a value"),
+        ("all; Type=cursor", "cannot be read from '; Type"),
+        ("all; type=cursor; type=link", "has type twice"),
+        ('all; a="b', "cannot be read from"),
+        (r'all; a="\n"', "cannot be read from"),
+        ("all; a=b c", "cannot be read from 'c'"),
+        ("all; limit=0", "limit that is no number"),
+        ("all; limit", "limit that is no number"),
+        ("all; marks=maybe", "has marks=maybe"),
+        ("all;", "cannot be read from ';'"),
+    ],
+)
+def test_a_slip_is_told_where_it_is(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as told:
+        parse_wish(text)
+    assert fault in str(told.value)

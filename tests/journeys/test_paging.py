@@ -1,0 +1,80 @@
+"""Ten thousand records of the sandbox through curl, in each way of cutting lists, past 429s, in memory that does not grow."""
+
+import json
+import shlex
+from asyncio import create_subprocess_exec
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from gateway.sandbox.lists import COUNT, record
+from tests.journeys.test_demo import demo
+
+WAYS = {"cursor": 100, "link-header": 100, "link-body": 100, "page": 101, "offset": 101}  # and how many pages it takes
+GROWTH_KB = 8 * 1024
+
+
+async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
+    """What curl prints for this path, called as the demo's own curl line is."""
+    line = shlex.split(ready["curl"])
+    process = await create_subprocess_exec(
+        *line[:-1], *more, "-sS", "--fail", f"{ready['url']}/proxy{path}", stdout=PIPE
+    )
+    body, _ = await process.communicate()
+    assert process.returncode == 0
+    return body
+
+
+async def arm(state: Path, **fault: Any) -> None:
+    entry = yaml.safe_load((state / "catalog" / "sandbox.yaml").read_text())
+    address = f"{entry['proxy']['base_url']}/sandbox/faults"
+    async with aiohttp.ClientSession() as session, session.post(address, json=fault) as answer:
+        assert answer.status == 201
+
+
+def resident_kb(state: Path) -> int:
+    """The most memory that the gateway's process has held so far."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"serve" in command and str(state).encode() in b" ".join(command):
+                return int((folder / "status").read_text().partition("VmHWM:")[2].split()[0])
+        except OSError:
+            continue
+    pytest.skip("there is no /proc here")
+
+
+async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with demo(state) as (_, ready):
+        await curl(ready, "/lists/cursor", "-H", "Gateway-Paginate: all")  # whatever is loaded late is there now
+        before = resident_kb(state)
+        for way, pages in WAYS.items():
+            await arm(state, name="429-burst", path="/lists/", after=50, times=1)
+            body = await curl(ready, f"/lists/{way}", "-H", "Gateway-Paginate: all")
+            *records, trailer = body.splitlines()
+            assert records == [record(number).encode() for number in range(1, COUNT + 1)], way
+            told = json.loads(trailer)["gateway_trailer"]
+            assert told == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
+        await curl(ready, "/lists/offset?count=100000", "-H", "Gateway-Paginate: all; limit=1000")
+        assert resident_kb(state) - before < GROWTH_KB
+
+
+async def test_a_list_in_parts_is_the_same_list(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with demo(state) as (_, ready):
+        seen: list[bytes] = []
+        more: tuple[str, ...] = ()
+        while True:
+            body = await curl(ready, "/lists/link-body?count=700", "-H", "Gateway-Paginate: 3", *more)
+            *records, trailer = body.splitlines()
+            seen += records
+            told = json.loads(trailer)["gateway_trailer"]
+            if told["complete"]:
+                break
+            more = ("-H", f"Gateway-Paginate-From: {told['cursor']}")
+        assert seen == [record(number).encode() for number in range(1, 701)]

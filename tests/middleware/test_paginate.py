@@ -1,0 +1,158 @@
+"""What can be asked in Gateway-Paginate and Gateway-Paginate-From, and what is told of a slip."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.lists import CURSOR, Told, imported, paged, pages_of
+
+
+def issues(told: Told) -> list[tuple[str, ...]]:
+    assert (told.status, told.headers["Gateway-Error"]) == (400, "invalid_headers")
+    return [tuple(issue["path"]) for issue in told.error["errors"]]
+
+
+async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(5)) as list_:
+        first = await list_.call("2")
+        assert (first.numbers, first.headers["Gateway-Paginate"]) == ([1, 2, 3, 4], "2;type=cursor")
+        assert (first.trailer["complete"], first.trailer["pages"], "error" in first.trailer) == (False, 2, False)
+        second = await list_.call("2", since=first.trailer["cursor"])
+        assert second.numbers == [5, 6, 7, 8]
+        rest = await list_.call(None, since=second.trailer["cursor"])
+        assert (rest.numbers, rest.trailer["complete"]) == ([9, 10], True)
+        assert "cursor" not in rest.trailer
+        assert (await list_.call("5")).trailer["complete"]
+
+
+async def test_marks_tell_after_each_page_how_to_go_on(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        told = await list_.call("all; marks")
+        assert [(mark["pages"], mark["records"]) for mark in told.marks] == [(1, 2), (2, 4)]
+        assert told.numbers == [1, 2, 3, 4, 5, 6]
+        for mark in told.marks:
+            rest = await list_.call(since=mark["cursor"])
+            assert rest.numbers == told.numbers[mark["records"] :]
+
+
+async def test_a_cursor_goes_on_in_the_way_it_began_whatever_the_entry_says_by_then(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3), None) as list_:
+        first = await list_.call("1; type=cursor; cursor_path=next; cursor_name=after")
+        assert (await list_.call(since=first.trailer["cursor"])).numbers == [3, 4, 5, 6]
+
+
+async def test_a_cursor_outlives_a_restart(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        first = await list_.call("1")
+        await list_.gateway.restart()
+        assert (await list_.call(since=first.trailer["cursor"])).numbers == [3, 4, 5, 6]
+
+
+async def test_a_cursor_is_good_for_its_own_call_alone(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        cursor = (await list_.call("1", "/list?q=1")).trailer["cursor"]
+        list_.lists.seen.clear()
+        for path, connection_id in (("/other?q=1", "c1"), ("/list?q=2", "c1"), ("/list", "c1"), ("/list?q=1", "c2")):
+            told = await list_.call("1", path, connection_id=connection_id, since=cursor)
+            assert issues(told) == [("gateway-paginate-from",)]
+            assert "another request" in told.error["message"]
+        assert list_.lists.seen == []
+        assert (await list_.call("1", "/list?q=1", since=cursor)).numbers == [3, 4]
+
+
+@pytest.mark.parametrize("spoilt", ["", "x", "gAAAAABh"])
+async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        cursor = (await list_.call("1")).trailer["cursor"]
+        list_.lists.seen.clear()
+        for since in {spoilt or cursor[:-2], cursor[:40] + ("A" if cursor[40] != "A" else "B") + cursor[41:]}:
+            told = await list_.call("1", since=since)
+            assert issues(told) == [("gateway-paginate-from",)]
+        assert list_.lists.seen == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "count"),
+    [
+        ("some", 1),
+        ("0", 1),
+        ("all; type=cursor; limit_name=l", 0),
+        ("all; colour=red; size=2", 2),
+        ("all; type=link", 1),
+        ("all; limit=5; limit_name_in_request=", 1),
+        ("all, all", 1),
+    ],
+)
+async def test_a_slip_in_the_header_is_told_with_all_its_faults(tmp_path: Path, wish: str, count: int) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        told = await list_.call(wish)
+        if count:
+            assert issues(told) == [("gateway-paginate",)] * count
+            assert list_.lists.seen == []
+        else:
+            assert told.trailer["complete"]
+
+
+async def test_without_an_entry_and_without_fields_the_header_says_what_to_do(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3), None) as list_:
+        told = await list_.call()
+        assert issues(told) == [("gateway-paginate",)]
+        assert "type=cursor; cursor_path_in_response=" in told.error["message"]
+
+
+async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
+    without = {name: value for name, value in CURSOR.items() if name != "limit_name_in_request"}
+    async with paged(tmp_path, pages_of(2), without) as list_:
+        assert issues(await list_.call("all; limit=5")) == [("gateway-paginate",)]
+        assert (await list_.call("all; limit=5; limit_name=size")).trailer["complete"]
+        assert list_.lists.seen[0] == "/v1/list?size=5"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
+async def test_only_a_get_is_paged(tmp_path: Path, method: str) -> None:
+    async with paged(tmp_path, pages_of(2)) as list_:
+        told = await list_.call(method=method)
+        assert (told.status, told.headers["Gateway-Error"]) == (400, "invalid_headers")
+        assert list_.lists.seen == []
+
+
+async def test_a_get_with_a_body_is_not_paged(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(2)) as list_:
+        assert issues(await list_.call(data=b"x")) == [("gateway-paginate",)]
+
+
+async def test_each_header_is_sent_once(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(2)) as list_:
+        for lines in (
+            "Gateway-Paginate: all\r\nGateway-Paginate: all",
+            "Gateway-Paginate-From: a\r\nGateway-Paginate-From: a",
+        ):
+            answer = await list_.raw(f"GET /proxy/list HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{lines}")
+            assert answer.startswith(b"HTTP/1.1 400")
+            assert b"send it once" in answer
+
+
+async def test_empty_headers_are_absent(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(2)) as list_:
+        told = await list_.call("", since="")
+        assert (told.status, told.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+
+
+async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
+    from aiohttp import web
+
+    from gateway.records.paging import Position, Way
+    from gateway.wire.paging.position import digest_of, written
+
+    async with paged(tmp_path, lambda _request: web.json_response({"items": []})) as list_:
+        await imported(list_.gateway, "c1")
+        digest = digest_of("dev", "tracker", "c1", list_.lists.url, "/list")
+        link = Way("link", link_path_in_response_body="next", response_path="items")
+        tokens = list_.gateway.services.page_cursors
+        elsewhere = tokens.seal(written(Position(link, "https://evil.example:443/x"), digest))
+        told = await list_.call(since=elsewhere)
+        assert issues(told) == [("gateway-paginate-from",)]
+        assert "does not travel" in told.error["message"]
+        here = tokens.seal(written(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
+        assert (await list_.call(since=here)).trailer["complete"]
+        assert list_.lists.seen == ["/v1/x?page=2"]
