@@ -4,10 +4,6 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from joserfc import jws
-from joserfc import jwt as jose
-from joserfc.errors import JoseError
-
 from gateway.auth.context import Context
 from gateway.auth.filling import filled_json, revealed
 from gateway.auth.keys import BadKey, signing_key
@@ -38,6 +34,10 @@ def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: d
 
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encoding: str | None = None) -> Secret:
     """A compact JWS (RFC 7515 §3.1) with `header`, whose ``alg`` decides what `key` must be. Raises TokenRefused."""
+    from joserfc import jws  # here, since few workers ever sign, and it costs each 2 MB
+    from joserfc import jwt as jose
+    from joserfc.errors import JoseError
+
     alg = str(header["alg"])
     registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
     try:

@@ -6,23 +6,15 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from joserfc.errors import JoseError, SecurityWarning
-from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+if TYPE_CHECKING:  # loaded by who has a key to read: few workers ever do, and it costs each 3 MB
+    from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
-SigningKey = RSAKey | ECKey | OKPKey | OctKey
+    SigningKey: TypeAlias = RSAKey | ECKey | OKPKey | OctKey
 
 _PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_KINDS: Final[Mapping[str, type[RSAKey | ECKey | OKPKey | OctKey]]] = {
-    "RS": RSAKey,
-    "PS": RSAKey,
-    "ES": ECKey,
-    "Ed": OKPKey,
-    "HS": OctKey,
-}
+_KINDS: Final[Mapping[str, str]] = {"RS": "RSAKey", "PS": "RSAKey", "ES": "ECKey", "Ed": "OKPKey", "HS": "OctKey"}
 
 
 class BadKey(ValueError):
@@ -44,21 +36,24 @@ def _rewrapped(found: re.Match[str]) -> str:
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"])
 
 
-def signing_key(text: str, alg: str, encoding: str | None = None) -> SigningKey:
+def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey":
     """The key that signs with `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or the secret of an HMAC.
 
     `encoding` says how that secret is written: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
     """
-    kind = _KINDS.get(alg[:2])
-    if kind is None:
+    if alg[:2] not in _KINDS:
         raise BadKey(f"'{alg[:20]}' is not an algorithm that signs here")
+    from joserfc import jwk
+    from joserfc.errors import JoseError, SecurityWarning
+
+    kind: type[SigningKey] = getattr(jwk, _KINDS[alg[:2]])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # how long its keys are is the provider's to decide
             if text.lstrip().startswith("{"):
                 return kind.import_key(json.loads(text))
-            if kind is OctKey:
-                return OctKey.import_key(hmac_secret(text, encoding))
+            if kind is jwk.OctKey:
+                return jwk.OctKey.import_key(hmac_secret(text, encoding))
             return kind.import_key(pem(text))
     except (ValueError, TypeError, KeyError, JoseError) as fault:
         raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
@@ -79,6 +74,9 @@ def hmac_secret(text: str, encoding: str | None) -> bytes:
 
 def check_identity(certificate: str, private_key: str) -> None:
     """Raises BadKey where these are not a certificate and the private key that belongs to it (RFC 8705 §2)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
     try:
         shown = x509.load_pem_x509_certificates(certificate.encode())[0]
     except (ValueError, IndexError) as fault:

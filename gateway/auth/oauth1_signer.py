@@ -7,10 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl
 
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from oauthlib.oauth1.rfc5849 import parameters, signature
-
 from gateway import clock
 from gateway.auth.keys import pem
 from gateway.errors import InvalidRequest
@@ -73,6 +69,8 @@ def authorization(
     `extra` are further protocol parameters: ``oauth_callback``, ``oauth_verifier``. Raises InvalidRequest where the key
     cannot sign.
     """
+    from oauthlib.oauth1.rfc5849 import parameters  # here and below: few workers ever sign, and it costs each 2 MB
+
     given = {
         "oauth_consumer_key": keys.client_key,
         "oauth_signature_method": keys.method,
@@ -96,6 +94,8 @@ def signature_of(keys: OAuth1Keys, method: str, url: str, form: str, protocol: M
 
 def base_string(method: str, url: str, params: Params) -> str:
     """What is signed (RFC 5849 §3.4.1); the query of `url` counts only as far as it is among `params`."""
+    from oauthlib.oauth1.rfc5849 import signature
+
     uri = signature.base_string_uri(url.partition("?")[0])
     # Not oauthlib's own collecting: it refuses characters in queries that providers accept.
     return str(signature.signature_base_string(method, uri, signature.normalize_parameters(params)))
@@ -114,6 +114,8 @@ class _Secrets:
 
 
 def _signature(keys: OAuth1Keys, text: str) -> str:
+    from oauthlib.oauth1.rfc5849 import signature
+
     held = _Secrets(keys.client_secret.reveal(), keys.token_secret.reveal() if keys.token_secret else "")
     match keys.method:
         case "HMAC-SHA1":
@@ -128,6 +130,9 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
 
 def _signed_by_rsa(private_key: str, text: str) -> str:
     """RSASSA-PKCS1-v1_5 over SHA-1, as RFC 5849 §3.4.3 prescribes; oauthlib would want another JWT library for it."""
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
     try:
         key = serialization.load_pem_private_key(pem(private_key).encode(), password=None)
     except (ValueError, TypeError):

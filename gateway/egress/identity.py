@@ -8,8 +8,6 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
-from cryptography.hazmat.primitives import serialization
-
 from gateway.egress.errors import EgressError
 from gateway.egress.tls import prepared
 from gateway.records.call import ClientIdentity
@@ -54,6 +52,8 @@ def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLCont
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
     """`ssl` reads keys from files only, so it gets one that a passphrase of this moment locks."""
+    from cryptography.hazmat.primitives import serialization  # here: few workers ever show a certificate
+
     key = serialization.load_pem_private_key(identity.private_key.reveal().encode(), password=None)
     passphrase = secrets.token_bytes(32).hex().encode()
     locked = key.private_bytes(
