@@ -1,6 +1,5 @@
 """The rehearsal itself: connect, call, refresh, page and, where the entry has them, verification and revocation."""
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,14 +11,12 @@ from aiohttp import ClientError
 
 from gateway.catalog.places import Place
 from gateway.catalog.provider import Provider
-from gateway.catalog.template import placeholders
 from gateway.catalog.value import flat_values
 from gateway.records.call import scrubbed
-from gateway.sandbox.rehearsal import signed
 from gateway.sandbox.rehearsal.actor import CALL, LIST, Actor, Sockets, acting
-from gateway.sandbox.rehearsal.answers import PAGE, RECORDS
+from gateway.sandbox.rehearsal.answers import PAGE
 from gateway.sandbox.rehearsal.arrival import Arrival
-from gateway.sandbox.rehearsal.checks import Check, Known, header_fields, proxied
+from gateway.sandbox.rehearsal.checks import Check, Known, header_fields
 from gateway.sandbox.rehearsal.connecting import (
     authorization_checks,
     by_browser,
@@ -29,6 +26,7 @@ from gateway.sandbox.rehearsal.connecting import (
     typed_in,
 )
 from gateway.sandbox.rehearsal.gateway import NAME, Gateway, Refused, running
+from gateway.sandbox.rehearsal.outcomes import paged, placed, revoked, unproved
 from gateway.sandbox.rehearsal.samples import Samples, samples_for
 from gateway.sandbox.rehearsal.stage import Stage
 from gateway.sandbox.rehearsal.tokens import refresh_checks, token_checks
@@ -81,7 +79,7 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
             play = _Play(gateway, actor, samples, entry)
             await play.all()
     known = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
-    return Rehearsed(play.steps, stage.shown_origins(samples.config, known), _unproved(provider))
+    return Rehearsed(play.steps, stage.shown_origins(samples.config, known), unproved(provider))
 
 
 @dataclass(slots=True)
@@ -229,42 +227,7 @@ class _Play:
         came = self.actor.since(mark, "proxy")
         if status != 200 or not came:
             raise Refused(f"GET /proxy{CALL} answered {status}: {text[:300]}")
-        step.checks += self._placed(came[-1], CALL)
-
-    def _placed(self, arrival: Arrival, below: str) -> list[Check]:
-        known = self._known()
-        checks = list(proxied(arrival, known, self.entry, below, self._default(known)))
-        samples = self.samples
-        match self.provider.auth_mode:
-            case "OAUTH1":
-                held = self.shown["credentials"]
-                method = self.provider.signature_method or "HMAC-SHA1"
-                token = (held["oauth_token"], held["oauth_token_secret"])
-                checks += signed.oauth1(arrival, (samples.client_id, samples.client_secret), token, method)
-            case "TBA":
-                method = self.provider.signature_method or "HMAC-SHA256"
-                token = (samples.typed["token_id"], samples.typed["token_secret"])
-                checks += signed.oauth1(arrival, (samples.client_id, samples.client_secret), token, method)
-            case "AWS_SIGV4":
-                checks += signed.aws(arrival, known, samples.typed.get("access_key_id", ""))
-            case "JWT" if self.provider.jwt is not None:
-                (key, *_) = [samples.typed[name.rpartition(".")[2]] for name in placeholders(self.provider.jwt.key)]
-                checks += signed.jwt(self.shown["credentials"]["token"], key, known)
-        return checks
-
-    def _default(self, known: Known) -> str | None:
-        """What the mode writes where the entry says nothing: the whole field, or how it begins."""
-        import base64
-
-        match self.provider.auth_mode:
-            case "BASIC" | "INSTALL_PLUGIN":
-                pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
-                return f"Basic {base64.b64encode(pair.encode()).decode()}"
-            case "OAUTH1" | "TBA":
-                return "OAuth "
-            case "API_KEY" | "NONE" | "AWS_SIGV4" | "BILL":
-                return None
-        return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
+        step.checks += placed(came[-1], self._known(), self.samples, self.entry, self.shown)
 
     async def _refresh(self, step: Step, mark: int) -> None:
         mode = self.provider.auth_mode
@@ -295,26 +258,8 @@ class _Play:
             return
         limit = f"; limit={PAGE}" if way.limit_name_in_request else ""
         status, text = await self.gateway.proxied(self.connection_id, LIST, **{"Gateway-Paginate": f"all{limit}"})
-        lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
-        place: Place = ("proxy", "paginate")
         came = [one for one in self.actor.since(mark, "proxy") if one.path.endswith(LIST)]
-        trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
-        told = f"it answered {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
-        found = [line.get("id") for line in lines[:-1]]
-        expected = [f"r{number}" for number in range(RECORDS)]
-        whole = found == expected and bool(trailer.get("complete"))
-        pages = -(-RECORDS // PAGE)
-        step.checks.append(Check(f"{RECORDS} records of {pages} pages come once each, in order", whole, place, told))
-        if way.limit_name_in_request:
-            ok = all(one.query.get(way.limit_name_in_request) == str(PAGE) for one in came[:1])
-            step.checks.append(
-                Check(f"query {way.limit_name_in_request} is the page size", ok, (*place, "limit_name_in_request"))
-            )
-        moving = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
-        if way.type != "link" and moving and len(came) > 1:
-            ok = all(moving in one.query for one in came[1:])
-            key = f"{way.type}_name_in_request"
-            step.checks.append(Check(f"query {moving} leads to the next page", ok, (*place, key), "it is missing"))
+        step.checks += paged(way, status, text, came)
 
     async def _revocation(self, step: Step, mark: int) -> None:
         if self.provider.revocation_url is None:
@@ -323,39 +268,5 @@ class _Play:
         path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={NAME}"
         told = await self.gateway.json("DELETE", path)
         came = self.actor.since(mark, "revocation_url")
-        place: Place = ("revocation_url",)
-        step.checks.append(Check("revocation_url was called", bool(came), place, "no request came"))
-        for outcome in told.get("revocation", ()):
-            ok = outcome["outcome"] in {"revoked", "already_invalid"}
-            step.checks.append(Check(f"{outcome['token']} is revoked", ok, place, str(outcome)))
-        spec = self.provider.revocation
-        wanted = spec.method if spec else "POST"
-        for one in came[:1]:
-            step.checks.append(
-                Check(f"the method is {wanted}", one.method == wanted, ("revocation", "method"), one.method)
-            )
-            name = (spec.param_renames if spec else {}).get("token", "token")
-            if name:
-                sent = one.params(spec.body_format if spec else None)
-                ok = sent.get(name) in {*self.actor.tokens, *self.actor.refresh_tokens}
-                step.checks.append(
-                    Check(f"parameter {name} is a token", ok, ("revocation",), "it is missing or another")
-                )
-
-
-def _unproved(provider: Provider) -> list[str]:
-    """What stays open, however well it went."""
-    found = [
-        "the real provider was not called: whether its addresses, scopes and answers are what the entry says is not shown"
-    ]
-    if provider.alternatives:
-        found.append(f"alternatives were not tried: {', '.join(provider.alternatives)}")
-    if provider.proxy.paginate_alternatives:
-        found.append("proxy.paginate_alternatives were not tried")
-    if provider.require_client_certificate:
-        found.append("the client certificate was not asked for: the sandbox speaks plain HTTP")
-    if provider.proxy.retry is not None:
-        found.append("proxy.retry was not tried")
-    if provider.webhook_signature is not None:
-        found.append("webhook_signature was not tried")
-    return found
+        tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
+        step.checks += revoked(self.provider, told.get("revocation", ()), came, tokens)
