@@ -9,6 +9,7 @@ from gateway.catalog.places import addresses, texts
 from gateway.catalog.provider import Provider
 from gateway.catalog.template import placeholders
 from gateway.catalog.traffic import Paginate
+from gateway.sandbox.rehearsal.samples import value_for
 
 LIFETIME_S: Final = 3600
 RECORDS: Final = 6
@@ -32,7 +33,7 @@ def token_answer(provider: Provider, access_token: str, refresh_token: str, loca
     put(out, *_expiry(provider, within))
     out.setdefault("token_type", "Bearer")
     for name in provider.token_response_metadata or ():
-        put(out, name, _captured(provider, name, local), keep=True)
+        put(out, name, captured(provider, name, local), keep=True)
     for name in _raw_names(provider):
         put(out, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
     return out
@@ -48,16 +49,15 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
     return path, LIFETIME_S * (1000 if provider.expires_in_unit == "milliseconds" else 1)
 
 
-def _captured(provider: Provider, name: str, local: str) -> str:
-    """A value that its setting takes."""
+def captured(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
+    """A value that the setting called `name` takes, as the provider tells it. Raises NoSample."""
     setting = provider.connection_config.get(name)
-    if setting is not None and setting.format == "uri":
+    if setting is None:
+        last = name.rpartition(".")[2].lower()
+        return local if any(word in last for word in _URLISH) else "captured1"
+    if setting.format == "uri" and setting.pattern is None:
         return local
-    samples = (setting.example, setting.default_value, *(setting.enum or ())) if setting else ()
-    if given := next(filter(None, samples), None):
-        return str(given)
-    last = name.rpartition(".")[2].lower()
-    return local if any(word in last for word in _URLISH) else "captured1"
+    return value_for((key,), name, setting)
 
 
 def _raw_names(provider: Provider) -> Iterator[str]:

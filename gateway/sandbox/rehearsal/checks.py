@@ -134,13 +134,14 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: Known, 
             yield Check(f"field {name} is filled in", False, (*place, name), detail)
 
 
-def client_proof(arrival: Arrival, provider: Provider, client: tuple[str, str]) -> Iterator[Check]:
-    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3)."""
+def client_proof(
+    arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str]
+) -> Iterator[Check]:
+    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3), under the names of `renames`."""
     method = provider.token_request_auth_method or "body"
     place: Place = ("token_request_auth_method",)
     sent = arrival.params(provider.body_format)
     pair = arrival.basic()
-    renames = provider.token_param_renames
     secret_name = renames.get("client_secret", "client_secret")
     if method == "basic":
         ok = pair is not None and tuple(map(decoded, pair)) == client

@@ -10,6 +10,7 @@ from aiohttp import ClientSession
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.sandbox.rehearsal.actor import Actor
+from gateway.sandbox.rehearsal.answers import captured
 from gateway.sandbox.rehearsal.checks import Check, Known, equal
 from gateway.sandbox.rehearsal.gateway import NAME, Gateway, Refused
 from gateway.sandbox.rehearsal.keys import key_for
@@ -104,7 +105,9 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
     renames = provider.authorization_param_renames
     state = got.get(renames.get("state") or "state", got.get("payload", ""))
     back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
-    told = dict.fromkeys(provider.redirect_uri_metadata or (), "captured1")
+    local = next(iter(actor.stage.origins.values()))
+    names = provider.redirect_uri_metadata or ()
+    told = {name: captured(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
             return f"{_callback_of(actor, gateway)}&{urlencode({'oauth_token': got['oauth_token'], 'oauth_verifier': CODE})}"

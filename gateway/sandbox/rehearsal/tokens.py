@@ -29,7 +29,7 @@ def token_checks(arrivals: list[Arrival], known: Known, samples: Samples, callba
             grant = {"grant_type": "client_credentials", **_filled(provider.token_params, known)}
             yield from params(first, grant, ("token_params",), provider.token_param_renames, provider.body_format)
             client = (samples.typed.get("client_id", ""), samples.typed.get("client_secret", ""))
-            yield from client_proof(first, provider, client)
+            yield from client_proof(first, provider, client, provider.token_param_renames)
         case "TWO_STEP":
             yield from _two_step(arrivals, known)
         case "BILL":
@@ -56,7 +56,7 @@ def refresh_checks(arrival: Arrival, known: Known, samples: Samples, refresh_tok
     yield from params(arrival, expected, place, renames, provider.body_format)
     yield from header_fields(arrival, provider.token_headers, known, ("token_headers",))
     if provider.auth_mode == "OAUTH2" and "Authorization" not in provider.token_headers:
-        yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret))
+        yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret), renames)
 
 
 def _method(arrival: Arrival, provider: Provider) -> Iterator[Check]:
@@ -77,7 +77,7 @@ def _code(arrival: Arrival, known: Known, samples: Samples, callback: str) -> It
         ok = not name or name in arrival.params(provider.body_format)
         yield Check("the PKCE verifier is there", ok, ("disable_pkce",), "it is missing")
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
-        yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret))
+        yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret), renames)
 
 
 def _two_step(arrivals: list[Arrival], known: Known) -> Iterator[Check]:

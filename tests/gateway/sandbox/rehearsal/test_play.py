@@ -63,6 +63,16 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
     },
     "OAUTH2, Basic": {**OAUTH, "token_request_auth_method": "basic", "scope_separator": ",", "issuer": "https://far.test"},
     "OAUTH2, nested": {**OAUTH, "alternate_access_token_response_path": "authed_user", "body_format": "query"},
+    "OAUTH2, client in the address": {**OAUTH, "authorization_url": "https://auth.far.test/apps/${clientId}/authorize"},
+    "OAUTH2, renewed by the access token": {
+        **OAUTH,
+        "refresh_url": "https://auth.far.test/renew",
+        "refresh_params": {"grant_type": "own_refresh"},
+        "refresh_param_renames": {"refresh_token": "access_token", "client_id": "", "client_secret": ""},
+        "refresh": {"by_access_token": True, "method": "GET"},
+        "redirect_uri_metadata": ["realm"],
+        "connection_config": {"realm": {"pattern": "[0-9]+", "example": "1234567890", "automated": True}},
+    },
     "OAUTH2, fragment": {**OAUTH, "authorization_url_fragment": "/consent"},
     "OAUTH2, Jira": {
         **OAUTH,
