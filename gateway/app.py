@@ -136,7 +136,10 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
     services = app[SERVICES]
     config = services.config
     store = services.store = await open_store(
-        config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
+        config.store.url,
+        Keyring(config.store.encryption_keys),
+        environments=config.environments,
+        pool=config.store.pool,
     )
     tokens = TokenEndpoint(services.egress)
     services.renewer = Renewer(store, services.integrations, services.catalog, tokens, services.metrics)

@@ -18,11 +18,11 @@ _ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "base_url"
 
 def unusable(config: "Config") -> Iterator[Fault]:
     """What `gateway serve` would refuse, in the same words."""
-    from gateway.store.look import sqlite_path
+    from gateway.store.looking import usable
     from gateway.store.refusal import StoreRefused
 
     try:
-        sqlite_path(config.store.url)
+        usable(config.store.url)
     except StoreRefused as refusal:
         yield Fault(config.where("store", "url"), str(refusal))
 

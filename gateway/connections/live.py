@@ -219,7 +219,7 @@ class Live:
         """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
         version: Hashable = None
         while True:
-            await asyncio.sleep(min(max(self._config.trust_s / 10, 0.05), 1.0))
+            await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
                 async with asyncio.timeout(LONGEST_LOOK_S):
                     seen = await self._store.changes.version()

@@ -1,5 +1,6 @@
 """Data keys: one that seals in each environment, wrapped in the database, counted, and replaced before it wears out."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,6 +44,7 @@ class DataKeys:
         self._transactions = transactions
         self._keyring = keyring
         self._vault = vault
+        self._allowing = asyncio.Lock()
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
@@ -67,10 +69,19 @@ class DataKeys:
             await self._transactions.write(make)
             await self.load()
 
+    @property
+    def enough(self) -> int:
+        """What all transactions that may run at once seal at most."""
+        return SEALS_A_TURN * self._transactions.writes_at_once
+
     async def allow(self, environment: str) -> None:
-        """See to it that one transaction's worth of values may be sealed in `environment`."""
+        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way."""
+        async with self._allowing:
+            await self._allow(environment)
+
+    async def _allow(self, environment: str) -> None:
         key = self._vault.sealing_key(environment)
-        if key is None or key.allowance >= SEALS_A_TURN:
+        if key is None or key.allowance >= self.enough:
             return
         if await self._transactions.begin(lambda db: self._reserve(db, key.id)):
             key.allowance += self._reserved
@@ -80,7 +91,7 @@ class DataKeys:
         if newest is None or newest.id == key.id:
             await self._transactions.begin(lambda db: self._make(db, environment))
             await self.load()
-        await self.allow(environment)
+        await self._allow(environment)
 
     async def learn(self, *sealed: Sealed) -> None:
         """See to it that these can be opened, where another process has sealed them under a key it just made."""
