@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection as SyncConnection
@@ -14,6 +15,7 @@ from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.vault import Keyring, Vault, WrappedKey
+from gateway.vault.seal import DataKey
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
 SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then
@@ -48,11 +50,15 @@ class DataKeys:
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
-    async def load(self) -> None:
-        """Hand every stored data key to the vault; the newest of an environment seals."""
+    async def load(self) -> dict[str, DataKey]:
+        """Hand every stored data key to the vault. Returns the newest of each environment."""
+        newest: dict[str, DataKey] = {}
         async with self._transactions.read() as db:
             for stored in await db.run_sync(stored_keys):
-                self._vault.take(stored.id, stored.environment, self._keyring.unwrap(stored))
+                newest[stored.environment] = self._vault.take(
+                    stored.id, stored.environment, self._keyring.unwrap(stored)
+                )
+        return newest
 
     async def ensure(self, names: Sequence[str]) -> None:
         """Make the environments `names`, each with a data key. Two processes that start at once make one of each."""
@@ -81,17 +87,20 @@ class DataKeys:
 
     async def _allow(self, environment: str) -> None:
         key = self._vault.sealing_key(environment)
-        if key is None or key.allowance >= self.enough:
-            return
-        if await self._transactions.begin(lambda db: self._reserve(db, key.id)):
-            key.allowance += self._reserved
-            return
-        await self.load()  # another process may have replaced it already
-        newest = self._vault.sealing_key(environment)
-        if newest is None or newest.id == key.id:
-            await self._transactions.begin(lambda db: self._make(db, environment))
-            await self.load()
-        await self._allow(environment)
+        while key is not None and key.allowance < self.enough:
+            if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
+                key.allowance += self._reserved
+                self._vault.seal_with(key)
+            else:
+                key = await self._after(key)
+
+    async def _after(self, worn: DataKey) -> DataKey | None:
+        """The key that seals once `worn` may not: another process may have made it already."""
+        newest = (await self.load()).get(worn.environment)
+        if newest is None or newest.id == worn.id:
+            await self._transactions.begin(partial(self._make, environment=worn.environment))
+            newest = (await self.load()).get(worn.environment)
+        return newest
 
     async def learn(self, *sealed: Sealed) -> None:
         """See to it that these can be opened, where another process has sealed them under a key it just made."""

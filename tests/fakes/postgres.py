@@ -20,6 +20,10 @@ from typing import Any
 
 import asyncpg
 
+from gateway.store import open_store
+from gateway.store.tables import metadata
+from gateway.vault import Keyring
+
 LIMIT_S = 60.0
 PASSWORD = "database-password"
 # Nothing here outlives the tests, so nothing need reach the disk.
@@ -48,9 +52,23 @@ class PostgresServer:
     def _make(self) -> None:
         password = self._folder / "password"
         password.write_text(PASSWORD)
-        command = [self._programs / "initdb", "-D", self._data, "-U", "gateway", "--pwfile", password, "-A", "scram-sha-256"]
+        command = [
+            self._programs / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "gateway",
+            "--pwfile",
+            password,
+            "-A",
+            "scram-sha-256",
+        ]
         ran = subprocess.run(
-            [*command, "-E", "UTF8", "--locale", "C", "--no-sync"], capture_output=True, check=False, cwd="/", **self._owner
+            [*command, "-E", "UTF8", "--locale", "C", "--no-sync"],
+            capture_output=True,
+            check=False,
+            cwd="/",
+            **self._owner,
         )
         assert ran.returncode == 0, ran.stderr.decode()
 
@@ -68,7 +86,7 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd="/",
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (one system call)
                 **self._owner,
             )
 
@@ -98,7 +116,9 @@ class PostgresServer:
         self._to_all(signal.SIGCONT)
 
     def remove(self) -> None:
-        self.stop()
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)  # nothing of it is wanted any more
+            self._process.wait(LIMIT_S)
         shutil.rmtree(self._folder)
 
     def url(self, database: str) -> str:
@@ -107,11 +127,19 @@ class PostgresServer:
     def socket_url(self, database: str) -> str:
         return f"postgresql://gateway:{PASSWORD}@/{database}?host={self._folder}&port={self.port}"
 
-    async def make_database(self, template: str = "template0") -> str:
+    async def make_database(self) -> str:
         """The address of a new database."""
         name = f"test_{secrets.token_hex(6)}"
-        await self.run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        await self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
         return self.url(name)
+
+    async def emptied(self, url: str) -> str:
+        """`url`, a database with our tables, with nothing in them."""
+        db = await asyncpg.connect(url)
+        tables = ", ".join(table.name for table in metadata.sorted_tables)
+        await db.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+        await db.close()
+        return url
 
     async def run(self, statement: str, database: str = "postgres") -> list[Any]:
         db = await asyncpg.connect(self.url(database))
@@ -125,6 +153,11 @@ class PostgresServer:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in (self._process.pid, *map(int, children)):
             os.kill(pid, number)
+
+
+async def migrated(url: str) -> None:
+    """Make our tables there, and leave them empty."""
+    await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()
 
 
 def _programs() -> Path:

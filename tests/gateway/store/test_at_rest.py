@@ -36,6 +36,12 @@ asyncio.run(main())
 """
 
 
+@pytest.fixture
+def backend() -> str:
+    """This is about the file."""
+    return "sqlite"
+
+
 async def test_no_secret_that_was_written_is_found_in_any_file(opener: Opener, path: Path) -> None:
     store = await opener()
     first = new(
