@@ -1,8 +1,8 @@
 """The composition root: builds Services, opens them with the application and closes them with it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from os import PathLike
@@ -16,12 +16,13 @@ from gateway import clock, logs
 from gateway import config as configuration
 from gateway.config import Config, Faults
 from gateway.connections.create import Creator
+from gateway.connections.delete import Deleter
+from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
-from gateway.connections.tokens import TokenEndpoint
 from gateway.declared import Examined, all_faults, examined
 from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
@@ -107,16 +108,16 @@ def gates_of(config: Config) -> Gates:
     return Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s))
 
 
-def complete(services: Services) -> TokenEndpoint:
-    """Add what is built on the rest and keeps nothing of its own; the way to token endpoints that it uses."""
-    tokens = TokenEndpoint(services.egress)
-    services.creator = Creator(services.store, services.catalog, services.live, services.egress)
-    services.sessions = Sessions(services.store)
+def complete(services: Services) -> Dialogues:
+    """Add what is built on the rest and keeps nothing of its own; the conversations with providers that it uses."""
+    store, catalog, live, integrations = services.store, services.catalog, services.live, services.integrations
+    dialogues, public_url = Dialogues(services.egress), services.config.server.public_url
+    services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
+    services.sessions = Sessions(store)
     services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
-    services.flows = Flows(
-        services.store, services.integrations, services.creator, tokens, services.config.server.public_url
-    )
-    return tokens
+    services.flows = Flows(store, integrations, services.creator, dialogues, public_url)
+    services.deleter = Deleter(store, integrations, catalog, live, dialogues)
+    return dialogues
 
 
 def read(config: Configured) -> Config:
@@ -134,6 +135,21 @@ def read(config: Configured) -> Config:
 async def _opened(app: web.Application) -> AsyncIterator[None]:
     """Everything with a connection, a file or a task behind it, for as long as the application runs."""
     services = app[SERVICES]
+    async with opened(services, latest=lambda: app[SERVICES], background=True):
+        services.metrics.watch(lambda: gauges(app[SERVICES]))
+        services.serving = True
+        yield
+        app[SERVICES].serving = False  # of the last configuration
+
+
+@asynccontextmanager
+async def opened(
+    services: Services, *, latest: Callable[[], Services] | None = None, background: bool = False
+) -> AsyncIterator[None]:
+    """The store and all that stands on it; with `background` also what goes on by itself while a gateway serves.
+
+    `latest` tells what is to be closed at the end, where a reload may have put others in place.
+    """
     config = services.config
     store = services.store = await open_store(
         config.store.url,
@@ -141,27 +157,32 @@ async def _opened(app: web.Application) -> AsyncIterator[None]:
         environments=config.environments,
         pool=config.store.pool,
     )
-    tokens = TokenEndpoint(services.egress)
-    services.renewer = Renewer(store, services.integrations, services.catalog, tokens, services.metrics)
+    dialogues = Dialogues(services.egress)
+    services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     complete(services)
-    tasks = [
-        asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
-        asyncio.create_task(_prune(store), name="prune"),
-        asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
-    ]
-    services.metrics.watch(lambda: gauges(app[SERVICES]))
-    services.serving = True
-    yield
-    services = app[SERVICES]  # of the last configuration
-    services.serving = False
+    tasks = []
+    if background:
+        tasks = [
+            asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+            asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
+        ]
+    try:
+        yield
+    finally:
+        await _closed(latest() if latest else services, tasks)
+
+
+async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> None:
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
-        end.push_async_callback(store.close)
+        end.push_async_callback(services.store.close)
         for egress in (services.egress, *services.retired):
             end.push_async_callback(egress.close)
         end.push_async_callback(services.request_log.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.renewer.close)
+        end.push_async_callback(services.deleter.close)
         end.push_async_callback(services.flows.close)
         end.push_async_callback(services.live.close)
 

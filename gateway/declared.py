@@ -17,7 +17,9 @@ from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 Place = tuple[str, ...]
 
 # These are granted to a client of the operator's own, so an integration without one cannot connect anybody.
-NEEDS_CLIENT = frozenset({"OAUTH2"})
+NEEDS_CLIENT = frozenset({"OAUTH2", "OAUTH1", "CUSTOM", "INSTALL_PLUGIN"})
+# And these to an app, which signs with a key of its own.
+NEEDS_APP = frozenset({"APP", "CUSTOM"})
 
 
 SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
@@ -100,6 +102,9 @@ def _integration(environment: EnvironmentConfig, key: str, declared: Integration
         display_name=declared.display_name,
         client_id=declared.client_id,
         client_secret=declared.client_secret,
+        app_id=declared.app_id,
+        app_link=declared.app_link,
+        private_key=declared.private_key,
         scopes=declared.scopes,
         allowed_origins=declared.allowed_origins,
         forward_set_cookie=declared.forward_set_cookie,
@@ -121,6 +126,9 @@ def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> It
         page = provider.setup_guide_url or provider.docs
         console = ", which its developer console gives out" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
+    if provider.auth_mode in NEEDS_APP and not declared.private_key and not declared.client_secret:
+        where = f" ({provider.docs})" if provider.docs else ""
+        yield place, f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
 
 
 def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:

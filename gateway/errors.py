@@ -51,6 +51,10 @@ Code = Literal[
     # making a connection
     "connection_validation_failed",
     "connection_test_failed",
+    "missing_client_id",
+    "missing_client_secret",
+    "client_credentials_fetch_error",
+    "invalid_connection",
     "invalid_state",
     "invalid_issuer",
     "authorization_refused",

@@ -97,9 +97,10 @@ def turn(app: web.Application, ready: Next) -> None:
         new.egress, new.retired = egress_of(ready.config), (*new.retired, old.egress)
     if ready.config.egress.limits != old.config.egress.limits:
         new.gates = gates_of(ready.config)
-    tokens = complete(new)
+    dialogues = complete(new)
     new.flows.take_over(old.flows)
-    new.renewer.turn_to(new.integrations, new.catalog, tokens)
+    new.deleter.take_over(old.deleter)
+    new.renewer.turn_to(new.integrations, new.catalog, dialogues)
     new.live.turn_to(ready.config.live, new.integrations, new.catalog)
     new.metrics.turn_to(new.integrations.has)
     # aiohttp warns of changes to an application that has started, since it cannot know that this one is meant.

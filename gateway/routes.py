@@ -5,14 +5,14 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api import connect, connections, health, integrations, logos, options, providers
+from gateway.api import client_metadata, connect, connections, health, integrations, logos, options, providers, typed_in
 from gateway.forward import forward
 from gateway.pages.begin import begin
 from gateway.pages.callback import callback
 from gateway.pages.connect import connect_page
 from gateway.pages.guide import guide
 from middleware.expectation import no_early_continue
-from middleware.surfaces import API, CALLED, OPEN, PROXY
+from middleware.surfaces import API, CALLED, OPEN, POSTED, PROXY
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -21,6 +21,11 @@ ID: Final = r"{connection_id:.+}"
 # Encoded line ends are bytes like any other, and the router matches what it has decoded.
 REST: Final = r"{path:(?s:.*)}"
 
+
+def _posted(end: Handler) -> tuple[tuple[str, Handler], ...]:
+    return ("POST", POSTED(end)), ("OPTIONS", CALLED(options.options))
+
+
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/health", OPEN(health.health)),
     ("GET", "/ready", OPEN(health.ready)),
@@ -28,6 +33,9 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/connect", OPEN(connect_page)),
     ("GET", "/oauth/connect/{integration_id}", OPEN(begin)),
     ("GET", "/oauth/callback", OPEN(callback)),
+    ("GET", "/app-auth/connect", OPEN(callback)),
+    ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
+    *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
     ("GET", "/providers", API(providers.list_providers)),
     ("OPTIONS", "/providers", CALLED(options.options)),
     ("GET", "/providers/{provider}", API(providers.get_provider)),
@@ -51,7 +59,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 
 
 # A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
-WITHOUT_HEAD: Final = frozenset({"/oauth/callback"})
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect"})
 
 
 def add_routes(app: web.Application) -> None:

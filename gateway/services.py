@@ -9,6 +9,7 @@ from aiohttp import web
 from gateway.catalog.load import Catalog
 from gateway.config import Config
 from gateway.connections.create import Creator
+from gateway.connections.delete import Deleter
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
@@ -52,6 +53,7 @@ class Services:
     sessions: Sessions = field(init=False)
     flows: Flows = field(init=False)
     page_cursors: Tokens = field(init=False)
+    deleter: Deleter = field(init=False)
 
 
 SERVICES = web.AppKey("services", Services)

@@ -27,8 +27,11 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     at_home = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
     if not at_home and upstream.origin not in opened.allowed_origins:
         raise InvalidRequest("base_url_override_not_allowed", f"This credential does not travel to {upstream.origin}.")
+    upstream.identity = opened.identity
     placement = opened.placement
     slots = {plain(name) for name, _ in placement.slots}
+    if placement.signer is not None:
+        slots |= {plain(name) for name in placement.signer.fields}
     # A back end that follows CGI would read X_Api_Key beside our X-Api-Key, and might take the caller's.
     for name in {name for name in upstream.headers if plain(name) in slots}:
         upstream.headers.popall(name, None)

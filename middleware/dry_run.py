@@ -1,8 +1,11 @@
 """What would be sent: ``Gateway-Dry-Run: true`` asks to see the request instead of its answer."""
 
+from urllib.parse import quote
+
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from gateway.auth.signer import Signer
 from gateway.connections.opened import Opened
 from gateway.wire.masked import shown
 from middleware.facts import ASKED, CONNECTION, UPSTREAM
@@ -16,10 +19,11 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not request[ASKED].dry_run:
         return await handler(request)
     opened = request[CONNECTION]
+    signed = _signed(request, opened.placement.signer)
     told = shown(
         request[UPSTREAM],
-        slots=[name for name, _ in opened.placement.slots],
-        query_slots=[name for name, _ in opened.placement.query_slots],
+        slots=[*(name for name, _ in opened.placement.slots), *signed],
+        query_slots=[quote(name, safe="") for name in opened.placement.query_names],
         base=_base_with_a_secret(opened),
         body=_body(request),
     )
@@ -27,6 +31,19 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.body_exists:
         response.force_close()
     return response
+
+
+def _signed(request: web.Request, signer: Signer | None) -> tuple[str, ...]:
+    """Sign UPSTREAM as far as that goes without its body; the names of the fields that carry the proof."""
+    if signer is None:
+        return ()
+    upstream = request[UPSTREAM]
+    if request.body_exists and signer.wants_body(upstream):
+        for name in signer.fields:
+            upstream.headers[name] = ""
+    else:
+        signer.sign(upstream, None if request.body_exists else b"")
+    return signer.fields
 
 
 def _base_with_a_secret(opened: Opened) -> str | None:

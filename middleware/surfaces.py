@@ -22,6 +22,9 @@ OPEN = Chain(request_id, access_log, error_shape, strict)
 # Programs, scripts in browsers among them, whatever they want.
 CALLED = Chain(request_id, access_log, cors, error_shape, strict)
 
+# End users' browsers that post JSON: the connect session says who.
+POSTED = Chain(*CALLED, json_only)
+
 # The customer's back end.
 API = Chain(*CALLED, bearer_key, json_only)
 

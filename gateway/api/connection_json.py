@@ -34,6 +34,8 @@ def whole(
     if credentials and connection.secret_config is not None:
         config |= store.open(connection.secret_config)
     held: Any = dict(store.open(connection.credential)) if credentials else {}
+    if held.get("type") == "NONE":
+        held = {}
     if not with_refresh_token:
         config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
     when = iso if zulu else stamp

@@ -120,17 +120,20 @@ async def import_connection(request: web.Request) -> web.Response:
 
 
 async def delete_connection(request: web.Request) -> web.Response:
-    query = query_of(request, ("provider_config_key",))
+    """Here at once, and its tokens at the provider; what became of each of these is told."""
+    query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     services = request.app[SERVICES]
     ref = _ref(request, services, query)
-    deleted = await services.store.connections.delete(ref, now=clock.now())
-    services.live.forget(ref)
-    if not deleted:
+    at_provider = "revoke" not in query or truth(query, "revoke")
+    deleted = await services.deleter.delete(ref, at_provider=at_provider)
+    if deleted is None:
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    return web.json_response({"success": True})
+    # Absent where the provider has no such call: published clients know the bare answer.
+    told = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
+    return web.json_response({"success": True, **({"revocation": told} if told else {})})
 
 
 def _ref(request: web.Request, services: Services, query: dict[str, str]) -> ConnectionRef:
@@ -145,10 +148,11 @@ def _ref(request: web.Request, services: Services, query: dict[str, str]) -> Con
 def _credential(services: Services, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
     provider = services.creator.provider_of(integration)
     kind = credentials.get("type")
-    if kind is not None and kind != provider.auth_mode:
+    mode = modes()[provider.auth_mode]
+    if kind is not None and kind not in (mode.name, *mode.types()):
         message = (
             f"Integration '{integration.integration_id}' takes credentials of type '{provider.auth_mode}', "
             f"not {str(kind)[:40]!r}."
         )
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
-    return modes()[provider.auth_mode].accept({"type": provider.auth_mode, **credentials}, clock.now())
+    return mode.accept({"type": mode.types()[0], **credentials}, provider, clock.now())

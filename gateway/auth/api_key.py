@@ -4,31 +4,25 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
+from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
 from gateway.secret import Secret
 
 
-class ApiKey:
+class ApiKey(AuthMode):
     """Held as ``{"type": "API_KEY", "apiKey"}``. Where it goes is the entry's business: the mode has no default place."""
 
     name = "API_KEY"
 
-    def accept(self, form: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.name)
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, self.types())
         held = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
+        held |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
         fields.finish()
         return held
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return None
-
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
-        return False
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         key = Secret(held["apiKey"])
         return {"apiKey": key, "credentials.apiKey": key}
-
-    def default_headers(self, _provider: Provider) -> Mapping[str, str]:
-        return {}

@@ -4,33 +4,30 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
+from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
 
 
-class Basic:
+class Basic(AuthMode):
     """Held as ``{"type": "BASIC", "username", "password"}``; either may be empty, as many providers want it."""
 
     name = "BASIC"
 
-    def accept(self, form: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.name)
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, self.types())
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
+        shown = certificate_fields(fields, provider) if provider.require_client_certificate else {}
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
             issue = Issue("invalid_format", "A user name cannot hold a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.name, "username": username, "password": password}
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return None
-
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
-        return False
+        return {"type": self.types()[0], "username": username, "password": password, **shown}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         username, password = Secret(held["username"]), Secret(held["password"])
@@ -41,5 +38,5 @@ class Basic:
             "credentials.password": password,
         }
 
-    def default_headers(self, _provider: Provider) -> Mapping[str, str]:
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Basic ${base64(${username}:${password})}"}

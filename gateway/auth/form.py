@@ -2,29 +2,36 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from gateway.auth.moments import moment
+from gateway.catalog.setting import Setting
+from gateway.catalog.value import BadValue, check_value
 from gateway.errors import InvalidRequest, Issue, told_together
-from gateway.oauth.token import MAX_LIFETIME, positive_seconds
+from gateway.oauth.token import MAX_LIFETIME, dig, positive_seconds
+
+TYPED_LIMIT: Final = 16_384
 
 
 class Form:
     """One JSON object of fields; each reader notes what it read and what is wrong, `finish` raises all of it."""
 
-    def __init__(self, fields: Mapping[str, Any], mode: str, path: Sequence[str] = ("credentials",)) -> None:
+    def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
+        """`types`: those that the member ``type`` may name."""
         self._fields = fields
         self._path = tuple(path)
         self._read = {"type"}
         self._issues: list[Issue] = []
         kind = fields.get("type")
-        if kind != mode:
-            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{mode}'.")
+        if kind not in types:
+            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{types[0]}'.")
 
     def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
         """A field of at most `limit` characters; missing counts as a fault where it is `required`."""
         self._read.add(name)
-        value = self._fields.get(name)
+        return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
+
+    def _text(self, name: str, value: object, limit: int, *, required: bool, empty: bool) -> str:
         if value is None:
             if required:
                 self._fault(name, "invalid_type", f"'{name}' is missing.")
@@ -47,6 +54,30 @@ class Form:
         if value and not (value.isascii() and value.isprintable()):
             self._fault(name, "invalid_format", f"'{name}' holds characters that cannot stand in a header.")
         return value
+
+    def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
+        """A field that the entry declares: a text that fits its setting, or the default where it is absent.
+
+        A dot in `name` may be one in the field's name, or a way into an object. A text without a pattern may have lines,
+        as keys in PEM do.
+        """
+        self._read |= {name, name.partition(".")[0]}
+        value = dig(dict(self._fields), name)
+        if value in (None, ""):
+            if setting.default_value is None and not setting.optional and not setting.automated:
+                self._fault(name, "invalid_type", f"'{name}' ({setting.title}) is missing.")
+            return setting.default_value
+        text = self._text(name, value, limit, required=True, empty=False)
+        if setting.pattern is not None or setting.enum is not None or setting.format is not None:
+            try:
+                check_value(name, text, setting)
+            except BadValue as fault:
+                self._fault(name, "invalid_format", f"'{name}' {fault.why}.")
+        return text
+
+    def fault(self, name: str, message: str) -> None:
+        """Note what only somebody else could see to be wrong with a field."""
+        self._fault(name, "invalid_format", message)
 
     def moment(self, name: str) -> datetime | None:
         """An ISO 8601 time, or epoch seconds or milliseconds; None where the field is absent."""

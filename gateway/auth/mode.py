@@ -1,34 +1,163 @@
-"""What an auth mode must be able to do. No I/O: a mode builds messages and reads replies, others send and receive them."""
+"""What an auth mode can do. No I/O: a mode says what is to be asked and reads what came of it, others send and receive.
 
-from collections.abc import Mapping
+A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
+and is offered by the entry point ``gateway.auth_modes``. What it does not override has a default that works.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from gateway.auth.context import Context
+from gateway.auth.signer import Signer
 from gateway.catalog.provider import Provider
+from gateway.oauth.client_auth import Client
+from gateway.records.call import Call, ClientIdentity, Reply
 from gateway.secret import Secret
 
+T = TypeVar("T")
 
-class AuthMode(Protocol):
+# A conversation with the provider: yields what is to be asked, is sent the reply, returns what came of it. It raises
+# TokenRefused after a final no and TokenUnavailable after anything that may pass; the latter is also thrown into it
+# where nothing came back.
+Dialogue: TypeAlias = Generator[Call, Reply, T]
+
+
+@dataclass(frozen=True, slots=True)
+class RevocableToken:
+    """A token that its provider can be asked to end. `hint` as RFC 7009 §2.1 has it."""
+
+    hint: str
+    token: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Revocation:
+    """Where tokens are ended, and who asks: the client they were given to, proven as in token requests."""
+
+    url: str
+    client: Client | None = None
+    auth_method: str | None = None
+    identity: ClientIdentity | None = None
+
+
+class AuthMode:
     """One way to prove to a provider on whose behalf a request comes.
 
     A credential travels as the JSON object of api-contract 5.1 (`held`): sealed in the store, opened in memory.
     """
 
-    @property
-    def name(self) -> str:
-        """As the catalog's `auth_mode` and a credential's `type` spell it."""
+    name: ClassVar[str]
+    """As the catalog's `auth_mode` spells it."""
+    stored_as: ClassVar[tuple[str, ...]] = ()
+    """What the `type` of its credentials may be, if not `name` alone; the first is what an import gets."""
+    momentary: ClassVar[bool] = False
+    """Whether what it places is good for one request."""
 
-    def accept(self, form: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    @classmethod
+    def types(cls) -> tuple[str, ...]:
+        """What the `type` of its credentials may be."""
+        return cls.stored_as or (cls.name,)
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """The credential in what was typed or imported (api-contract 1.4). Raises InvalidRequest naming every bad field."""
+        raise NotImplementedError
+
+    def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
+        """Settings of the connection that its credential brings along, below those that are given."""
+        return {}
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        """The credential with all it needs to be used: where a token is still to be had, it is asked for."""
+        yield from ()
+        return dict(held)
 
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         """When it stops working; None if that is not known or never."""
+        return None
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         """Whether it holds anything to renew it with."""
+        return False
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        """The credential that replaces `held`. Asked only where `refreshable`."""
+        raise NotImplementedError
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         """The placeholders it fills in the entry's templates: ``accessToken``, ``apiKey``, ``username`` …"""
+        raise NotImplementedError
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         """Header templates that carry the credential where the entry's own `proxy.headers` name no slot for it."""
+        return {}
+
+    def signer(self, held: Mapping[str, Any], context: Context) -> Signer | None:
+        """What signs each request, where its proof depends on the request; None where headers and query say it all."""
+        return None
+
+    def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
+        """The certificate to show in mutual TLS (RFC 8705), where the credential has one."""
+        certificate, key = held.get("client_certificate"), held.get("client_private_key")
+        return ClientIdentity(certificate, Secret(key)) if certificate and key else None
+
+    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        """Its tokens that outlive a deletion unless the provider is told, the longest-lived first."""
+        return ()
+
+    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+        """How the provider is told; None where it has no such place. Raises InvalidRequest where a setting is missing."""
+        if not context.provider.revocation_url:
+            return None
+        client = context.client(held.get("config_override")) if context.has_client(held) else None
+        url = context.url("revocation_url", context.values(self.values(held)))
+        return Revocation(url, client, context.provider.token_request_auth_method, self.identity(held))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What an authorization is begun with. `params` come from the session and, where it allows, the browser.
+
+    `scopes` None: those of the integration. `state` names the flow and must come back in the callback.
+    """
+
+    state: str
+    scopes: tuple[str, ...] | None = None
+    user_scope: str | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SetOut:
+    """Where the browser goes. `kept` is JSON that `arrive` gets back: nothing of it travels with the browser."""
+
+    url: str
+    kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The credential that came of an authorization, and settings that the provider told on the way."""
+
+    held: Mapping[str, Any] = field(repr=False)
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class GrantingMode(AuthMode):
+    """A mode whose end user consents at the provider's own page and comes back to our callback."""
+
+    needs_client: ClassVar[bool] = True
+    """Whether the operator must have registered the integration with the provider: client ID, app key …"""
+
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        """Where to send the browser. Raises InvalidRequest where the integration or a setting does not allow it."""
+        raise NotImplementedError
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        """Whether the callback's query holds an answer, good or bad, so that the flow is used up by it."""
+        raise NotImplementedError
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        """What came of it. Raises InvalidRequest with words for the end user where nothing did."""
+        raise NotImplementedError

@@ -1,27 +1,38 @@
 """OAUTH2: an access token granted by the end user, renewed with a refresh token (RFC 6749, RFC 6750)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from gateway.auth.context import Context
 from gateway.auth.form import Form
+from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, SetOut, Wish
 from gateway.auth.moments import iso, moment
+from gateway.auth.words import short
 from gateway.catalog.provider import Provider
-from gateway.oauth.token import expires_at
+from gateway.errors import InvalidRequest
+from gateway.oauth import pkce
+from gateway.oauth.authorize import authorization_url, issuer_accepted
+from gateway.oauth.requests import code_request, refresh_request
+from gateway.oauth.token import dig, expires_at, read_answer
+from gateway.records.call import Reply
 from gateway.secret import Secret
 
 TOKEN_LIMIT: Final = 16_384
 
 
-class OAuth2:
+class OAuth2(GrantingMode):
     """Held as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?, "config_override"?, "raw"}``."""
 
     name = "OAUTH2"
 
-    def accept(self, form: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """An imported grant; the posted object is kept as `raw`, as the contract has it."""
-        fields = Form(form, self.name)
-        held: dict[str, Any] = {"type": self.name, "access_token": fields.token("access_token", limit=TOKEN_LIMIT)}
+        fields = Form(form, (*self.types(), self.name))
+        held: dict[str, Any] = {
+            "type": self.types()[0],
+            "access_token": fields.token("access_token", limit=TOKEN_LIMIT),
+        }
         refresh = fields.token("refresh_token", limit=TOKEN_LIMIT, required=False)
         if refresh:
             held["refresh_token"] = refresh
@@ -37,12 +48,59 @@ class OAuth2:
         held["raw"] = {key: value for key, value in form.items() if key not in {"config_override", "raw"}}
         return held
 
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        """RFC 6749 §4.1.1 with PKCE (RFC 7636). The token address is pinned here (RFC 9700 §4.4)."""
+        yield from ()
+        provider = context.provider
+        verifier = None if provider.disable_pkce else pkce.new_verifier()
+        address = context.url("authorization_url")
+        extra = context.texts(provider.authorization_params)
+        for name, value in wish.params.items():
+            if value == "undefined":  # how published clients take a parameter of the entry away
+                extra.pop(name, None)
+            else:
+                extra[name] = value
+        if wish.user_scope:
+            extra["user_scope"] = wish.user_scope
+        url = authorization_url(
+            provider,
+            address,
+            client_id=context.client().client_id,
+            redirect_uri=context.redirect_uri,
+            scopes=wish.scopes if wish.scopes is not None else context.scopes,
+            state=wish.state,
+            code_challenge=pkce.challenge(verifier) if verifier else None,
+            params=extra,
+        )
+        token_url = context.url("token_url")
+        return SetOut(url, {"address": address, "token_url": token_url, "code_verifier": verifier})
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        return code_name(context.provider) in query or "error" in query
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for whoever RFC 9207 says it comes from."""
+        provider = context.provider
+        check_response(provider, kept["address"], query)
+        reply = yield code_request(
+            provider,
+            kept["token_url"],
+            context.client(),
+            code=query[code_name(provider)],
+            redirect_uri=context.redirect_uri,
+            code_verifier=kept["code_verifier"],
+            params=context.texts(provider.token_params),
+            headers=context.texts(provider.token_headers),
+        )
+        held = self.granted(provider, self._read(provider, reply), reply.asked_at)
+        return Granted(held, told(provider, held["raw"], query))
+
     def granted(
         self, provider: Provider, answer: Mapping[str, Any], received: datetime, before: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """The credential in a token answer. An absent `refresh_token` keeps the one `before` held (RFC 6749 §6)."""
         before = before or {}
-        held: dict[str, Any] = {"type": self.name, "access_token": answer["access_token"]}
+        held: dict[str, Any] = {"type": self.types()[0], "access_token": answer["access_token"]}
         refresh = answer.get("refresh_token") or before.get("refresh_token")
         if refresh:
             held["refresh_token"] = refresh
@@ -57,12 +115,72 @@ class OAuth2:
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
         return moment(held.get("expires_at"))
 
-    def refreshable(self, held: Mapping[str, Any]) -> bool:
-        return bool(held.get("refresh_token"))
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(held.get("refresh_token")) or exchanges_itself(provider)
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        """RFC 6749 §6; with some providers a live access token is exchanged for a younger one."""
+        provider = context.provider
+        itself = exchanges_itself(provider)
+        reply = yield refresh_request(
+            provider,
+            context.url("refresh_url" if provider.refresh_url else "token_url"),
+            context.client(held.get("config_override")),
+            refresh_token=held["access_token" if itself else "refresh_token"],
+            params=context.texts(provider.refresh_params or provider.token_params),
+            headers=context.texts(provider.token_headers),
+            method=(provider.refresh and provider.refresh.method) or "POST",
+            other_grant=itself,
+        )
+        return self.granted(provider, self._read(provider, reply), reply.asked_at, held)
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         token = Secret(held["access_token"])
         return {"accessToken": token, "access_token": token, "credentials.access_token": token}
 
-    def default_headers(self, _provider: Provider) -> Mapping[str, str]:
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
+
+    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        names = ("refresh_token", "access_token")
+        return [RevocableToken(name, Secret(held[name])) for name in names if held.get(name)]
+
+    @staticmethod
+    def _read(provider: Provider, reply: Reply) -> dict[str, Any]:
+        return read_answer(provider, reply.status, reply.headers, reply.body)
+
+
+def code_name(provider: Provider) -> str:
+    """The callback's parameter that holds the code."""
+    return provider.authorization_code_param_in_callback or "code"
+
+
+def exchanges_itself(provider: Provider) -> bool:
+    """Whether a live access token is what renews it."""
+    return bool(provider.refresh and provider.refresh.by_access_token)
+
+
+def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:
+    """Raises InvalidRequest where the callback is another issuer's, or says no (RFC 6749 §4.1.2.1)."""
+    if not issuer_accepted(provider, address, query.get("iss")):
+        raise InvalidRequest(
+            "invalid_issuer",
+            f"The answer names another issuer than {provider.display_name} has. It was not used. Start again.",
+        )
+    if "error" in query:
+        words = ": ".join(short(query[name]) for name in ("error", "error_description") if query.get(name))
+        raise InvalidRequest(
+            "authorization_refused",
+            f"{provider.display_name} did not grant access: {words}. Nothing was changed; start again to allow it.",
+        )
+
+
+def told(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
+    """Settings that the entry wants kept from the token answer and from the callback's query."""
+    found = {path: dig(answer, path) for path in provider.token_response_metadata or ()}
+    found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
+    return {
+        name: str(value).lower() if isinstance(value, bool) else value
+        for name, value in found.items()
+        if isinstance(value, str | bool) and value != ""
+    }

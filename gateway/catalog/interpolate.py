@@ -50,7 +50,7 @@ class Moment:
     random: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
-def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None) -> str:
+def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
     """`template` with `values` filled in.
 
     `values` has the names as templates write them: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. A
@@ -58,7 +58,8 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
     value. Give the same `moment` to all templates of one request.
 
     Raises Unresolved naming every value that is not there, BadValue if a result holds CR, LF, NUL or another control
-    character or a function cannot work with a value, TemplateError.
+    character or a function cannot work with a value, TemplateError. With `breaks` it may hold them: a key in PEM has
+    lines, and a body is not a header.
     """
     parsed = parse(template)
     missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
@@ -68,7 +69,7 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
         rendered = _fill(parsed, values, moment or Moment())
     except BadArgument as wrong:
         raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
-    if _FORBIDDEN.search(rendered):
+    if not breaks and _FORBIDDEN.search(rendered):
         raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
     return rendered
 

@@ -12,6 +12,7 @@ COMMANDS = {
     "init": Command("gateway.cli.init:init", "write a gateway.yaml and its keys"),
     "serve": Command("gateway.cli.serve:serve", "run the gateway"),
     "check": Command("gateway.cli.check:check", "find what is wrong with a configuration, without starting"),
+    "connections": Command("gateway.cli.connections:connections", "look at connections, renew them, end them"),
     "catalog": Command("gateway.cli.catalog:catalog", "look at the providers and check their entries"),
 }
 

@@ -61,6 +61,9 @@ class IntegrationConfig:
     provider: str
     client_id: str | None
     client_secret: Secret | None
+    app_id: str | None
+    app_link: str | None
+    private_key: Secret | None
     scopes: tuple[str, ...] | None
     display_name: str | None
     allowed_origins: tuple[str, ...]

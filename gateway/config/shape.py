@@ -53,6 +53,8 @@ def _hidden(text: str) -> Secret:
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 ClientId: TypeAlias = Annotated[Text, AfterValidator(values.client_value)]
+PrivateKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.private_key)]
+AppLink: TypeAlias = Annotated[Text, AfterValidator(values.app_link)]
 Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_hidden)]
 SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.secret_key)]
 EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.encryption_key)]
@@ -125,6 +127,9 @@ class IntegrationShape(Section):
     provider: Text | None = None
     client_id: ClientId | None = None
     client_secret: Hidden | None = None
+    app_id: ClientId | None = None
+    app_link: AppLink | None = None
+    private_key: PrivateKey | None = None
     scopes: list[Scope | None] | None = None
     display_name: DisplayName | None = None
     allowed_origins: list[Origin | None] = []

@@ -24,6 +24,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _ALLOWED: Final = re.compile(
     r"(?P<open>\[)?(?P<network>[0-9A-Fa-f.:]+?(?:/[0-9]{1,3})?)(?(open)\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
+_PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
@@ -119,6 +120,21 @@ def client_value(text: str) -> str:
             "holds a space at its end, a newline or another character that no provider issues; copy it again"
         )
     return text
+
+
+def private_key(text: str) -> Secret:
+    """A private key in PEM, without a passphrase; ``\\n`` stands for a line's end where it was written in one line."""
+    unfolded = text.replace("\\n", "\n").strip()
+    if not _PRIVATE_KEY.search(unfolded):
+        raise ValueError("is not a private key in PEM without a passphrase; ${file:app.pem} reads one from a file")
+    return Secret(unfolded + "\n")
+
+
+def app_link(text: str) -> str:
+    """The app's own page at the provider, where end users install it."""
+    if _url(text, ("https", "http")).fragment:
+        raise ValueError("must not have a '#'")
+    return text.rstrip("/")
 
 
 def network(text: str) -> AllowedNetwork:

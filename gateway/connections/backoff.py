@@ -9,6 +9,7 @@ from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 
 FIRST: Final = timedelta(seconds=30)
+TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 LONGEST: Final = timedelta(minutes=15)
 
 
@@ -54,6 +55,8 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
             + (
                 "Let its end user authorize again: POST /connect/sessions makes the link."
                 if noted.code in GRANT_GONE
+                else "What was typed in holds no longer: connect again, or import it anew."
+                if noted.code in TYPED_IN
                 else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}', "
                 "or let its end user authorize again."
             ),

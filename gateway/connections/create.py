@@ -9,20 +9,27 @@ import structlog
 
 from gateway import clock
 from gateway.auth import modes
+from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
+from gateway.auth.words import short
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
+from gateway.connections.dialogues import Dialogues
 from gateway.connections.live import Live
-from gateway.connections.ready import base_url, placement, values
+from gateway.connections.ready import base_url, placement
 from gateway.connections.settings import accepted, complete, parted
+from gateway.connections.verify import Verifier
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
+from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
+from gateway.records.upstream import UpstreamRequest
 from gateway.scripts import POST_CONNECTION
 from gateway.scripts.context import ProviderUnreadable, Refused
 from gateway.store import Store
+from gateway.wire.url import with_query
 
 LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
@@ -33,11 +40,16 @@ log = structlog.get_logger(__name__)
 class Creator:
     """Used by imports and by finished authorizations alike."""
 
-    def __init__(self, store: Store, catalog: Catalog, live: Live, egress: Egress) -> None:
+    def __init__(
+        self, store: Store, catalog: Catalog, live: Live, egress: Egress, dialogues: Dialogues, public_url: str
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._live = live
         self._egress = egress
+        self._dialogues = dialogues
+        self._public_url = public_url
+        self._verifier = Verifier(egress)
 
     def provider_of(self, integration: Integration) -> Provider:
         provider = self._catalog.get(integration.provider)
@@ -56,18 +68,25 @@ class Creator:
         tags: Mapping[str, str] | None = None,
         end_user: EndUser | None = None,
         webhook_url_override: str | None = None,
+        tested: bool = True,
     ) -> tuple[Connection, bool]:
-        """The stored connection, and whether it is new. Raises InvalidRequest where its settings or its site are wrong,
+        """The stored connection, and whether it is new. `tested`: by the entry's verification, which a grant that has just
+        been made does not need. Raises InvalidRequest where its settings, its site or its credential are wrong,
         UpstreamFailed where the provider could not be asked; then nothing is stored and an older connection stays as it was.
         """
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
         settings = accepted(provider, config, path) if config else await self._settings_of(ref)
+        settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
+        held = await self._obtained(mode, held, Context(provider, integration, settings, metadata, self._public_url))
         settings = await self._completed(provider, integration, mode, held, settings)
+        context = Context(provider, integration, settings, metadata, self._public_url)
         base_url(provider, settings, mode, held)  # refused now rather than at the first proxied call
-        placement(provider, mode, held, values(provider, integration, settings, metadata))
+        placement(mode, held, context)
+        if tested:
+            await self._verifier.verify(mode, held, context)
         plain, secret = parted(provider, settings)
         new = NewConnection(
             ref=ref,
@@ -91,6 +110,20 @@ class Creator:
             created=created,
         )
         return connection, created
+
+    async def _obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """The credential with its first token, where the mode exchanges what was given for one."""
+        name = context.provider.display_name
+        try:
+            return await self._dialogues.hold(mode.complete(held, context))
+        except TokenRefused as fault:
+            raise InvalidRequest(
+                "connection_test_failed", f"{name} does not take this credential: {short(str(fault))}."
+            ) from fault
+        except TokenUnavailable as fault:
+            raise UpstreamFailed(
+                "upstream_unreachable", f"{name} gave no token: {short(str(fault))}. Nothing was stored; try again."
+            ) from fault
 
     async def _settings_of(self, ref: ConnectionRef) -> dict[str, Any]:
         """What an existing connection was made with, so that a new credential alone does not move it to another site."""
@@ -149,7 +182,7 @@ class NewCredential:
         self.provider = provider
         self.config: dict[str, Any] = dict(settings)
         self._mode, self._held = mode, held
-        self._placement = placement(provider, mode, held, values(provider, integration, settings))
+        self._placement = placement(mode, held, Context(provider, integration, settings))
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:
@@ -157,17 +190,20 @@ class NewCredential:
 
     async def get_json(self, path: str) -> Any:
         base = base_url(self.provider, self.config, self._mode, self._held)
-        url = base.origin + base.path + path
-        query = "&".join(f"{name}={text}" for name, text in self._placement.query_slots)
-        headers = {"accept": "application/json", **dict(self._placement.defaults), **dict(self._placement.slots)}
+        placed = self._placement
+        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path)
+        request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
+        request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots)})
+        if placed.signer is not None:
+            placed.signer.sign(request, b"")
         try:
             answer = await self._egress.fetch(
                 "GET",
-                f"{url}?{query}" if query else url,
-                headers=headers,
-                body=None,
+                request.url,
+                headers=request.headers,
                 limit_bytes=LIMIT_BYTES,
                 timeout_s=TIMEOUT_S,
+                identity=self._mode.identity(self._held),
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault

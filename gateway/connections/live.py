@@ -14,11 +14,11 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.auth import modes
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections import backoff
+from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
 from gateway.connections.margin import refresh_from
 from gateway.connections.opened import Opened
@@ -127,12 +127,13 @@ class Live:
         A renewal that fails leaves a token that is still valid in place, unless the provider's no is final.
         """
         connection = await self._loaded(ref)
-        due = refresh_from(connection, self.provider_of(connection))
+        provider = self.provider_of(connection)
+        due = refresh_from(connection, provider)
         now = clock.now()
         expired = connection.expires_at is not None and now >= connection.expires_at
         wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
         held = self._store.open(connection.credential)
-        if not wanted or (not expired and not modes()[held["type"]].refreshable(held)):
+        if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
             return connection
         try:
             connection = await self._renewer.renewed(connection, force=force)
@@ -188,7 +189,8 @@ class Live:
         if not first and row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
             return None
         held = self._store.open(row.credential)
-        if not modes()[held["type"]].refreshable(held) or not backoff.may_try(row, now):
+        provider = self.provider_of(row)
+        if not mode_for(provider, held, row.ref).refreshable(held, provider) or not backoff.may_try(row, now):
             return None
         return await self._renewer.renewed(row)
 
@@ -288,7 +290,7 @@ class Live:
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])
-        opened = ready(connection, integration, provider, modes()[held["type"]], held, secret_config)
+        opened = ready(connection, integration, provider, mode_for(provider, held, connection.ref), held, secret_config)
         if len(self.provider_at) >= MOST_ORIGINS:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))

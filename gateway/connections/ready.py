@@ -1,29 +1,30 @@
 """Makes a connection ready for use: fills its settings and its credential into the entry's templates, once for many requests."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
+from gateway.auth.context import Context
+from gateway.auth.filling import chosen, filled, filled_json, revealed
 from gateway.auth.mode import AuthMode
+from gateway.auth.request_templates import RequestTemplates, Signers
+from gateway.auth.signer import Signer
 from gateway.catalog.interpolate import (
     BadValue,
     Moment,
     Unresolved,
     carries_credential,
     differs_each_time,
+    needs_request,
     render_text,
-    render_url,
-    setting_values,
 )
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-from gateway.secret import Secret
+from gateway.wire.body_members import BodyMembers
 from gateway.wire.origin import Address, parse_address
-
-NONE: Final[Mapping[str, str]] = {}
 
 
 def ready(
@@ -36,7 +37,7 @@ def ready(
 ) -> Opened:
     """`held`: the opened credential. Raises InvalidRequest ``unresolved_setting`` where a setting is missing or unfit."""
     config = {**connection.config, **secret_config}
-    known = values(provider, integration, config, connection.metadata)
+    context = Context(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
     return Opened(
         connection=connection,
@@ -44,15 +45,17 @@ def ready(
         provider=provider,
         base=base,
         allowed_origins=frozenset(_origins(base, integration, provider, config)),
-        placement=placement(provider, mode, held, known),
-        for_one_request=any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
+        placement=placement(mode, held, context),
+        identity=mode.identity(held),
+        for_one_request=mode.momentary
+        or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
 
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
-    credential = {name: secret.reveal() for name, secret in mode.values(held).items()}
-    return _address(provider, filled(provider, provider.proxy.base_url, config, credential))
+    template = chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
+    return _address(provider, filled(provider, template, config, revealed(mode.values(held))))
 
 
 def _address(provider: Provider, url: str) -> Address:
@@ -65,41 +68,14 @@ def _address(provider: Provider, url: str) -> Address:
         ) from fault
 
 
-def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
-    """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
-    try:
-        return render_url(template, config, provider.connection_config, credential)
-    except Unresolved as fault:
-        names = ", ".join(sorted(fault.names))
-        raise InvalidRequest(
-            "unresolved_setting",
-            f"Provider '{provider.name}' needs the connection's setting {names}. Connect again with it, "
-            "or import the connection with it in connection_config.",
-        ) from fault
-    except BadValue as fault:
-        raise InvalidRequest(
-            "unresolved_setting", f"The connection's setting '{fault.name}' cannot be used: {fault.why}."
-        ) from fault
+def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
+    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults.
 
-
-def values(
-    provider: Provider, integration: Integration, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
-) -> dict[str, Secret]:
-    """What templates outside addresses may name, apart from the credential; settings with their defaults."""
-    known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
-    plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
-    known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
-    if integration.client_id:
-        known["clientId"] = Secret(integration.client_id)
-    if integration.client_secret:
-        known["clientSecret"] = integration.client_secret
-    return known
-
-
-def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known: Mapping[str, Secret]) -> Placement:
-    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults."""
-    credential = mode.values(held)
-    everything = {name: secret.reveal() for name, secret in (*known.items(), *credential.items())}
+    Those that name parts of the request are left for a signer, and then those with a time or a random value too, so that
+    all of a request have the same.
+    """
+    provider = context.provider
+    everything = revealed(context.values(mode.values(held)))
     headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
 
@@ -108,15 +84,60 @@ def placement(provider: Provider, mode: AuthMode, held: Mapping[str, Any], known
 
     if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
         headers |= mode.default_headers(provider)
+    static, query, templates = _apart(headers, provider.proxy.query, everything)
     moment = Moment()
-    slots, defaults = _split(headers, is_slot, everything, moment)
-    query_slots, query_defaults = _split(provider.proxy.query, is_slot, everything, moment)
+    slots, defaults = _split(static, is_slot, everything, moment)
+    query_slots, query_defaults = _split(query, is_slot, everything, moment)
     return Placement(
         slots=tuple(slots),
         defaults=tuple(defaults),
         query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
         query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
+        signer=_together(templates, mode.signer(held, context)),
+        body=_members(provider.proxy.body, is_slot, everything, moment) if provider.proxy.body else None,
     )
+
+
+def _apart(
+    headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
+    """What can be filled in once, and what each request fills in for itself."""
+    if not any(map(needs_request, (*headers.values(), *query.values()))):
+        return headers, query, None
+
+    def is_late(template: str) -> bool:
+        return needs_request(template) or differs_each_time(template)
+
+    late_headers = {name: template for name, template in headers.items() if is_late(template)}
+    late_query = {name: template for name, template in query.items() if is_late(template)}
+    return (
+        {name: template for name, template in headers.items() if name not in late_headers},
+        {name: template for name, template in query.items() if name not in late_query},
+        RequestTemplates(late_headers, late_query, everything),
+    )
+
+
+def _members(
+    templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+) -> BodyMembers:
+    """A text that names the credential is a slot, and so is all of an object or a list that holds one."""
+
+    def parted(value: Any, *, slots: bool) -> Any:
+        if isinstance(value, Mapping):
+            inner = {name: parted(one, slots=slots) for name, one in value.items()}
+            return {name: one for name, one in inner.items() if one is not None}
+        carries = any(
+            is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
+        )
+        return value if carries is slots else None
+
+    slots, defaults = (filled_json(parted(templates, slots=one), everything, moment) for one in (True, False))
+    return BodyMembers(slots, defaults)
+
+
+def _together(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
+    both = tuple(one for one in (templates, signer) if one is not None)
+    return Signers(both) if len(both) > 1 else next(iter(both), None)
 
 
 def _split(

@@ -7,19 +7,20 @@ rotated pair is committed before anybody uses the new token; and no leaving clie
 
 import asyncio
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain, repeat
 from typing import Any, Final
 
 import structlog
 
 from gateway import clock
-from gateway.auth import modes
+from gateway.auth.context import Context
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections import backoff
+from gateway.connections.dialogues import Dialogues
+from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
-from gateway.connections.tokens import TokenEndpoint
 from gateway.errors import GatewayError, NotFound, Unavailable
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
@@ -40,18 +41,18 @@ class Renewer:
     """Shared by everything that needs a fresh token."""
 
     def __init__(
-        self, store: Store, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint, metrics: Metrics
+        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
     ) -> None:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
-        self._tokens = tokens
+        self._dialogues = dialogues
         self._metrics = metrics
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
-    def turn_to(self, integrations: Integrations, catalog: Catalog, tokens: TokenEndpoint) -> None:
+    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
         """Work by another configuration; what is being asked for ends under the one it began with."""
-        self._integrations, self._catalog, self._tokens = integrations, catalog, tokens
+        self._integrations, self._catalog, self._dialogues = integrations, catalog, dialogues
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -94,7 +95,10 @@ class Renewer:
 
     async def _renew(self, seen: Connection, force: bool) -> Connection:
         held = self._store.open(seen.credential)
-        if not modes()[held["type"]].refreshable(held):
+        provider = self._catalog.get(seen.provider)
+        if provider is None:  # a reload has just taken it away
+            raise backoff.no_way_to_renew(seen)
+        if not mode_for(provider, held, seen.ref).refreshable(held, provider):
             raise backoff.no_way_to_renew(seen)
         owner = uuid.uuid4().hex
         current = await self._take_turn(seen, owner, force)
@@ -136,14 +140,16 @@ class Renewer:
         held = self._store.open(row.credential)
         secret_config = self._store.open(row.secret_config)
         started = clock.monotonic()
+        mode = mode_for(provider, held, row.ref)
+        context = Context(provider, integration, {**row.config, **secret_config}, row.metadata)
         try:
-            fresh = await self._tokens.renew(integration, provider, {**row.config, **secret_config}, held)
+            fresh = await self._dialogues.hold(mode.renew(held, context))
         except (TokenRefused, TokenUnavailable) as fault:
             return await self._failed(row, owner, fault)
         except BaseException:  # nothing was asked: a setting is missing, or the process ends
             await self._store.connections.release_lease(row.ref, owner=owner)
             raise
-        saved = await self._save(row, owner, fresh)
+        saved = await self._save(row, owner, fresh, mode.expires_at(fresh))
         took_ms = round((clock.monotonic() - started) * 1000)
         self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
         log.info("token_refreshed", **_who(row.ref), version=saved.version, duration_ms=took_ms)
@@ -159,7 +165,9 @@ class Renewer:
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
         raise backoff.refusal(after, noted, now) from fault
 
-    async def _save(self, row: Connection, owner: str, fresh: dict[str, Any]) -> Connection:
+    async def _save(
+        self, row: Connection, owner: str, fresh: dict[str, Any], expires_at: datetime | None
+    ) -> Connection:
         """Commit the new pair. It exists nowhere else, so a store that stumbles, however, is asked until it takes it;
         the lease is not given back before that, since the refresh token in the row is spent.
         """
@@ -171,7 +179,7 @@ class Renewer:
                     owner=owner,
                     version=row.version,
                     credential=fresh,
-                    expires_at=modes()[fresh["type"]].expires_at(fresh),
+                    expires_at=expires_at,
                     now=clock.now(),
                 )
             except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)

@@ -20,15 +20,18 @@ from gateway.egress.dial import Dialler
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
 from gateway.egress.guard import Guard, Scheme
+from gateway.egress.identity import Identities
 from gateway.egress.names import Names
 from gateway.egress.pool import Load, Pool
 from gateway.egress.tls import prepared
+from gateway.records.call import ClientIdentity
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
 from gateway.wire.request_head import request_head
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+PoolKey = tuple[str, str, int, ClientIdentity | None]
 _OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
 
 
@@ -71,9 +74,10 @@ class Egress:
         self.timeouts = timeouts or Timeouts()
         self._limit = connections_per_host
         self._tls, self._sessions = prepared(tls)
+        self._identities = Identities(tls)
         self._names = Names()
-        self._dialler = Dialler(guard, self._names, self._tls, self.timeouts.connect_s, URL(proxy) if proxy else None)
-        self._pools: dict[tuple[str, str, int], Pool] = {}
+        self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
+        self._pools: dict[PoolKey, Pool] = {}
         self._retired = False
 
     def load(self) -> Iterator[tuple[str, Load]]:
@@ -147,10 +151,12 @@ class Egress:
         body: bytes | None = None,
         limit_bytes: int = 1 << 20,
         timeout_s: float = 10.0,
+        identity: ClientIdentity | None = None,
     ) -> Answer:
         """One small exchange, redirects not followed: token endpoints, scripts, verification.
 
-        Raises EgressError, also ``refused`` for a URL that may not be dialled and ``too_large`` above `limit_bytes`.
+        `identity`: the certificate to show in mutual TLS. Raises EgressError, also ``refused`` for a URL that may not be
+        dialled and ``too_large`` above `limit_bytes`.
         """
         try:
             address = parse_address(url)
@@ -161,7 +167,9 @@ class Egress:
         fields.popall(hdrs.CONTENT_LENGTH, None)
         target = url[url.index("//") + 2 :].partition("?")[0].partition("/")
         path = target[1] + target[2] or "/"
-        request = UpstreamRequest(method, address.scheme, address.host, address.port, path + address.query, fields)
+        request = UpstreamRequest(
+            method, address.scheme, address.host, address.port, path + address.query, fields, identity=identity
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 exchange = await self.send(request, None if body is None else Body(_once(body), len(body), whole=body))
@@ -174,12 +182,12 @@ class Egress:
         return Answer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
-        """The pool of that scheme, host and port, if there are connections in it."""
-        return self._pools.get(origin)
+        """The pool of that scheme, host and port, if there are connections in it; of those that show no certificate."""
+        return self._pools.get((*origin, None))
 
     def _pool(self, request: UpstreamRequest) -> Pool:
         """The pool of its origin; what can be said of the origin without a look-up is said when that is made."""
-        key = (request.scheme, request.host, request.port)
+        key = (request.scheme, request.host, request.port, request.identity)
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._made_pool(*key)
@@ -187,20 +195,22 @@ class Egress:
                 pool.retire()
         return pool
 
-    def _made_pool(self, named: str, host: str, port: int) -> Pool:
+    def _made_pool(self, named: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
         scheme: Scheme = "https" if named == "https" else "http"
         self.guard.check(scheme, host, port)
+        key = (named, host, port, identity)
         spelled = bracketed(host)
         origin = f"{scheme}://{spelled}:{port}"
 
         async def dial(pool: Pool) -> Connection:
+            tls = self._tls if identity is None else await self._identities.context(identity)
             connection = Connection(origin, pool)
-            await self._dialler.dial(scheme, host, port, connection)
+            await self._dialler.dial(scheme, host, port, connection, tls)
             return connection
 
         def forget(pool: Pool) -> None:
-            if self._pools.get((named, host, port)) is pool:
-                del self._pools[(named, host, port)]
+            if self._pools.get(key) is pool:
+                del self._pools[key]
 
         return Pool(
             origin,
@@ -208,7 +218,7 @@ class Egress:
             self._limit,
             dial,
             forget,
-            self._sessions if scheme == "https" else None,
+            self._sessions if scheme == "https" and identity is None else None,
         )
 
 

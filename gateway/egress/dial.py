@@ -26,21 +26,18 @@ STAGGER_S: Final = 0.25  # RFC 8305 §5
 class Dialler:
     """`proxy`: the operator's outbound proxy, which https goes through; what it is told is an address that was checked."""
 
-    def __init__(
-        self, guard: Guard, names: Names, tls: ssl.SSLContext, connect_s: float, proxy: URL | None = None
-    ) -> None:
+    def __init__(self, guard: Guard, names: Names, connect_s: float, proxy: URL | None = None) -> None:
         self._guard = guard
         self._names = names
-        self._tls = tls
         self._connect_s = connect_s
         self._proxy = proxy
 
-    async def dial(self, scheme: Scheme, host: str, port: int, connection: Connection) -> None:
-        """Open `connection` to the origin. Raises EgressError."""
+    async def dial(self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext) -> None:
+        """Open `connection` to the origin, over `tls` where the scheme says so. Raises EgressError."""
         origin = f"{scheme}://{bracketed(host)}:{port}"
         try:
             async with asyncio.timeout(self._connect_s):
-                await self._dial(scheme, host, port, connection)
+                await self._dial(scheme, host, port, connection, tls)
         except TimeoutError:
             raise EgressError("timeout", f"No connection to {origin} came about in time.") from None
         except AddressRefused as fault:
@@ -51,19 +48,17 @@ class Dialler:
             why = fault.strerror or "no route"
             raise EgressError("unreachable", f"{origin} could not be reached: {why}.") from fault
 
-    async def _dial(self, scheme: Scheme, host: str, port: int, connection: Connection) -> None:
+    async def _dial(self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext) -> None:
         addresses = await self._addresses(host, port)
         self._guard.admit(scheme, host, port, addresses)
         if scheme == "https" and self._proxy is not None:
-            await self._tunnel(self._proxy, addresses[0], host, port, connection)
+            await self._tunnel(self._proxy, addresses[0], host, port, connection, tls)
             return
         sock = await _connected(addresses, port, partial(self._guard.socket, scheme))
         loop = asyncio.get_running_loop()
         name = host if scheme == "https" else None
         try:
-            await loop.create_connection(
-                lambda: connection, sock=sock, ssl=self._tls if name else None, server_hostname=name
-            )
+            await loop.create_connection(lambda: connection, sock=sock, ssl=tls if name else None, server_hostname=name)
         except BaseException:
             sock.close()
             raise
@@ -74,7 +69,9 @@ class Dialler:
             return [host]
         return await self._names.addresses(host, port)
 
-    async def _tunnel(self, proxy: URL, address: str, host: str, port: int, connection: Connection) -> None:
+    async def _tunnel(
+        self, proxy: URL, address: str, host: str, port: int, connection: Connection, tls: ssl.SSLContext
+    ) -> None:
         """TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
         origin = f"https://{bracketed(host)}:{port}"
         refused = f"The outbound proxy did not open a way to {origin}."
@@ -86,7 +83,7 @@ class Dialler:
             raise EgressError("unreachable", refused) from fault
         transport = await ask_for_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
         try:
-            inside = await asyncio.get_running_loop().start_tls(transport, connection, self._tls, server_hostname=host)
+            inside = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)
         except BaseException:
             transport.abort()
             raise

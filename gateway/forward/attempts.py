@@ -16,6 +16,7 @@ from gateway.egress.connection import Lost
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
 from gateway.egress.gates import Outcome
+from gateway.forward.signing import gather, sign
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
@@ -71,6 +72,7 @@ class Attempts:
     async def answer(self) -> Exchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
         self._gate.budget.requests += 1
+        await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
             return await self._answer()
 
@@ -97,6 +99,7 @@ class Attempts:
         outcome: Outcome = "untold"
         self.count += 1
         try:
+            await sign(self._request, self._upload)
             exchange = await self._services.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )

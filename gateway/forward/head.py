@@ -1,7 +1,6 @@
 """An answer's head on its way to the caller."""
 
 from typing import Final
-from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -66,7 +65,6 @@ def passed_fields(received: Fields, base: Address, opened: Opened, public_url: s
     """The fields of an answer from below `base` that travel on to the caller. Raises MalformedAnswer."""
 
     def rewrite(name: str, value: str) -> str:
-        injected = frozenset(unquote(name) for name, _ in opened.placement.query_slots)
-        return Rewriter(base, f"{public_url}/proxy", injected)(name, value)
+        return Rewriter(base, f"{public_url}/proxy", opened.placement.query_names)(name, value)
 
     return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

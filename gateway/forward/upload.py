@@ -26,7 +26,7 @@ class Upload:
 
     `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
     `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
-    `kept`: all that has been taken is still there, and `body()` begins with it anew.
+    `kept`: all that has been taken is still there, and `body()` begins with it anew. `keep_bytes`: how much may be kept.
     """
 
     def __init__(self, request: web.Request, watch: Watch) -> None:
@@ -37,6 +37,8 @@ class Upload:
         self.waiting = False
         self.inflated = arrives_inflated(request)
         self.kept = True
+        self.keep_bytes = KEPT_BYTES
+        self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
         self._turn: asyncio.Lock | None = None
@@ -47,8 +49,26 @@ class Upload:
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
             return Body(self._pieces(), 0) if declared else None
-        length = None if self.inflated else request.content_length
+        length = self._length if self._length is not None else None if self.inflated else request.content_length
         return Body(self._pieces(), length, self._whole())
+
+    async def gathered(self, limit_bytes: int) -> bytes | None:
+        """All of it, taken before any of it is sent; None if it has more than `limit_bytes`, and is then no longer kept."""
+        self.keep_bytes = limit_bytes
+        if (self._request.content_length or 0) > limit_bytes:
+            return None
+        at = 0
+        while await self._piece(at):
+            self._watch.moved()
+            at += 1
+            if not self.kept:
+                return None
+        return b"".join(self._kept_pieces)
+
+    def replace(self, body: bytes) -> None:
+        """Send this instead of what has been `gathered`."""
+        self._kept_pieces = [body] if body else []
+        self._length = len(body)
 
     def _whole(self) -> bytes | None:
         """All of it, if it has arrived and is still there; None while it is on its way."""
@@ -86,7 +106,7 @@ class Upload:
 
     def _keep(self, piece: bytes) -> None:
         self._kept_bytes += len(piece)
-        if self._kept_bytes > KEPT_BYTES:
+        if self._kept_bytes > self.keep_bytes:
             self.kept = False
             self._kept_pieces.clear()  # whoever took this piece is past them all, and nobody will begin anew
         elif self.kept and piece:

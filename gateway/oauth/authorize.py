@@ -1,9 +1,27 @@
-"""The address an end user's browser is sent to (RFC 6749 §4.1.1)."""
+"""The address an end user's browser is sent to (RFC 6749 §4.1.1), and whose answer it brings back (RFC 9207)."""
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from gateway.oauth.entry import OAuthEntry
+from gateway.oauth.requests import renamed
+
+PROTOCOL: Final = frozenset(
+    {
+        "response_type",
+        "response_mode",
+        "client_id",
+        "redirect_uri",
+        "scope",
+        "state",
+        "code_challenge",
+        "code_challenge_method",
+        "request",
+        "request_uri",
+    }
+)
 
 
 def authorization_url(
@@ -28,8 +46,27 @@ def authorization_url(
         query["scope"] = (provider.scope_separator or " ").join(scopes)
     if code_challenge is not None:
         query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
+    query = renamed(query, provider.authorization_param_renames)
+    if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
+        base = address.partition("#")[0]
+        return f"{base}#{with_params(provider.authorization_url_fragment, query)}"
+    return with_params(address, query)
+
+
+def with_params(address: str, query: Mapping[str, str]) -> str:
+    """`address` with `query` behind what it has already."""
     address, hash_, fragment = address.partition("#")
     return f"{address}{'&' if '?' in address else '?'}{urlencode(query, quote_via=quote)}{hash_}{fragment}"
+
+
+def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:
+    """What a browser may add to the request: nothing that the protocol, or the integration's scopes, decide."""
+    return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
+
+
+def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
+    """The scopes of ``oauth_scopes_override``: a list, or a text with commas or blanks between them."""
+    return tuple(filter(None, re.split(r"[,\s]+", override))) if isinstance(override, str) else tuple(override)
 
 
 def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool:

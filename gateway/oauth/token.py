@@ -1,21 +1,18 @@
-"""The token endpoint: what is asked of it, and what its answers mean (RFC 6749 §4.1.3, §5, §6)."""
+"""What a token endpoint's answers mean (RFC 6749 §5)."""
 
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl
 
 from gateway import clock
-from gateway.oauth.client_auth import Client, authenticate
 from gateway.oauth.entry import OAuthEntry
-from gateway.secret import MASK
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
-NONE: Final[Mapping[str, str]] = {}
 
 # RFC 6749 §5.2, and what single providers say instead of invalid_grant (GitHub, Slack). Anything else may pass by itself.
 FINAL_CODES: Final = frozenset(
@@ -56,75 +53,6 @@ class TokenUnavailable(Exception):
         self.retry_after_s = retry_after_s
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """A POST ready to be sent. `headers` and `body` hold secrets."""
-
-    url: str
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-
-    def scrubbed(self, words: str) -> str:
-        """`words` of the provider without any secret of this request that they may quote."""
-        for secret in sorted(filter(None, self.secrets), key=len, reverse=True):
-            words = words.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
-        return words
-
-
-def code_request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    *,
-    code: str,
-    redirect_uri: str,
-    code_verifier: str | None,
-    params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
-) -> TokenRequest:
-    """Redeem an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
-    grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
-    if code_verifier is not None:
-        grant["code_verifier"] = code_verifier
-    return _request(provider, url, client, {**params, **grant}, headers, (code, code_verifier or ""))
-
-
-def refresh_request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    *,
-    refresh_token: str,
-    params: Mapping[str, str],
-    headers: Mapping[str, str] = NONE,
-) -> TokenRequest:
-    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in."""
-    grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-    return _request(provider, url, client, {**params, **grant}, headers, (refresh_token,))
-
-
-def _request(
-    provider: OAuthEntry,
-    url: str,
-    client: Client,
-    params: dict[str, str],
-    extra: Mapping[str, str],
-    secrets: tuple[str, ...],
-) -> TokenRequest:
-    headers = {"Accept": "application/json", **extra}
-    if not any(name.lower() == "authorization" for name in extra):
-        # Exactly one authentication: an entry that writes the field itself has chosen its own.
-        authenticate(client, provider.token_request_auth_method, headers, params)
-    if client.client_secret is not None:
-        secrets = (*secrets, client.client_secret.reveal())
-    if provider.body_format == "json":
-        headers["Content-Type"] = "application/json"
-        return TokenRequest(url, headers, json.dumps(params).encode(), secrets)
-    headers["Content-Type"] = "application/x-www-form-urlencoded"
-    return TokenRequest(url, headers, urlencode(params).encode("ascii"), secrets)
-
-
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """The token answer, its `access_token` checked and lifted to the top level. Raises TokenRefused, TokenUnavailable.
 
@@ -132,8 +60,8 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
     error or a rate limit is never final, whatever its body says.
     """
     if status >= 500 or status in {408, 425, 429}:
-        raise TokenUnavailable(f"the token endpoint answered {status}", _retry_after(headers))
-    answer = _parse(headers, body)
+        raise TokenUnavailable(f"the token endpoint answered {status}", retry_after(headers))
+    answer = parse_object(headers, body)
     if answer is None:
         raise TokenUnavailable(f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object")
     error = answer.get("error")
@@ -150,7 +78,9 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
 
 
 def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
-    token = answer.get("access_token")
+    """`answer` with ``access_token`` and ``refresh_token`` at its top level, wherever they were."""
+    places = provider.token_response
+    token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
     path = provider.alternate_access_token_response_path
     if not token and path:
         inner = dig(answer, path)
@@ -161,27 +91,41 @@ def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
             token = inner
     if not isinstance(token, str) or not token:
         raise TokenUnavailable("the token endpoint's answer holds no access_token")
-    refresh = answer.get("refresh_token")
+    in_place = dig(answer, places.refresh_token_path) if places and places.refresh_token_path else None
+    refresh = in_place or answer.get("refresh_token")
     for text in (token, refresh):
-        if isinstance(text, str) and (len(text) > MAX_TOKEN_CHARS or not text.isascii() or not text.isprintable()):
+        if isinstance(text, str) and not fits_header(text):
             # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
             raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
     if refresh is not None and not isinstance(refresh, str):
         raise TokenUnavailable("the token endpoint's answer holds a refresh_token that is not text")
-    return {**answer, "access_token": token}
+    return {**answer, "access_token": token, **({"refresh_token": refresh} if refresh else {})}
 
 
 _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})
 
 
+def fits_header(token: str) -> bool:
+    """Whether `token` is of a length and of characters that may stand in a header (RFC 6749 §A.12)."""
+    return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
+
+
 def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: datetime) -> datetime | None:
     """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
 
-    A lifetime that is no positive number counts as absent; it is capped at ten years and never raised.
+    The entry's `token_response` may name another member, and say that it is the time itself. A lifetime that is no
+    positive number counts as absent; it is capped at ten years and never raised.
     """
-    lifetime = positive_seconds(answer.get("expires_in"))
+    places = provider.token_response
+    told = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
+    if places and places.expiry_kind == "timestamp":
+        lifetime, stamp = None, _epoch(told)
+    else:
+        lifetime, stamp = positive_seconds(told), None
+        if lifetime is not None and provider.expires_in_unit == "milliseconds":
+            lifetime /= 1000
     if lifetime is None:
-        stamp = _epoch(answer.get("expires_at"))
+        stamp = stamp or _epoch(answer.get("expires_at"))
         if stamp is not None:
             return min(stamp, received + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
@@ -201,14 +145,20 @@ def positive_seconds(value: object) -> float | None:
     return seconds if 0 < seconds < float("inf") else None
 
 
+_PLACE: Final = re.compile(r"-?[0-9]{1,6}")
+
+
 def dig(value: object, path: str) -> Any:
-    """The member at a dotted path, or None. A key that itself holds dots is found first."""
+    """The member at a dotted path, or None. A key that itself holds dots is found first; a number is a place in a list."""
     if isinstance(value, dict) and path in value:
         return value[path]
     for step in path.split("."):
-        if not isinstance(value, dict):
+        if isinstance(value, list) and _PLACE.fullmatch(step):
+            value = value[int(step)] if -len(value) <= int(step) < len(value) else None
+        elif isinstance(value, dict):
+            value = value.get(step)
+        else:
             return None
-        value = value.get(step)
     return value
 
 
@@ -226,7 +176,8 @@ def _epoch(value: object) -> datetime | None:
     return datetime.fromtimestamp(min(seconds, 32_503_680_000), UTC)
 
 
-def _parse(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+    """The JSON object in `body`, or the form where its type says so; None if it is neither."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
@@ -242,7 +193,7 @@ def _kind(headers: Mapping[str, str]) -> str:
     return kind.partition(";")[0].strip().lower()[:80] or "a body of no stated type"
 
 
-def _retry_after(headers: Mapping[str, str]) -> int | None:
+def retry_after(headers: Mapping[str, str]) -> int | None:
     """Seconds from now, sent as such or as a date (RFC 9110 §10.2.3)."""
     text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
     if text.isascii() and text.isdigit() and len(text) < 7:

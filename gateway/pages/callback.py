@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from gateway.connections.flow import CallbackFailed
+from gateway.connections.flow import CallbackFailed, state_in
 from gateway.errors import GatewayError
 from gateway.pages.environment import failed, page
 from gateway.services import SERVICES
@@ -11,11 +11,13 @@ from gateway.services import SERVICES
 async def callback(request: web.Request) -> web.Response:
     """HTML: 200 with the integration and the connection's id, 400 with what went wrong and what to do next."""
     services = request.app[SERVICES]
-    state = request.query.get("state", "")
+    state = state_in(request.query)
+    spent = True
     try:
         connection = await services.flows.finish(request.query, request.cookies)
     except GatewayError as fault:
         answer = _failed(request, fault)
+        spent = fault.code != "invalid_state"  # such a one may be another browser's, or still to come
     else:
         provider = services.catalog.get(connection.provider)
         site = connection.config.get("baseUrl") or connection.config.get("subdomain")
@@ -32,7 +34,7 @@ async def callback(request: web.Request) -> web.Response:
             request_id=None,
         )
     name = services.flows.cookie_name(state)
-    if name in request.cookies and ("code" in request.query or "error" in request.query):
+    if spent and name in request.cookies:
         answer.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")
     return answer
 

@@ -6,6 +6,8 @@ from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
+from gateway.auth import modes
+from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.errors import Unauthorized
 from gateway.pages.environment import failed, page
@@ -62,7 +64,7 @@ def _choice(services: Services, session: ConnectSession, integration: Integratio
         "key": integration.integration_id,
         "name": integration.display_name or provider.display_name,
         "logo": services.catalog.shown(provider.name, public_url)["logo_url"],
-        "oauth": provider.auth_mode == "OAUTH2",
+        "oauth": isinstance(modes()[provider.auth_mode], GrantingMode),
         "host": urlsplit(provider.authorization_url or "").hostname or provider.display_name,
         "action": f"{public_url}/oauth/connect/{quote(integration.integration_id, safe='')}",
         "settings": _settings(provider, fixed),

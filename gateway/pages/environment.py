@@ -1,35 +1,52 @@
 """Jinja under an application key of our own, so that a host which uses aiohttp-jinja2 itself is not disturbed."""
 
 import secrets
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
-import aiohttp_jinja2
-import jinja2
 from aiohttp import web
 
 from gateway import resources
 from gateway.errors import GatewayError
 from middleware.facts import REQUEST_ID
 
-TEMPLATES: Final = web.AppKey("gateway_templates", jinja2.Environment)
+if TYPE_CHECKING:  # loaded with the first page: most workers never serve one, and it costs each 3 MB
+    import jinja2
+
+
+class Templates:
+    """What aiohttp-jinja2 asks for templates: the environment, made when it is first needed."""
+
+    @cached_property
+    def environment(self) -> "jinja2.Environment":
+        """Undefined names raise, so that a page with a hole in it is a failed test and not a page."""
+        import jinja2
+
+        loader = jinja2.FileSystemLoader(resources.folder("templates"))
+        return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+
+    def get_template(self, name: str) -> "jinja2.Template":
+        return self.environment.get_template(name)
+
+
+TEMPLATES: Final = web.AppKey("gateway_templates", Templates)
 
 
 def setup_templates(app: web.Application) -> None:
-    """Undefined names raise, so that a page with a hole in it is a failed test and not a page."""
-    aiohttp_jinja2.setup(
-        app,
-        app_key=TEMPLATES,
-        loader=jinja2.FileSystemLoader(resources.folder("templates")),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    app[TEMPLATES] = Templates()
 
 
 def page(request: web.Request, template: str, status: int = 200, **context: Any) -> web.Response:
     """The page with the headers that every page of ours has: nothing may frame, script, cache or leak it."""
+    import aiohttp_jinja2
+
     nonce = secrets.token_urlsafe(16)
     response = aiohttp_jinja2.render_template(
-        template, request, {**context, "nonce": nonce}, app_key=TEMPLATES, status=status
+        template,
+        request,
+        {**context, "nonce": nonce},
+        app_key=TEMPLATES,  # type: ignore[arg-type]
+        status=status,
     )
     response.headers.update(
         {

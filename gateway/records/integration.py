@@ -11,6 +11,8 @@ class Integration:
     """Addressed by (`environment`, `integration_id`); the latter is sent as ``Provider-Config-Key``.
 
     `scopes` None means that the operator named none, so the provider's default scopes are asked for.
+    `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
+    what it signs with, in PEM.
     `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
     """
 
@@ -20,6 +22,9 @@ class Integration:
     display_name: str | None = None
     client_id: str | None = None
     client_secret: Secret | None = field(default=None, repr=False)
+    app_id: str | None = None
+    app_link: str | None = None
+    private_key: Secret | None = field(default=None, repr=False)
     scopes: tuple[str, ...] | None = None
     allowed_origins: tuple[str, ...] = ()
     forward_set_cookie: bool = False

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from multidict import CIMultiDict
 
+from gateway.records.call import ClientIdentity
+
 
 @dataclass(slots=True)
 class UpstreamRequest:
@@ -12,6 +14,7 @@ class UpstreamRequest:
     `target` is the request line's path and query as it will be written, percent-encoding untouched.
     `headers` holds end-to-end fields only; framing and Host are written by whoever sends it.
     `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
+    `identity` is shown in mutual TLS; connections made with it serve nobody else.
     """
 
     method: str
@@ -21,6 +24,7 @@ class UpstreamRequest:
     target: str
     headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
     base_path: str = ""
+    identity: ClientIdentity | None = None
 
     @property
     def origin(self) -> str:

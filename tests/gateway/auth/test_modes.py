@@ -13,12 +13,12 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def accepted(mode: str, **fields: Any) -> dict[str, Any]:
-    return modes()[mode].accept({"type": mode, **fields}, NOW)
+    return modes()[mode].accept({"type": mode, **fields}, provider(auth_mode=mode), NOW)
 
 
 def faults(mode: str, **fields: Any) -> set[tuple[str, ...]]:
     with pytest.raises(InvalidRequest) as fault:
-        modes()[mode].accept({"type": mode, **fields}, NOW)
+        modes()[mode].accept({"type": mode, **fields}, provider(auth_mode=mode), NOW)
     return {issue.path for issue in fault.value.errors}
 
 
@@ -72,7 +72,7 @@ def test_either_half_of_basic_may_be_empty_but_not_missing() -> None:
 
 def test_credentials_of_another_type_are_refused() -> None:
     with pytest.raises(InvalidRequest):
-        modes()["BASIC"].accept({"type": "API_KEY", "apiKey": "k"}, NOW)
+        modes()["BASIC"].accept({"type": "API_KEY", "apiKey": "k"}, provider(), NOW)
 
 
 def test_an_absent_refresh_token_in_the_answer_keeps_the_old_one() -> None:

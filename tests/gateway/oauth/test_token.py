@@ -7,15 +7,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from gateway.oauth.client_auth import Client
-from gateway.oauth.token import (
-    MAX_LIFETIME,
-    TokenRefused,
-    TokenUnavailable,
-    code_request,
-    expires_at,
-    read_answer,
-    refresh_request,
-)
+from gateway.oauth.requests import code_request, refresh_request
+from gateway.oauth.token import MAX_LIFETIME, TokenRefused, TokenUnavailable, expires_at, read_answer
 from gateway.secret import Secret
 from tests.fakes.providers import provider
 

@@ -1,0 +1,20 @@
+"""Who we are, for authorization servers that take the address of this document for a client ID (MCP authorization)."""
+
+from aiohttp import hdrs, web
+
+from gateway.auth.client_registration import metadata_document
+from gateway.auth.context import Context
+from gateway.errors import NotFound
+from gateway.services import SERVICES
+
+
+async def document(request: web.Request) -> web.Response:
+    """Of an integration with an MCP provider; others have none."""
+    services = request.app[SERVICES]
+    names = request.match_info
+    integration = services.integrations.find(names["environment"], names["integration_id"])
+    provider = services.creator.provider_of(integration) if integration is not None else None
+    if integration is None or provider is None or not provider.auth_mode.startswith("MCP_"):
+        raise NotFound("not_found", "There is no client metadata at this address.")
+    context = Context(provider, integration, public_url=services.config.server.public_url)
+    return web.json_response(metadata_document(context), headers={hdrs.CACHE_CONTROL: "public, max-age=3600"})

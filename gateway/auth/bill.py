@@ -1,0 +1,69 @@
+"""BILL: a login with user name, password, organization and developer key opens a session, whose id stands for a token."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from gateway.auth.answers import accepted_answer, kept, token_at
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.members import member_values, token_values
+from gateway.auth.mode import AuthMode, Dialogue
+from gateway.auth.moments import iso, moment
+from gateway.catalog.provider import Provider
+from gateway.oauth.requests import encoded
+from gateway.oauth.token import dig, expires_at
+from gateway.secret import Secret
+
+TYPED: Final = ("username", "password", "organization_id", "dev_key")
+NAMES: Final = {
+    "username": "username",
+    "password": "password",
+    "organization_id": "organizationId",
+    "dev_key": "devKey",
+}
+SESSION: Final = ("sessionId", "session_id", "response_data.sessionId")
+USER: Final = ("userId", "user_id", "response_data.userId")
+LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes without a call
+
+
+class Bill(AuthMode):
+    """Held as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", "session_id", "user_id"?,
+    "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``, ``organizationId`` and ``devKey``
+    unless the entry's `token_params` say otherwise.
+    """
+
+    name = "BILL"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, self.types())
+        held = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED}}
+        fields.finish("session_id", "user_id", "expires_at", "raw")
+        return held
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return (yield from self.renew(held, context))
+
+    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+        return moment(held.get("expires_at"))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return True
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        provider = context.provider
+        typed = {"type": self.name, **{name: held[name] for name in TYPED}}
+        known = member_values(typed, TYPED)
+        params = context.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
+        headers = {"Accept": "application/json", **context.texts(provider.token_headers, known)}
+        url = context.url("token_url", known)
+        call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
+        reply = yield context.told(call, secrets=known.values())
+        answer = accepted_answer(reply)
+        fresh = {"session_id": token_at(answer, (*kept(provider, SESSION[0]), *SESSION)), "raw": answer}
+        user = next((found for path in USER if isinstance(found := dig(answer, path), str)), None)
+        ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
+        return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return token_values(held, held.get("session_id"), ("username", "password"))

@@ -1,0 +1,139 @@
+"""OAUTH2_CC: the end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4)."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from gateway import clock
+from gateway.auth.answers import accepted_answer, kept, token_at
+from gateway.auth.certificate import certificate_fields
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.jwts import sign, signed
+from gateway.auth.members import member_values, token_values
+from gateway.auth.mode import AuthMode, Dialogue, RevocableToken, Revocation
+from gateway.auth.moments import iso, moment
+from gateway.catalog.provider import Provider
+from gateway.oauth.authorize import scope_list
+from gateway.oauth.client_auth import Client
+from gateway.oauth.requests import client_credentials_request
+from gateway.oauth.token import expires_at
+from gateway.secret import Secret
+
+OWN: Final = ("client_id", "client_secret", "client_certificate", "client_private_key")
+OURS: Final = ("token", "expires_at", "raw")
+ALSO: Final = ("data.token", "jwt")  # where providers keep the token that do not follow RFC 6749 §5.1
+LIFETIME: Final = timedelta(minutes=55)  # where the provider tells none
+WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
+BY_ASSERTION: Final = frozenset({"private_key_jwt"})
+ASSERTION_S: Final = 300
+TYPED_LIMIT: Final = 16_384
+
+
+class ClientCredentials(AuthMode):
+    """Held as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
+    "client_private_key"?, "expires_at"?, "raw"}``. With certificate and private key, which are PEM, token requests and
+    proxied requests use mutual TLS (RFC 8705).
+    """
+
+    name = "OAUTH2_CC"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        """A `token` may be brought along; without one, the first is asked for."""
+        fields = Form(form, self.types())
+        held: dict[str, Any] = {"type": self.name}
+        held["client_id"] = fields.text("client_id", limit=1024)
+        held["client_secret"] = fields.text("client_secret", limit=TYPED_LIMIT, required=False, empty=True)
+        held |= certificate_fields(fields, provider)
+        for name, setting in provider.credentials.items():
+            if name not in OWN:
+                held[name] = fields.given(name, setting)
+        if not (held["client_secret"] or held.get("client_private_key")) and not proves_itself(provider):
+            fields.fault("client_secret", "'client_secret' is missing.")
+        held["token"] = fields.token("token", limit=4096, required=False)
+        ends = fields.moment("expires_at")
+        if held["token"]:
+            held["expires_at"] = iso(ends or now + LIFETIME)
+        fields.finish("raw")
+        return {name: value for name, value in held.items() if value not in ("", None)}
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return dict(held) if held.get("token") else (yield from self.renew(held, context))
+
+    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+        return moment(held.get("expires_at"))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return True
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        """A new token for the same client (RFC 6749 §4.4.2)."""
+        provider = context.provider
+        own = {name: value for name, value in held.items() if name not in OURS}
+        known = {**member_values(own), **client_values(own)}
+        url = context.url("token_url")
+        call = client_credentials_request(
+            provider,
+            url,
+            self.client(own, context, url),
+            scope=(provider.scope_separator or " ").join(scopes_of(context)) or None,
+            params=context.texts(provider.token_params, known),
+            headers=context.texts(provider.token_headers, known),
+        )
+        reply = yield context.told(call, identity=self.identity(held), secrets=known.values())
+        answer = accepted_answer(reply)
+        token = token_at(answer, (*kept(provider, "access_token"), *ALSO))
+        ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
+        return {**own, "token": token, "expires_at": iso(ends), "raw": answer}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {**token_values(held, held.get("token")), **client_values(held)}
+
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
+        return {"authorization": "Bearer ${accessToken}"}
+
+    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        return [RevocableToken("access_token", Secret(held["token"]))] if held.get("token") else []
+
+    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+        provider = context.provider
+        if not provider.revocation_url:
+            return None
+        url = context.url("revocation_url", self.values(held))
+        return Revocation(url, self.client(held, context, url), provider.token_request_auth_method, self.identity(held))
+
+    def client(self, held: Mapping[str, Any], context: Context, url: str) -> Client:
+        """The end user's client, proven as the entry says; `url` is whom an assertion is for."""
+        if context.provider.token_request_auth_method in BY_ASSERTION:
+            return Client(held["client_id"], assertion=self._assertion(held, context, url))
+        secret = held.get("client_secret")
+        return Client(held["client_id"], Secret(secret) if secret else None)
+
+    @staticmethod
+    def _assertion(held: Mapping[str, Any], context: Context, url: str) -> Secret:
+        """The client's signed word that it is itself (RFC 7523 §2.2, §3)."""
+        now = clock.now()
+        if context.provider.jwt is not None:
+            return signed(context.provider.jwt, context, {**member_values(held), **client_values(held)}, now)[0]
+        issued = int(now.timestamp())
+        claims = {"iss": held["client_id"], "sub": held["client_id"], "aud": url, "jti": str(uuid.uuid4())}
+        claims |= {"iat": issued, "exp": issued + ASSERTION_S}
+        return sign({"alg": "RS256"}, claims, held.get("client_private_key") or held.get("client_secret") or "")
+
+
+def client_values(held: Mapping[str, Any]) -> dict[str, Secret]:
+    """``clientId`` and ``clientSecret`` are the end user's here, not the integration's."""
+    named = {"clientId": held.get("client_id"), "clientSecret": held.get("client_secret")}
+    return {name: Secret(value) for name, value in named.items() if value}
+
+
+def scopes_of(context: Context) -> tuple[str, ...]:
+    """Those of the connection's own setting `oauth_scopes`, else the integration's or the entry's."""
+    own = context.config.get("oauth_scopes")
+    return scope_list(own) if isinstance(own, str) and own else context.scopes
+
+
+def proves_itself(provider: Provider) -> bool:
+    """Whether the client is known by something else than a secret: a certificate, a key, or what the entry writes."""
+    return bool(provider.require_client_certificate) or provider.token_request_auth_method in WITHOUT_SECRET

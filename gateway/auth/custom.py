@@ -1,0 +1,94 @@
+"""CUSTOM: an app's installation and the end user's own OAuth grant, side by side."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from gateway import clock
+from gateway.auth.app import INSTALLATION, app_key, installation_token, installed, with_link
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.members import token_values
+from gateway.auth.mode import Dialogue, Granted, RevocableToken, SetOut, Wish
+from gateway.auth.moments import moment
+from gateway.auth.oauth2 import OAuth2
+from gateway.catalog.provider import Provider
+from gateway.oauth.token import TokenRefused
+from gateway.secret import Secret
+
+# An app's tokens are renewed each hour; the end user's goes along when it would not last to the next time.
+SOON: Final = timedelta(minutes=70)
+
+
+class Custom(OAuth2):
+    """Held as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``: the app's token is
+    the one that is sent, and `user` is the end user's grant as OAUTH2 holds it, ``${credentials.user.access_token}`` in
+    templates. While the app is not installed yet, it is the end user's grant alone, as OAUTH2 holds it.
+    """
+
+    name = "CUSTOM"
+    stored_as: ClassVar = ("APP", "OAUTH2", "CUSTOM")
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, (self.name, "APP"))
+        held: dict[str, Any] = {"type": "APP", INSTALLATION: fields.token(INSTALLATION, limit=255)}
+        held["app_id"] = fields.token("app_id", limit=255, required=False)
+        fields.finish("user", "raw", "access_token", "expires_at")
+        return {name: value for name, value in held.items() if value}
+
+    def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
+        return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
+
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        app_key(context)
+        return (yield from super().set_out(with_link(context), wish))
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        return super().answered(context, query)
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        """The end user's grant first: it shows that the installation comes with somebody who may sign in."""
+        user = yield from super().arrive(context, kept, query)
+        held = {**user.held, "type": "OAUTH2"}
+        if not query.get(INSTALLATION):
+            return Granted(held, user.config)
+        installation = installed(context.provider, query)
+        at = replace(context, config={**context.config, INSTALLATION: installation})
+        app = yield from installation_token(at, "installation_token_url")
+        together = {"type": "APP", **app, INSTALLATION: installation, "user": held}
+        return Granted(together, {**user.config, INSTALLATION: installation})
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return dict(held) if held.get("access_token") else (yield from self.renew(held, context))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(held.get(INSTALLATION)) or super().refreshable(held, provider)
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        if not held.get(INSTALLATION):
+            return {**(yield from super().renew(held, context)), "type": "OAUTH2"}
+        at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
+        app = yield from installation_token(at, "installation_token_url", held.get("app_id"))
+        user = held.get("user")
+        if user and self._ends_soon(user) and super().refreshable(user, context.provider):
+            try:
+                user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
+            except TokenRefused:
+                user = None  # withdrawn by the end user; the installation goes on without
+        return {
+            **{name: value for name, value in held.items() if name != "user"},
+            **app,
+            **({"user": user} if user else {}),
+        }
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return token_values(held, held.get("access_token"))
+
+    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        return super().revocable(held.get("user") or held)
+
+    @staticmethod
+    def _ends_soon(user: Mapping[str, Any]) -> bool:
+        ends = moment(user.get("expires_at"))
+        return ends is not None and ends - clock.now() < SOON

@@ -1,0 +1,59 @@
+"""INSTALL_PLUGIN: the end user installs the operator's plugin, whose own key then serves every installation."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from gateway.auth.basic import Basic
+from gateway.auth.context import Context
+from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Wish
+from gateway.auth.oauth2 import told
+from gateway.auth.words import short
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest
+from gateway.oauth.authorize import with_params
+
+
+class InstallPlugin(Basic, GrantingMode):
+    """Held as BASIC: the integration's `client_id` and `client_secret`, which are the plugin's identifier and key. The end
+    user is sent to its `app_link`; what the callback tells of the installation is kept as settings.
+    """
+
+    name = "INSTALL_PLUGIN"
+    stored_as: ClassVar = ("BASIC",)
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        return super().accept({**form, "type": "BASIC"}, provider, now)
+
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        yield from ()
+        _plugin(context)
+        link = context.integration.app_link or (
+            context.url("authorization_url") if context.provider.authorization_url else None
+        )
+        if link is None:
+            raise InvalidRequest(
+                "invalid_auth_mode",
+                f"Integration '{context.integration.integration_id}' has no app_link: the page where its plugin is "
+                "installed. Set it in gateway.yaml.",
+            )
+        return SetOut(with_params(link, {"payload": wish.state}))
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        names = context.provider.redirect_uri_metadata or ()
+        return "error" in query or all(query.get(name) for name in names)
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        yield from ()
+        if "error" in query:
+            name = context.provider.display_name
+            raise InvalidRequest(
+                "authorization_refused", f"{name} did not install the plugin: {short(query['error'])}."
+            )
+        return Granted(_plugin(context), told(context.provider, {}, query))
+
+
+def _plugin(context: Context) -> dict[str, Any]:
+    client = context.client()
+    secret = client.client_secret.reveal() if client.client_secret else ""
+    return {"type": "BASIC", "username": client.client_id, "password": secret}

@@ -1,0 +1,155 @@
+"""What an MCP server tells about itself: who protects it (RFC 9728), and where that one authorizes (RFC 8414).
+
+Addresses come from the server, so each is looked at before it is used: an absolute http or https URL without placeholders.
+That none of them leads to a private network is egress's to see to.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.auth.mode import Dialogue
+from gateway.catalog.value import is_web_address
+from gateway.oauth.token import TokenRefused, TokenUnavailable
+from gateway.records.call import Call, Reply
+
+# Answered with 401 by a server that is protected; a ping does nothing where it is not.
+PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
+PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+JSON: Final = {"Accept": "application/json"}
+_PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What is needed to authorize for one MCP server. `resource` names it (RFC 8707); None for what is not offered."""
+
+    resource: str
+    authorization_url: str
+    token_url: str
+    issuer: str | None = None
+    registration_url: str | None = None
+    revocation_url: str | None = None
+    auth_methods: tuple[str, ...] | None = None
+    reads_documents: bool = False
+    scopes: tuple[str, ...] = field(default=())
+
+
+def discovered(url: str) -> Dialogue[Server]:
+    """The way to authorize for the server at `url`. Raises TokenRefused where it tells nothing that can be used."""
+    hint, scopes = yield from _challenge(url)
+    resource = yield from _resource(url, hint)
+    issuer = next(iter(_texts(resource.get("authorization_servers"))), None) or _origin(url)
+    found = yield from _authorization_server(issuer)
+    scopes = scopes or tuple(_texts(resource.get("scopes_supported")))
+    name = str(resource.get("resource") or url)
+    if found is None:  # before RFC 9728 came, these places were agreed on
+        return Server(name, f"{issuer}/authorize", f"{issuer}/token", None, f"{issuer}/register", scopes=scopes)
+    told = {key: _address(found.get(key)) for key in _ENDPOINTS}
+    if not told["authorization_endpoint"] or not told["token_endpoint"]:
+        raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
+    challenges = found.get("code_challenge_methods_supported")
+    if isinstance(challenges, list) and "S256" not in challenges:
+        raise TokenRefused("invalid_request", f"{issuer} does not support PKCE with S256")
+    methods = found.get("token_endpoint_auth_methods_supported")
+    return Server(
+        resource=name,
+        authorization_url=told["authorization_endpoint"],
+        token_url=told["token_endpoint"],
+        issuer=str(found["issuer"]) if found.get("authorization_response_iss_parameter_supported") is True else None,
+        registration_url=told["registration_endpoint"],
+        revocation_url=told["revocation_endpoint"],
+        auth_methods=tuple(_texts(methods)) if isinstance(methods, list) else None,
+        reads_documents=found.get("client_id_metadata_document_supported") is True,
+        scopes=scopes,
+    )
+
+
+_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
+
+
+def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
+    """What the server says to somebody without a token: where its metadata lies, and the scopes it wants (RFC 9728 §5.1)."""
+    try:
+        reply = yield Call(url, PING_HEADERS, PING)
+    except TokenUnavailable:
+        return None, ()
+    if reply.status != 401:
+        return None, ()
+    field_value = next((v for k, v in reply.headers.items() if k.lower() == "www-authenticate"), "")
+    found = dict(_PARAMETER.findall(field_value))
+    return _address(found.get("resource_metadata")), tuple(found.get("scope", "").split())
+
+
+def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
+    """The protected resource's metadata (RFC 9728 §3), that of this resource and no other; empty where there is none."""
+    places = [hint] if hint else _well_known(url, "oauth-protected-resource")
+    for place in places:
+        found = yield from _json(place)
+        if found is None:
+            continue
+        named = _address(found.get("resource"))
+        if named is None or not _covers(named, url):
+            raise TokenRefused("invalid_request", f"the metadata at {place} is not that of {url}")
+        return found
+    return {}
+
+
+def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
+    """The server's metadata (RFC 8414 §3), which must name the issuer it was asked for (§3.3)."""
+    if _address(issuer) is None:
+        raise TokenRefused("invalid_request", "the metadata names an authorization server that is no address")
+    places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
+    places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    for place in dict.fromkeys(places):
+        found = yield from _json(place)
+        if found is None:
+            continue
+        if str(found.get("issuer", "")).rstrip("/") != issuer.rstrip("/"):
+            raise TokenRefused("invalid_request", f"the metadata at {place} names another issuer than {issuer}")
+        return found
+    return None
+
+
+def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
+    try:
+        reply: Reply = yield Call(url, JSON, None, method="GET")
+    except TokenUnavailable:
+        return None
+    if reply.status != 200:
+        return None
+    try:
+        found = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _well_known(url: str, name: str) -> list[str]:
+    """With the path behind the name, as both RFCs have it, then at the root."""
+    path = urlsplit(url).path.rstrip("/")
+    root = f"{_origin(url)}/.well-known/{name}"
+    return [root + path, root] if path else [root]
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Whether `url` lies at or below `resource`."""
+    resource, url = resource.rstrip("/"), url.rstrip("/")
+    return url == resource or url.startswith(f"{resource}/")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _address(value: object) -> str | None:
+    """`value` if it is an address that may be called and filled into nothing."""
+    return value if isinstance(value, str) and len(value) < 2048 and is_web_address(value) else None
+
+
+def _texts(value: object) -> Sequence[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

@@ -1,0 +1,23 @@
+"""NONE: no credential at all. An open API, or a provider that only sends webhooks."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from gateway.auth.form import Form
+from gateway.auth.mode import AuthMode
+from gateway.catalog.provider import Provider
+from gateway.secret import Secret
+
+
+class Unauthenticated(AuthMode):
+    """Held as ``{"type": "NONE"}``, shown as ``{}``."""
+
+    name = "NONE"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        Form(form, self.types()).finish()
+        return {"type": self.name}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {}

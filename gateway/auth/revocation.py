@@ -1,0 +1,103 @@
+"""Asks a provider to end tokens: RFC 7009, or the call that its entry describes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from gateway.auth.context import Context
+from gateway.auth.mode import Dialogue, RevocableToken, Revocation
+from gateway.auth.words import said, short
+from gateway.catalog.token_requests import TokenCall
+from gateway.oauth.client_auth import authenticate
+from gateway.oauth.requests import encoded, renamed
+from gateway.oauth.token import TokenUnavailable, parse_object
+from gateway.records.call import Call, Reply
+from gateway.secret import Secret
+
+Verdict = Literal["revoked", "already_invalid", "unsupported", "not_offered", "failed", "unavailable"]
+
+STANDARD: Final = TokenCall()
+GONE: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "token_expired", "invalid_grant"})
+
+
+@dataclass(frozen=True, slots=True)
+class RevocationOutcome:
+    """What became of one token at its provider.
+
+    ``revoked`` by this; ``already_invalid``: the provider no longer knew it; ``unsupported``: it does not end tokens of this
+    kind; ``not_offered``: it has no such call; ``failed``: it said no; ``unavailable``: it could not be asked.
+    """
+
+    token: str
+    outcome: Verdict
+    detail: str | None = None
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether the token may still work."""
+        return self.outcome not in {"revoked", "already_invalid"}
+
+    def as_json(self) -> dict[str, Any]:
+        return {"token": self.token, "outcome": self.outcome, **({"detail": self.detail} if self.detail else {})}
+
+
+def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
+    """Those of `tokens` that the entry's call is for; all there are where the credential has none of that kind."""
+    spec = context.provider.revocation or STANDARD
+    return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
+
+
+def revoke(
+    context: Context, how: Revocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
+) -> Dialogue[list[RevocationOutcome]]:
+    """One call a token. Never raises: what cannot be ended is told."""
+    outcomes = []
+    for token in tokens:
+        if how is None:
+            outcomes.append(RevocationOutcome(token.hint, "not_offered"))
+            continue
+        call = _call(context, how, token, credential)
+        try:
+            reply = yield call
+        except TokenUnavailable as fault:
+            outcomes.append(RevocationOutcome(token.hint, "unavailable", call.scrubbed(short(fault.reason))))
+        else:
+            outcomes.append(_outcome(token, call, reply))
+    return outcomes
+
+
+def _call(context: Context, how: Revocation, token: RevocableToken, credential: dict[str, Secret]) -> Call:
+    """RFC 7009 §2.1, bent as the entry says."""
+    spec = context.provider.revocation or STANDARD
+    known = {**credential, "token": token.token}
+    headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
+    params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}
+    secrets = [token.token.reveal(), *(secret.reveal() for secret in credential.values())]
+    method = spec.auth_method or how.auth_method
+    if method == "bearer":
+        bearer = credential.get("accessToken", token.token)
+        headers["Authorization"] = f"Bearer {bearer.reveal()}"
+    elif method != "none" and how.client is not None and not any(name.lower() == "authorization" for name in headers):
+        authenticate(how.client, method, headers, params)
+        secrets += how.client.secrets()
+    params = renamed(params, spec.param_renames)
+    call = encoded(spec.method, how.url, headers, params, spec.body_format, secrets=tuple(secrets))
+    return context.told(call, identity=how.identity)
+
+
+def _outcome(token: RevocableToken, call: Call, reply: Reply) -> RevocationOutcome:
+    answer = parse_object(reply.headers, reply.body) or {}
+    error = answer.get("error")
+    code = error if isinstance(error, str) else ""
+    refused = answer.get("ok") is False or bool(error)  # some report a refusal with status 200
+    if 200 <= reply.status < 300 and not refused:
+        return RevocationOutcome(token.hint, "revoked")
+    words = call.scrubbed(said(reply))
+    detail = f"it answered {reply.status}" + (f": {words}" if words else "")
+    if code in GONE or reply.status in {404, 410}:
+        return RevocationOutcome(token.hint, "already_invalid", detail)
+    if code == "unsupported_token_type":
+        return RevocationOutcome(token.hint, "unsupported", detail)
+    if reply.status >= 500 or reply.status in {408, 429}:
+        return RevocationOutcome(token.hint, "unavailable", detail)
+    return RevocationOutcome(token.hint, "failed", detail)

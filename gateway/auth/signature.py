@@ -1,0 +1,73 @@
+"""SIGNATURE: a token made from user name and password, used once (WS-Security UsernameToken Profile 1.1 §3.1, "WSSE")."""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.members import member_values
+from gateway.auth.mode import AuthMode, Dialogue
+from gateway.auth.moments import iso, moment
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest, Issue
+from gateway.secret import Secret
+
+NONCE_BYTES: Final = 16
+LIFETIME_S: Final = 300
+
+
+class Signature(AuthMode):
+    """Held as ``{"type": "SIGNATURE", "username", "password", "token", "expires_at"}``.
+
+    `token` is for who reads the connection. Each proxied request gets one of its own, since a nonce is good for one use.
+    """
+
+    name = "SIGNATURE"
+    momentary: ClassVar = True
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, self.types())
+        username = fields.text("username", limit=1024)
+        password = fields.text("password", limit=1024)
+        fields.finish("token", "expires_at")
+        if not username.isprintable() or '"' in username or not username.isascii():
+            issue = Issue("invalid_format", "A user name cannot hold quotes here.", ("credentials", "username"))
+            raise InvalidRequest("invalid_body", issue.message, errors=[issue])
+        return {"type": self.name, "username": username, "password": password}
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return (yield from self.renew(held, context))
+
+    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+        return moment(held.get("expires_at"))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return True
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        yield from ()
+        now = clock.now()
+        lifetime_s = context.provider.signature.lifetime_s if context.provider.signature else LIFETIME_S
+        token = username_token(held["username"], held["password"], secrets.token_hex(NONCE_BYTES), now)
+        return {**held, "token": token, "expires_at": iso(now + timedelta(seconds=lifetime_s))}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        fresh = Secret(username_token(held["username"], held["password"], secrets.token_hex(NONCE_BYTES), clock.now()))
+        return {**member_values(held, ("username", "password")), "accessToken": fresh, "access_token": fresh}
+
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
+        return {"authorization": "Bearer ${accessToken}"}
+
+
+def username_token(username: str, password: str, nonce: str, created: datetime) -> str:
+    """The header value. `nonce` is sent and digested as the text it is, and the digest is written in hex before base64."""
+    at = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # SHA-1 is what the profile prescribes; the password is the secret in it.
+    digest = hashlib.sha1(f"{nonce}{at}{password}".encode(), usedforsecurity=False).hexdigest()
+    shown = base64.b64encode(digest.encode()).decode("ascii")
+    return f'UsernameToken Username="{username}", PasswordDigest="{shown}", Nonce="{nonce}", Created="{at}"'

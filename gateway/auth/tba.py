@@ -1,0 +1,53 @@
+"""TBA: NetSuite's token-based authentication. Every request is signed with a token that an administrator made."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.members import member_values
+from gateway.auth.mode import AuthMode
+from gateway.auth.oauth1_signer import OAuth1Keys, OAuth1Signer
+from gateway.auth.signer import Signer
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest, Issue
+from gateway.secret import Secret
+
+TOKEN_LIMIT: Final = 2048
+
+
+class TokenBased(AuthMode):
+    """Held as ``{"type": "TBA", "token_id", "token_secret", "config_override"?}``; the setting `accountId` is the realm."""
+
+    name = "TBA"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = Form(form, self.types())
+        held: dict[str, Any] = {"type": self.name}
+        for name in ("token_id", "token_secret"):
+            held[name] = fields.token(name, limit=TOKEN_LIMIT)
+        override = fields.mapping("config_override", ("client_id", "client_secret"))
+        fields.finish("raw")
+        return {**held, **({"config_override": override} if override else {})}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return member_values(held)
+
+    def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
+        account = context.config.get("accountId")
+        if not isinstance(account, str) or not account:
+            message = "The setting 'accountId' is missing; token-based authentication signs with it."
+            issue = Issue("invalid_type", message, ("connection_config", "accountId"))
+            raise InvalidRequest("connection_validation_failed", message, errors=[issue])
+        client = context.client(held.get("config_override"))
+        return OAuth1Signer(
+            OAuth1Keys(
+                client.client_id,
+                client.client_secret or Secret(""),
+                held["token_id"],
+                Secret(held["token_secret"]),
+                context.provider.signature_method or "HMAC-SHA256",
+                realm=account.replace("-", "_").upper(),
+            )
+        )

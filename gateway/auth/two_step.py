@@ -1,0 +1,164 @@
+"""TWO_STEP: what the end user typed in is exchanged for a token, in one request or in several.
+
+The token request is step 1, `additional_steps` are 2 and on; each may use the answers before it as ``${stepN.path}``, and
+the last one's answer holds the token. An assertion that the entry's `jwt` describes is ``${jwt}`` (RFC 7523).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from gateway import clock
+from gateway.auth.answers import accepted_answer, jwt_ends_at, kept, token_at
+from gateway.auth.certificate import certificate_fields
+from gateway.auth.context import Context
+from gateway.auth.form import Form
+from gateway.auth.jwts import signed
+from gateway.auth.members import token_values
+from gateway.auth.mode import AuthMode, Dialogue
+from gateway.auth.moments import iso, moment
+from gateway.catalog.interpolate import Moment
+from gateway.catalog.provider import Provider
+from gateway.catalog.token_requests import Step
+from gateway.catalog.value import flat_values
+from gateway.oauth.requests import encoded
+from gateway.oauth.token import TokenRefused, dig, expires_at
+from gateway.records.call import Call, ClientIdentity
+from gateway.secret import Secret
+
+OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
+BARE: Final = ("username", "password", "apiKey")
+
+
+class TwoStep(AuthMode):
+    """Held as ``{"type": "TWO_STEP", <what the entry asks for>, "assertionOption"?, "token", "refresh_token"?,
+    "expires_at"?, "raw"}``; `raw` is the answer that held the token.
+    """
+
+    name = "TWO_STEP"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        """A `token` may be brought along; without one, the provider is asked."""
+        fields = Form(form, self.types())
+        held: dict[str, Any] = {"type": self.name}
+        held |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
+        if provider.require_client_certificate:
+            held |= certificate_fields(fields, provider)
+        held["assertionOption"] = fields.mapping("assertionOption", tuple(provider.assertion_option)) or None
+        own = [name for name in OURS if name not in provider.credentials]
+        if "token" in own:
+            held["token"] = fields.token("token", limit=16_384, required=False)
+        if "refresh_token" in own:
+            held["refresh_token"] = fields.token("refresh_token", limit=16_384, required=False)
+        ends = fields.moment("expires_at") if "expires_at" in own else None
+        held["expires_at"] = iso(ends) if ends else None
+        fields.finish("raw")
+        return {name: value for name, value in held.items() if value not in ("", None)}
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
+
+    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+        return moment(held.get("expires_at"))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return True
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        """By the refresh token where there are one and a place for it; signed in anew where not, or where that is refused."""
+        if context.provider.refresh_url and held.get("refresh_token"):
+            try:
+                return (yield from self._refreshed(held, context))
+            except TokenRefused:
+                pass
+        return (yield from self._signed_in(held, context))
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {**token_values(held, held.get("token"), BARE), **_apart(held), **_steps(held.get("steps") or {})}
+
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
+        return {"authorization": "Bearer ${accessToken}"}
+
+    def _signed_in(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        provider = context.provider
+        typed = {name: value for name, value in held.items() if name not in OURS or name in provider.credentials}
+        known = {**token_values(typed, None, BARE), **_apart(typed)}
+        at = Moment(clock.now())
+        if provider.jwt is not None:
+            known["jwt"] = signed(provider.jwt, context, known, at.at)[0]
+        first = Step(
+            url=provider.token_url or "",
+            method=provider.token_request_method or "POST",
+            params=provider.token_params,
+            body=provider.token_body,
+            body_format=provider.body_format,
+            headers=provider.token_headers,
+        )
+        answers: dict[str, Any] = {}
+        for number, step in enumerate((first, *(provider.additional_steps or ())), start=1):
+            template = _address(context, step, first=number == 1)
+            reply = yield self._call(context, template, step, {**known, **_steps(answers)}, at, self.identity(typed))
+            answers[f"step{number}"] = accepted_answer(reply)
+        fresh = self._read(provider, answers[f"step{len(answers)}"], reply.asked_at)
+        return {**typed, **fresh, **({"steps": answers} if len(answers) > 1 else {})}
+
+    def _refreshed(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        provider = context.provider
+        known = dict(self.values(held))
+        known["refresh_token"] = Secret(held["refresh_token"])
+        step = Step(
+            url=provider.refresh_url or "",
+            params=provider.refresh_params or {"refresh_token": "${credentials.refresh_token}"},
+            body_format=provider.body_format,
+            headers=provider.token_headers,
+        )
+        at = Moment(clock.now())
+        reply = yield self._call(context, provider.refresh_url or "", step, known, at, self.identity(held))
+        return {**held, **self._read(provider, accepted_answer(reply), reply.asked_at)}
+
+    @staticmethod
+    def _call(
+        context: Context,
+        template: str,
+        step: Step,
+        known: Mapping[str, Secret],
+        at: Moment,
+        identity: ClientIdentity | None,
+    ) -> Call:
+        headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
+        url = context.address(template, known)
+        params = (
+            context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
+        )
+        body_format = "json" if step.body is not None else step.body_format or context.provider.body_format
+        if not params and step.method == "POST" and body_format != "json":
+            call = Call(url, headers, b"", (), step.method)
+        else:
+            call = encoded(step.method, url, headers, params, body_format)
+        return context.told(call, identity=identity, secrets=known.values())
+
+    @staticmethod
+    def _read(provider: Provider, answer: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
+        token = token_at(answer, kept(provider, "access_token"))
+        ends = expires_at(provider, answer, asked_at) or jwt_ends_at(token)
+        places = provider.token_response
+        refresh = dig(answer, (places and places.refresh_token_path) or "refresh_token")
+        read = {"token": token, "expires_at": iso(ends) if ends else None, "raw": answer}
+        if isinstance(refresh, str) and refresh:
+            read["refresh_token"] = refresh
+        return {name: value for name, value in read.items() if value is not None}
+
+
+def _apart(held: Mapping[str, Any]) -> dict[str, Secret]:
+    """``${assertionOption.name}``."""
+    options = flat_values(held.get("assertionOption") or {})
+    return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
+
+
+def _steps(answers: Mapping[str, Any]) -> dict[str, Secret]:
+    """``${stepN.path}``."""
+    return {name: Secret(text) for name, text in flat_values(answers).items()}
+
+
+def _address(context: Context, step: Step, *, first: bool) -> str:
+    return context.template("token_url") if first else step.url

@@ -1,0 +1,22 @@
+"""``gateway connections``: look at connections, renew them, and end them here and at their providers."""
+
+import click
+
+from gateway.cli.lazy import Command, LazyGroup
+
+COMMANDS = {
+    "list": Command("gateway.cli.connections.list:list_connections", "connections, newest first, a line each"),
+    "show": Command("gateway.cli.connections.show:show", "one connection, without its credential"),
+    "refresh": Command("gateway.cli.connections.refresh:refresh", "renew credentials now"),
+    "delete": Command(
+        "gateway.cli.connections.delete:delete", "delete connections and end their tokens at the provider"
+    ),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def connections() -> None:
+    """Look at connections, renew them, and end them.
+
+    Works on the store that the configuration names, whether or not a gateway is running on it.
+    """

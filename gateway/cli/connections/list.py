@@ -1,0 +1,80 @@
+"""``gateway connections list``: connections, newest first, a line each."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.connections.options import environment
+from gateway.cli.connections.work import environment_of, run, table
+from gateway.cli.options import as_json, config_file
+
+if TYPE_CHECKING:
+    from gateway.records.connection import Connection
+    from gateway.services import Services
+
+
+@click.command("list")
+@config_file
+@environment
+@click.option(
+    "--integration", "integrations", multiple=True, metavar="ID", help="Only of this integration; may be repeated."
+)
+@click.option("--search", metavar="TEXT", help="In connection ID, and the end user's name and e-mail.")
+@click.option("--end-user", metavar="ID", help="Only of this end user.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")
+@as_json
+def list_connections(
+    file: Path,
+    environment: str | None,
+    integrations: tuple[str, ...],
+    search: str | None,
+    end_user: str | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """List connections: ID, integration, end user, state, when they were made. Never a credential."""
+
+    async def work(services: "Services") -> int:
+        from gateway.api.connection_json import listed
+        from gateway.store import ListFilter, cursor_after
+
+        wanted = ListFilter(
+            integration_ids=integrations, search=search, end_user_id=end_user, limit=limit + 1, cursor=cursor
+        )
+        found = await services.store.connections.list(environment_of(services, environment), wanted)
+        shown, more = found[:limit], len(found) > limit
+        following = cursor_after(shown[-1]) if more else None
+        if as_json:
+            body = {"connections": [{**listed(one), "state": state(one)} for one in shown]}
+            print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
+            return 0
+        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "MADE"), [_row(one) for one in shown])
+        if following:
+            print(f"There are more: --cursor {following}", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def state(connection: "Connection") -> str:
+    """``ok``, ``expired``, ``renewal fails: …`` or ``reconnect needed: …``; what stands behind the colon is the reason."""
+    from gateway import clock
+
+    noted = connection.failure
+    if noted is not None:
+        return f"{'reconnect needed' if noted.final else 'renewal fails'}: {noted.code}"
+    if connection.expires_at is not None and connection.expires_at <= clock.now():
+        return "expired"
+    return "ok"
+
+
+def _row(connection: "Connection") -> tuple[str, ...]:
+    user = connection.end_user
+    who = (user.email or user.display_name or user.id) if user else ""
+    ref = connection.ref
+    return ref.connection_id, ref.integration_id, who, state(connection), f"{connection.created_at:%Y-%m-%d %H:%M}"

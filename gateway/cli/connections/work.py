@@ -1,0 +1,104 @@
+"""Runs a command on the gateway's own services, without serving: the store, the way out, and what renews and deletes."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from gateway.cli.refusal import faults_end_the_command
+
+if TYPE_CHECKING:
+    from gateway.records.connection import Connection, ConnectionRef
+    from gateway.services import Services
+
+PAGE: Final = 500
+AT_ONCE: Final = 8
+
+Item = TypeVar("Item")
+
+
+def run(file: Path, work: "Callable[[Services], Awaitable[int]]", *, as_json: bool = False) -> None:
+    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
+    with faults_end_the_command(as_json, file):
+        code = asyncio.run(_opened(file, work))
+    sys.exit(code)
+
+
+async def _opened(file: Path, work: "Callable[[Services], Awaitable[int]]") -> int:
+    import os
+
+    from gateway import logs
+    from gateway.app import opened, services_of
+    from gateway.config import load
+    from gateway.errors import GatewayError
+
+    logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    services = services_of(load(file))
+    try:
+        async with opened(services):
+            return await work(services)
+    except GatewayError as fault:
+        print(f"gateway: {fault.message}", file=sys.stderr)
+        return 1
+
+
+def environment_of(services: "Services", named: str | None) -> str:
+    """The environment that is meant. Raises UsageError where that is not clear."""
+    import click
+
+    there = list(services.config.environments)
+    if named is None and len(there) == 1:
+        return there[0]
+    if named not in there:
+        raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(there is none)'}.")
+    return named
+
+
+async def refs_of(services: "Services", environment: str, integration: str) -> "list[ConnectionRef]":
+    """All connections of an integration, newest first."""
+    return [one.ref async for one in pages(services, environment, integration_ids=(integration,))]
+
+
+async def pages(services: "Services", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
+    """Every connection that fits, a page at a time."""
+    from gateway.store import ListFilter, cursor_after
+
+    cursor: str | None = None
+    while True:
+        wanted = ListFilter(**filters, limit=PAGE, cursor=cursor)
+        found = await services.store.connections.list(environment, wanted)
+        for one in found:
+            yield one
+        if len(found) < PAGE:
+            return
+        cursor = cursor_after(found[-1])
+
+
+async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
+    """`do` for all of them, a few at once, with a progress bar on stderr where somebody looks."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    turn = asyncio.Semaphore(AT_ONCE)
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
+        bar = progress.add_task(what, total=len(items))
+
+        async def one(item: Item) -> None:
+            async with turn:
+                await do(item)
+            progress.advance(bar)
+
+        await asyncio.gather(*(one(item) for item in items))
+
+
+def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """On stdout; a line is not folded where a pipe reads it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        shown.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 400, markup=False).print(shown)

@@ -1,0 +1,145 @@
+"""Ends a connection: it is deleted here first, and then its tokens at the provider, whatever becomes of that.
+
+A refresh under way could bring a token that nobody would end. So the refresh lease is taken before the credential is read
+for the last time; after the deletion nobody can renew.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.mode import AuthMode
+from gateway.auth.revocation import RevocationOutcome, revocable, revoke
+from gateway.auth.words import short
+from gateway.catalog.load import Catalog
+from gateway.connections.dialogues import Dialogues
+from gateway.connections.fitting import mode_for
+from gateway.connections.integrations import Integrations
+from gateway.connections.live import Live
+from gateway.errors import GatewayError
+from gateway.oauth.token import TokenRefused, TokenUnavailable
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.store import Store
+
+LEASE: Final = timedelta(seconds=15)
+SETTLE_S: Final = 12.0  # a token call takes at most 10 s; then the deletion does not wait any longer
+LOOK_AGAIN_S: Final = 0.1
+ASK_AGAIN_S: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A connection that was, and what became of its tokens."""
+
+    connection: Connection
+    revocation: tuple[RevocationOutcome, ...]
+
+
+class Deleter:
+    """Used by the API and by the command line."""
+
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, live: Live, dialogues: Dialogues
+    ) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._catalog = catalog
+        self._live = live
+        self._dialogues = dialogues
+        self._running: set[asyncio.Task[Deleted | None]] = set()
+
+    async def delete(self, ref: ConnectionRef, *, at_provider: bool = True) -> Deleted | None:
+        """None where there is no such connection. `at_provider` false leaves its tokens alive there.
+
+        Once begun it ends, also if the caller leaves.
+        """
+        task = asyncio.create_task(self._delete(ref, at_provider=at_provider))
+        self._running.add(task)
+        task.add_done_callback(self._is_over)
+        return await asyncio.shield(task)
+
+    def take_over(self, former: "Deleter") -> None:
+        """At the end, wait for what is being deleted there too."""
+        self._running = former._running
+
+    async def close(self, within_s: float = 15) -> None:
+        """Let deletions that are under way end."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=within_s)
+
+    def _is_over(self, task: "asyncio.Task[Deleted | None]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the caller, or to nobody who has left
+
+    async def _delete(self, ref: ConnectionRef, *, at_provider: bool) -> Deleted | None:
+        if at_provider:
+            await self._settled(ref)
+        row = await self._store.connections.get(ref)
+        deleted = row is not None and await self._store.connections.delete(ref, now=clock.now())
+        self._live.forget(ref)
+        if row is None or not deleted:
+            return None
+        outcomes = await self._revoked(row) if at_provider else []
+        told = {outcome.token: outcome.outcome for outcome in outcomes}
+        log.info(
+            "connection_deleted",
+            environment=ref.environment,
+            integration=ref.integration_id,
+            connection_id=ref.connection_id,
+            at_provider=at_provider,
+            revocation=[f"{name.replace('_', ' ')}: {outcome}" for name, outcome in told.items()],
+        )
+        return Deleted(row, tuple(outcomes))
+
+    async def _settled(self, ref: ConnectionRef) -> None:
+        """Wait until no refresh is under way anywhere, for a while, and keep others from beginning one."""
+        owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + SETTLE_S
+        while not await self._store.connections.lease_refresh(ref, owner=owner, now=clock.now(), ttl=LEASE):
+            if clock.monotonic() >= until or await self._store.connections.get(ref) is None:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def _revoked(self, row: Connection) -> list[RevocationOutcome]:
+        """One outcome a token; empty where the credential holds none that a provider could end."""
+        held = self._store.open(row.credential)
+        provider = self._catalog.get(row.provider)
+        integration = self._integrations.find(*row.ref[:2])
+        if provider is None or integration is None:
+            return []
+        try:
+            mode = mode_for(provider, held, row.ref)
+            config = {**row.config, **self._store.open(row.secret_config)}
+            context = Context(provider, integration, config, row.metadata)
+            return await self._ended(mode, held, context)
+        except (GatewayError, TokenRefused, TokenUnavailable) as fault:
+            why = fault.message if isinstance(fault, GatewayError) else str(fault)
+            log.warning("revocation_failed", connection_id=row.ref.connection_id, detail=why)
+            return [RevocationOutcome("credential", "failed", short(why))]
+
+    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> list[RevocationOutcome]:
+        tokens = revocable(context, mode.revocable(held))
+        if not tokens:
+            return []
+        how, credential = mode.revocation(held, context), dict(mode.values(held))
+        outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
+        again = [token for token, told in zip(tokens, outcomes, strict=True) if told.outcome == "unavailable"]
+        if not again:
+            return outcomes
+        await clock.sleep(ASK_AGAIN_S)
+        second = await self._dialogues.hold(revoke(context, how, again, credential))
+        return _merged(outcomes, second)
+
+
+def _merged(first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]) -> list[RevocationOutcome]:
+    newer = {outcome.token: outcome for outcome in second}
+    return [newer.get(outcome.token, outcome) for outcome in first]

@@ -1,0 +1,70 @@
+"""Holds the conversations of auth modes with providers: the one place where codes, passwords and refresh tokens leave."""
+
+from typing import Final, TypeVar
+
+from gateway import clock
+from gateway.auth.mode import Dialogue
+from gateway.egress.client import Egress
+from gateway.egress.errors import EgressError
+from gateway.oauth.token import TokenRefused, TokenUnavailable
+from gateway.records.call import Call, Reply, scrubbed
+
+TIMEOUT_S: Final = 10.0
+LIMIT_BYTES: Final = 1 << 20
+LAST_CALL_S: Final = 15.0  # no call begins later, so that a renewal ends before its lease does
+MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
+
+T = TypeVar("T")
+
+
+class Dialogues:
+    """Asks what a dialogue yields, and hands it what came back."""
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+
+    async def hold(self, dialogue: Dialogue[T]) -> T:
+        """What the dialogue returns.
+
+        Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
+        where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
+        and shown; so its secrets are taken out of them here.
+        """
+        secrets: list[str] = []
+        try:
+            call = next(dialogue)
+            until = clock.monotonic() + LAST_CALL_S
+            for _ in range(MOST_CALLS):
+                if clock.monotonic() >= until:
+                    raise TokenUnavailable("the provider took too long for all that had to be asked")
+                secrets += call.secrets
+                try:
+                    reply = await self._ask(call)
+                except EgressError as fault:
+                    call = dialogue.throw(TokenUnavailable(f"the token endpoint: {fault.message}"))
+                else:
+                    call = dialogue.send(reply)
+            raise TokenUnavailable(f"the provider wanted more than {MOST_CALLS} requests")
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except TokenRefused as fault:
+            known = tuple(secrets)
+            raise TokenRefused(scrubbed(fault.code, known), scrubbed(fault.description, known)) from None
+        except TokenUnavailable as fault:
+            raise TokenUnavailable(scrubbed(fault.reason, tuple(secrets)), fault.retry_after_s) from None
+        finally:
+            dialogue.close()
+
+    async def _ask(self, call: Call) -> Reply:
+        asked_at = clock.now()
+        answer = await self._egress.fetch(
+            call.method,
+            call.url,
+            headers=call.headers,
+            body=call.body,
+            limit_bytes=LIMIT_BYTES,
+            timeout_s=TIMEOUT_S,
+            identity=call.identity,
+        )
+        return Reply(answer.status, answer.headers, answer.body, asked_at)

@@ -1,0 +1,159 @@
+"""Proves a credential when it is made: by the entry's call, so that a wrong key fails at once, in the provider's words.
+
+Sent like a proxied call, through the same door and with the same placement, but nothing of it is the caller's.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.filling import revealed
+from gateway.auth.mode import AuthMode, GrantingMode
+from gateway.auth.words import said
+from gateway.catalog.interpolate import Moment
+from gateway.catalog.traffic import Verification
+from gateway.connections.opened import Placement
+from gateway.connections.ready import base_url, placement
+from gateway.egress.client import Egress
+from gateway.egress.errors import EgressError
+from gateway.errors import InvalidRequest, UpstreamFailed
+from gateway.records.call import Reply, scrubbed
+from gateway.records.upstream import UpstreamRequest
+from gateway.secret import Secret
+from gateway.wire.origin import ABSOLUTE, parse_address
+from gateway.wire.url import with_query
+
+TIMEOUT_S: Final = 15.0
+LIMIT_BYTES: Final = 1 << 20
+TRANSIENT: Final = frozenset({408, 425, 429})
+
+
+class Verifier:
+    """Asks the provider whether it takes a credential."""
+
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
+
+    async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> None:
+        """Returns where one of the entry's endpoints answers 2xx, or where the entry names none.
+
+        A grant is refused only for a 401 that no renewal could cure: its scopes may not reach the endpoint, and an
+        imported token may just have ended. Raises InvalidRequest ``connection_test_failed``, and UpstreamFailed where the
+        provider could not be asked.
+        """
+        spec = context.provider.proxy.verification
+        if spec is None or not spec.endpoints:
+            return
+        told: list[Reply] = []
+        for endpoint in spec.endpoints:
+            reply = await self._ask(spec, endpoint, mode, held, context)
+            if 200 <= reply.status < 300:
+                return
+            told.append(reply)
+        # The answer that says most about the credential: no access before no such page before a provider in trouble.
+        worst = min(told, key=lambda reply: (reply.status not in {401, 403}, reply.status >= 500))
+        if isinstance(mode, GrantingMode) and (worst.status != 401 or mode.refreshable(held, context.provider)):
+            return
+        raise refusal(context, worst, _secrets(mode, held, context))
+
+    async def _ask(
+        self, spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: Context
+    ) -> Reply:
+        request, body = built(spec, endpoint, mode, held, context)
+        at = clock.now()
+        try:
+            answer = await self._egress.fetch(
+                request.method,
+                request.url,
+                headers=request.headers,
+                body=body,
+                limit_bytes=LIMIT_BYTES,
+                timeout_s=TIMEOUT_S,
+                identity=request.identity,
+            )
+        except EgressError as fault:
+            raise UpstreamFailed(
+                "upstream_unreachable",
+                f"{context.provider.display_name} could not be asked whether it takes this credential: "
+                f"{fault.message.rstrip('.')}. Nothing was stored; try again.",
+            ) from fault
+        return Reply(answer.status, answer.headers, answer.body, at)
+
+
+def built(
+    spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: Context
+) -> tuple[UpstreamRequest, bytes | None]:
+    """The call with the credential placed and, where the mode signs requests, signed; and its body."""
+    credential = mode.values(held)
+    base = base_url(context.provider, context.config, mode, held)
+    root = spec.base_url_override or base.origin + base.path
+    url = context.address(root.rstrip("/") + endpoint, credential)
+    address = parse_address(url)
+    target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # as it stands: a last slash may mean something
+    request = UpstreamRequest(spec.method, address.scheme, address.host, address.port, target)
+    placed = placement(mode, held, context)
+    body, kind = _body(spec, context, credential)
+    request.headers = CIMultiDict(_headers(spec, context, credential, placed, kind))
+    request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
+    request.identity = mode.identity(held)
+    if placed.signer is not None:
+        placed.signer.sign(request, body or b"")
+    return request, body
+
+
+def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
+    """What the caller hears, with the provider's own words as far as they hold no secret."""
+    words = scrubbed(said(reply), tuple(secrets))
+    name = context.provider.display_name
+    quoted = f": {words}" if words else ""
+    if reply.status >= 500 or reply.status in TRANSIENT:
+        message = (
+            f"{name} could not test this credential, it answered {reply.status}{quoted}. Nothing was stored; try again."
+        )
+    else:
+        message = f"{name} does not take this credential, it answered {reply.status}{quoted}. Nothing was stored."
+    return InvalidRequest(
+        "connection_test_failed", message, payload={"status": reply.status, "provider_message": words or None}
+    )
+
+
+def _headers(
+    spec: Verification,
+    context: Context,
+    credential: Mapping[str, Secret],
+    placed: Placement,
+    kind: str | None,
+) -> dict[str, str]:
+    fields = {"accept": "application/json", **dict(placed.defaults)}
+    if kind is None:
+        fields.pop("content-type", None)
+    else:
+        fields["content-type"] = kind
+    own = context.texts({name.lower(): template for name, template in spec.headers.items()}, credential)
+    return {**fields, **own, **dict(placed.slots)}
+
+
+def _body(spec: Verification, context: Context, credential: Mapping[str, Secret]) -> tuple[bytes | None, str | None]:
+    """Text as it is, an object as JSON or as the form that `headers` name; and its type."""
+    named = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
+    if spec.data is None:
+        return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), named
+    filled = context.json(spec.data, credential, Moment())
+    if isinstance(filled, str):
+        return filled.encode(), named
+    if named is not None and "form-urlencoded" in named:
+        return urlencode(filled).encode(), named
+    return json.dumps(filled).encode(), named or "application/json"
+
+
+def _secrets(mode: AuthMode, held: Mapping[str, Any], context: Context) -> tuple[str, ...]:
+    known = revealed(mode.values(held))
+    username, password = known.get("username"), known.get("password")
+    pair = (f"{username}:{password}",) if username is not None and password is not None else ()
+    own = context.integration.client_secret
+    return (*pair, *known.values(), *((own.reveal(),) if own else ()))

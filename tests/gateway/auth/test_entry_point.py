@@ -1,0 +1,66 @@
+"""Another package may bring a mode, and cannot take one of ours away."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+from gateway import auth
+from gateway.auth.api_key import ApiKey
+from gateway.auth.mode import AuthMode
+from gateway.catalog.provider import Provider
+from gateway.secret import Secret
+
+
+class Ticket(AuthMode):
+    """The least that a mode must say."""
+
+    name = "TICKET"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        return {"type": self.name, "ticket": str(form["ticket"])}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return {"credentials.ticket": Secret(held["ticket"])}
+
+
+class Nothing:
+    name = "NOTHING"
+
+
+class Impostor(ApiKey):
+    pass
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EntryPoint]]:
+    """Entry points of an installed package."""
+    points: list[EntryPoint] = []
+    monkeypatch.setattr(auth, "entry_points", lambda group: [one for one in points if one.group == group])
+    auth.modes.cache_clear()
+    yield points
+    auth.modes.cache_clear()
+
+
+def point(name: str, what: str) -> EntryPoint:
+    return EntryPoint(name, f"tests.gateway.auth.test_entry_point:{what}", auth.GROUP)
+
+
+def test_a_mode_of_another_package_stands_beside_ours(offered: list[EntryPoint]) -> None:
+    offered.append(point("TICKET", "Ticket"))
+    mode = auth.modes()["TICKET"]
+    assert (mode.types(), mode.revocable({}), mode.momentary) == (("TICKET",), (), False)
+    assert len(auth.modes()) == 18
+
+
+def test_ours_cannot_be_replaced(offered: list[EntryPoint]) -> None:
+    offered.append(point("API_KEY", "Impostor"))
+    assert type(auth.modes()["API_KEY"]) is ApiKey
+
+
+def test_what_is_no_mode_is_told_by_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
+    offered.append(point("NOTHING", "Nothing"))
+    with pytest.raises(TypeError, match=r"'NOTHING' of gateway.auth_modes .*must name a class that derives from"):
+        auth.modes()

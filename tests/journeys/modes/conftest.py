@@ -1,0 +1,121 @@
+"""For the journeys of the auth modes: a provider of a test's own making on a real server, and a gateway in front of it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway import clock
+from tests.fakes.gateways import RunningGateway, document, write_entry
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Far:
+    """The provider. `seen` holds what reached it: (method, raw path, headers, body)."""
+
+    url: str = ""
+    seen: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
+    _handlers: dict[str, Handler] = field(default_factory=dict)
+
+    def on(self, path: str, handler: Handler) -> None:
+        """Who answers requests whose path begins with `path`; the longest such path wins."""
+        self._handlers[path] = handler
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.seen.append((request.method, request.raw_path, request.headers, body))
+        fitting = [path for path in self._handlers if request.path.startswith(path)]
+        if not fitting:
+            return web.json_response({"message": "no such path"}, status=404)
+        return await self._handlers[max(fitting, key=len)](request)
+
+    def paths(self) -> list[str]:
+        return [path.partition("?")[0] for _, path, _, _ in self.seen]
+
+
+@pytest.fixture
+async def far() -> AsyncIterator[Far]:
+    """A provider at `far.url`, which knows no path yet."""
+    made = Far()
+    app = web.Application(client_max_size=64 << 20)
+    app.router.add_route("*", "/{path:.*}", made.answer)
+    server = TestServer(app)
+    await server.start_server()
+    made.url = f"http://127.0.0.1:{server.port}"
+    yield made
+    await server.close()
+
+
+Start = Callable[..., Awaitable[RunningGateway]]
+
+
+@pytest.fixture
+async def start(far: Far, tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts a gateway whose integration `tracker` is `far`: fields of the entry, and `integration` for its own keys."""
+    async with AsyncExitStack() as stack:
+
+        async def started(integration: Mapping[str, Any] | None = None, **entry: Any) -> RunningGateway:
+            proxy = {"base_url": f"{far.url}/api", **entry.pop("proxy", {})}
+            common = {"display_name": "Far", "categories": ["other"], "docs": "https://docs.example.com"}
+            write_entry(tmp_path, "tracker", {**common, **entry, "proxy": proxy})
+            made = document([f"127.0.0.1/32:{far.url.rpartition(':')[2]}"])
+            made["environments"]["dev"]["integrations"]["tracker"] = {"provider": "tracker", **(integration or {})}
+            gateway = RunningGateway(tmp_path, made)
+            await gateway.start()
+            stack.push_async_callback(gateway.stop)
+            return gateway
+
+        yield started
+
+
+async def imported(gateway: RunningGateway, *, expect: int = 201, **body: Any) -> Any:
+    """Import as connection ``c1``; `body` holds the credentials and whatever else."""
+    whole = {"provider_config_key": "tracker", "connection_id": "c1", **body}
+    return await gateway.json("POST", "/connections", json=whole, expect=expect)
+
+
+async def read(gateway: RunningGateway, **query: str) -> Any:
+    """Connection ``c1`` as the API shows it."""
+    more = "".join(f"&{name}={text}" for name, text in query.items())
+    return await gateway.json("GET", f"/connections/c1?provider_config_key=tracker{more}", expect=200)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets so many seconds pass, for the wall clock and the monotonic one alike."""
+    passed = 0.0
+    now, monotonic = clock.now, clock.monotonic
+
+    def wait(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=passed))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + passed)
+    return wait
+
+
+def epoch(moment: datetime | None = None) -> int:
+    return int((moment or datetime.now(UTC)).timestamp())
+
+
+async def connect(gateway: RunningGateway, query: str = "", **session: Any) -> tuple[int, str]:
+    """Walk an authorization as a browser would; the status and the page at its end."""
+    token = await gateway.session_token(**session)
+    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{query}"
+    async with gateway.http.get(address) as answer:
+        return answer.status, await answer.text()
+
+
+async def only_id(gateway: RunningGateway) -> str:
+    """The id of the one connection there is."""
+    (one,) = (await gateway.json("GET", "/connections"))["connections"]
+    return str(one["connection_id"])

@@ -1,0 +1,202 @@
+"""Apps and plugins that an end user installs: APP, CUSTOM, INSTALL_PLUGIN."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from tests.journeys.modes.conftest import Far, connect, imported, only_id, read
+
+KEY = RSAKey.generate_key(2048)
+PEM = KEY.as_pem(private=True).decode()
+
+
+class Forge:
+    """Gives installation tokens to whoever signs as the app, and user tokens for codes."""
+
+    def __init__(self, far: Far) -> None:
+        self.far = far
+        self.issued = 0
+        self.back = "installation_id=42&setup_action=install"
+        self.users = 0
+        for path, handler in {
+            "/apps/ours/installations/new": self.install,
+            "/app/installations": self.installation_token,
+            "/login/token": self.user_token,
+            "/api": self.api,
+        }.items():
+            far.on(path, handler)
+
+    async def install(self, request: web.Request) -> web.Response:
+        back = request.query.get("redirect_uri") or f"{self.gateway}/app-auth/connect"
+        raise web.HTTPFound(f"{back}?{self.back}&state={request.query['state']}")
+
+    async def installation_token(self, request: web.Request) -> web.Response:
+        claims = jwt.decode(request.headers["Authorization"].removeprefix("Bearer "), KEY, algorithms=["RS256"]).claims
+        now = datetime.now(UTC).timestamp()
+        if claims["iss"] != "app-7" or not claims["exp"] - claims["iat"] <= 600 or request.method != "POST":
+            return web.json_response({"message": "A JSON web token could not be decoded"}, status=401)
+        assert request.headers["X-Api-Version"] == "1"
+        if request.path != "/app/installations/42/access_tokens":
+            return web.json_response({"message": "Not Found"}, status=404)
+        self.issued += 1
+        until = datetime.fromtimestamp(max(now, claims["iat"]), UTC) + timedelta(hours=1)
+        return web.json_response({"token": f"ghs_{self.issued}", "expires_at": until.isoformat()}, status=201)
+
+    async def user_token(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        self.users += 1
+        wanted = "the code" if form["grant_type"] == "authorization_code" else f"ghr_{self.users - 1}"
+        if (form.get("code") or form.get("refresh_token")) != wanted:
+            return web.json_response({"error": "bad_refresh_token"})
+        told = {"access_token": f"ghu_{self.users}", "refresh_token": f"ghr_{self.users}", "expires_in": 28_800}
+        return web.json_response(told)
+
+    async def api(self, request: web.Request) -> web.Response:
+        known = request.headers.get("Authorization") in {f"Bearer ghs_{self.issued}", f"Bearer ghu_{self.users}"}
+        who = request.headers.get("X-User")
+        return web.json_response({"user": who}, status=200 if known else 401)
+
+
+def app(far: Far, **more: Any) -> dict[str, Any]:
+    setting = {"automated": True, "optional": True}
+    return {
+        "auth_mode": "APP",
+        "authorization_url": "${connectionConfig.appPublicLink}/installations/new",
+        "token_url": f"{far.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
+        "token_headers": {"x-api-version": "1"},
+        "connection_config": {"appPublicLink": {**setting, "format": "uri"}, "installation_id": setting},
+        **more,
+    }
+
+
+def integration(far: Far) -> dict[str, Any]:
+    return {"app_id": "app-7", "app_link": f"{far.url}/apps/ours", "private_key": PEM}
+
+
+async def test_an_app_is_installed_and_its_token_renewed(far: Far, start: Any, later: Any) -> None:
+    forge = Forge(far)
+    gateway = await start(integration(far), **app(far))
+    forge.gateway = gateway.url
+    status, html = await connect(gateway)
+    assert status == 200, html
+    connection_id = await only_id(gateway)
+    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
+    assert shown["connection_config"]["installation_id"] == "42"
+    async with gateway.proxied(connection_id) as answer:
+        assert answer.status == 200
+    later(3601)
+    async with gateway.proxied(connection_id) as answer:
+        assert answer.status == 200
+    assert forge.issued == 2
+
+
+async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -> None:
+    Forge(far)
+    gateway = await start(integration(far), **app(far))
+    shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
+    assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
+    told = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
+    assert "404: Not Found" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("back", "words"),
+    [
+        ("setup_action=request", "waits for an administrator"),
+        ("installation_id=../1&setup_action=install", "not installed"),
+    ],
+)
+async def test_what_is_not_installed_connects_nobody(far: Far, start: Any, back: str, words: str) -> None:
+    forge = Forge(far)
+    gateway = await start(integration(far), **app(far))
+    forge.gateway, forge.back = gateway.url, back
+    status, html = await connect(gateway)
+    assert (status, words in html) == (400, True)
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_an_app_and_its_users_grant_stand_side_by_side(far: Far, start: Any, later: Any) -> None:
+    forge = Forge(far)
+    gateway = await start(
+        {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
+        **app(
+            far,
+            auth_mode="CUSTOM",
+            token_url=f"{far.url}/login/token",
+            installation_token_url=f"{far.url}/app/installations/${{connectionConfig.installation_id}}/access_tokens",
+            proxy={"headers": {"authorization": "Bearer ${accessToken}", "x-user": "${credentials.raw.token}"}},
+        ),
+    )
+    forge.gateway, forge.back = gateway.url, "code=the%20code&installation_id=42&setup_action=install"
+    status, html = await connect(gateway)
+    assert status == 200, html
+    connection_id = await only_id(gateway)
+    path = f"/connections/{connection_id}?provider_config_key=tracker"
+    shown = await gateway.json("GET", path)
+    assert (shown["credentials"]["type"], shown["credentials"]["access_token"]) == ("APP", "ghs_1")
+    assert shown["credentials"]["user"]["access_token"] == "ghu_1"
+    assert "refresh_token" not in str(shown)
+    async with gateway.proxied(connection_id) as answer:
+        assert (await answer.json())["user"] == "ghs_1"
+    later(3601)
+    shown = await gateway.json("GET", path)
+    assert (shown["credentials"]["access_token"], shown["credentials"]["user"]["access_token"]) == ("ghs_2", "ghu_1")
+    later(28_800 - 3601 - 600)
+    shown = await gateway.json("GET", path)
+    assert shown["credentials"]["user"]["access_token"] == "ghu_2"
+
+
+async def test_before_the_app_is_installed_the_users_grant_serves(far: Far, start: Any, later: Any) -> None:
+    forge = Forge(far)
+    gateway = await start(
+        {**integration(far), "client_id": "oauth-client", "client_secret": "oauth-secret"},
+        **app(far, auth_mode="CUSTOM", token_url=f"{far.url}/login/token", installation_token_url=f"{far.url}/nowhere"),
+    )
+    forge.gateway, forge.back = gateway.url, "code=the%20code"
+    assert (await connect(gateway))[0] == 200
+    connection_id = await only_id(gateway)
+    later(28_801)
+    async with gateway.proxied(connection_id) as answer:
+        assert answer.status == 200
+    assert forge.users == 2
+
+
+async def test_a_plugin_is_installed_and_its_own_key_sent(far: Far, start: Any) -> None:
+    pair = "Basic " + base64.b64encode(b"plugin-id:plugin-key").decode()
+
+    async def install(request: web.Request) -> web.Response:
+        back = f"{gateway.url}/oauth/callback?website_id=w-9&payload={request.query['payload']}"
+        raise web.HTTPFound(back)
+
+    async def api(request: web.Request) -> web.Response:
+        right = request.headers["Authorization"] == pair and request.path == "/api/website/w-9"
+        return web.json_response({}, status=200 if right else 401)
+
+    far.on("/install", install)
+    far.on("/api", api)
+    plugin = {"client_id": "plugin-id", "client_secret": "plugin-key", "app_link": f"{far.url}/install"}
+    gateway = await start(
+        plugin,
+        auth_mode="INSTALL_PLUGIN",
+        redirect_uri_metadata=["website_id"],
+        proxy={"base_url": f"{far.url}/api/website/${{connectionConfig.website_id}}"},
+    )
+    status, html = await connect(gateway)
+    assert status == 200, html
+    connection_id = await only_id(gateway)
+    async with gateway.proxied(connection_id, "") as answer:
+        assert answer.status == 200
+    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert shown["credentials"] == {"type": "BASIC", "username": "plugin-id", "password": "plugin-key"}
+    config = {"website_id": "w-9"}
+    credentials = {"type": "INSTALL_PLUGIN", "username": "plugin-id", "password": "plugin-key"}
+    await imported(gateway, credentials=credentials, connection_config=config)
+    async with gateway.proxied("c1", "") as answer:
+        assert answer.status == 200
+    assert (await read(gateway))["connection_config"] == config

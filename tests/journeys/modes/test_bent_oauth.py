@@ -1,0 +1,139 @@
+"""OAUTH2 as single providers bend it: other names, other places, another grant to renew with."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from tests.journeys.modes.conftest import Far, connect, imported, only_id
+
+CLIENT = {"client_id": "our client", "client_secret": "our secret"}
+
+
+async def test_parameters_have_the_providers_names_in_every_request(far: Far, start: Any, later: Any) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def authorize(request: web.Request) -> web.Response:
+        query = dict(request.query)
+        assert query["client_key"] == "our client"
+        assert "client_id" not in query
+        assert "response_type" not in query
+        raise web.HTTPFound(f"{query['redirect_uri']}?auth_code=c-1&state={query['state']}")
+
+    async def token(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        data = {"access_token": f"a-{len(asked)}", "refresh_token": f"r-{len(asked)}", "expires_in": 60_000}
+        return web.json_response({"code": 0, "data": {**data, "open_id": "o-1"}})
+
+    far.on("/authorize", authorize)
+    far.on("/token", token)
+    gateway = await start(
+        CLIENT,
+        auth_mode="OAUTH2",
+        authorization_url=f"{far.url}/authorize",
+        token_url=f"{far.url}/token",
+        authorization_param_renames={"client_id": "client_key", "response_type": ""},
+        authorization_code_param_in_callback="auth_code",
+        token_param_renames={"client_id": "client_key", "code": "auth_code", "redirect_uri": ""},
+        refresh_param_renames={"client_id": "client_key", "refresh_token": "renew_with"},
+        body_format="json",
+        expires_in_unit="milliseconds",
+        token_response={
+            "token_path": "data.access_token",
+            "refresh_token_path": "data.refresh_token",
+            "expiry_path": "data.expires_in",
+        },
+        token_response_metadata=["data.open_id"],
+    )
+    status, html = await connect(gateway)
+    assert status == 200, html
+    assert asked[0].keys() >= {"client_key", "auth_code", "code_verifier"}
+    assert not asked[0].keys() & {"client_id", "code", "redirect_uri"}
+    connection_id = await only_id(gateway)
+    later(61)
+    path = f"/connections/{connection_id}?provider_config_key=tracker"
+    shown = await gateway.json("GET", path)
+    assert (shown["credentials"]["access_token"], asked[1]["renew_with"]) == ("a-2", "r-1")
+    assert shown["connection_config"]["data.open_id"] == "o-1"
+
+
+async def test_a_live_access_token_is_exchanged_where_there_are_no_refresh_tokens(
+    far: Far, start: Any, later: Any
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def exchange(request: web.Request) -> web.Response:
+        assert request.method == "GET"
+        asked.append(dict(request.query))
+        return web.json_response({"access_token": f"long-{len(asked)}", "expires_in": 3600})
+
+    far.on("/token", exchange)
+    gateway = await start(
+        CLIENT,
+        auth_mode="OAUTH2",
+        authorization_url=f"{far.url}/authorize",
+        token_url=f"{far.url}/token",
+        refresh={"method": "GET", "by_access_token": True},
+        refresh_params={"grant_type": "fb_exchange_token"},
+        refresh_param_renames={"refresh_token": "fb_exchange_token"},
+    )
+    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "short", "expires_in": 3600})
+    later(3600 - 100)  # inside the margin: still alive, as it must be to be exchanged
+    await gateway.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+    assert asked[0] == {
+        "grant_type": "fb_exchange_token",
+        "fb_exchange_token": "short",
+        "client_id": "our client",
+        "client_secret": "our secret",
+    }
+    shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
+    assert shown["credentials"]["access_token"] == "long-1"
+
+
+async def test_a_consent_page_that_is_a_script_gets_the_request_behind_its_route(far: Far, start: Any) -> None:
+    gateway = await start(
+        CLIENT,
+        auth_mode="OAUTH2",
+        authorization_url=f"{far.url}/",
+        authorization_url_fragment="/oauth-authorize",
+        token_url=f"{far.url}/token",
+    )
+    token = await gateway.session_token()
+    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with gateway.http.get(address, allow_redirects=False) as answer:
+        base, _, fragment = answer.headers["Location"].partition("#")
+    assert base == f"{far.url}/"
+    route, _, query = fragment.partition("?")
+    assert (route, dict(parse_qsl(query))["client_id"]) == ("/oauth-authorize", "our client")
+
+
+async def test_the_form_of_an_address_follows_from_the_settings_that_were_given(far: Far, start: Any) -> None:
+    asked: list[str] = []
+
+    async def token(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.json_response({"access_token": "t", "expires_in": 60})
+
+    async def api(request: web.Request) -> web.Response:
+        return web.json_response({"path": request.path})
+
+    far.on("/", token)
+    far.on("/api", api)
+    gateway = await start(
+        auth_mode="OAUTH2_CC",
+        token_url=f"{far.url}/token/${{connectionConfig.site}}",
+        connection_config={"site": {"optional": True}, "own": {"optional": True}},
+        alternatives={
+            "token_url": [f"{far.url}/own/${{connectionConfig.own}}"],
+            "proxy.base_url": [f"{far.url}/api/own/${{connectionConfig.own}}"],
+        },
+        proxy={"base_url": f"{far.url}/api/${{connectionConfig.site}}"},
+    )
+    credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}
+    for config, token_path, path in (
+        ({"site": "acme"}, "/token/acme", "/api/acme/x"),
+        ({"own": "mine"}, "/own/mine", "/api/own/mine/x"),
+    ):
+        await imported(gateway, credentials=credentials, connection_config=config)
+        async with gateway.proxied("c1") as answer:
+            assert (asked[-1], (await answer.json())["path"]) == (token_path, path)

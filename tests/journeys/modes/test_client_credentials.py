@@ -1,0 +1,140 @@
+"""OAUTH2_CC: a client of the end user's own, exchanged for tokens (RFC 6749 §4.4)."""
+
+import base64
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from tests.journeys.modes.conftest import Far, imported, read
+
+CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:secret"}
+
+
+class Issuer:
+    """Gives a token to whoever proves to be the client, numbered; the API takes only the newest."""
+
+    def __init__(self, far: Far, ttl_s: int | None = 3600) -> None:
+        self.asked: list[dict[str, str]] = []
+        self.ttl_s = ttl_s
+        self.proofs: list[str] = []
+        far.on("/token", self.token)
+        far.on("/api", self.api)
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = {name: str(text) for name, text in (await request.post()).items()}
+        self.asked.append(form)
+        self.proofs.append(request.headers.get("Authorization", ""))
+        basic = "Basic " + base64.b64encode(b"its+client:its%3Asecret").decode()
+        if (form.get("client_id"), form.get("client_secret")) != ("its client", "its:secret") and (
+            request.headers.get("Authorization") != basic
+        ):
+            return web.json_response(
+                {"error": "invalid_client", "error_description": "no such client its:secret"}, status=401
+            )
+        told: dict[str, Any] = {"access_token": f"cc-{len(self.asked)}", "token_type": "Bearer"}
+        return web.json_response(told | ({"expires_in": self.ttl_s} if self.ttl_s else {}))
+
+    async def api(self, request: web.Request) -> web.Response:
+        known = request.headers.get("Authorization") == f"Bearer cc-{len(self.asked)}"
+        return web.json_response({"ok": known}, status=200 if known else 401)
+
+
+async def test_a_client_is_exchanged_used_and_exchanged_again(far: Far, start: Any, later: Any) -> None:
+    issuer = Issuer(far)
+    gateway = await start({"scopes": ["a", "b"]}, auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    shown = await imported(gateway, credentials=CLIENT)
+    assert shown["credentials"]["token"] == "cc-1"
+    assert issuer.asked[0] == {
+        "grant_type": "client_credentials",
+        "scope": "a b",
+        "client_id": "its client",
+        "client_secret": "its:secret",
+    }
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    later(3601)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    assert (await read(gateway))["credentials"]["token"] == "cc-2"
+    assert len(issuer.asked) == 2
+
+
+async def test_the_client_proves_itself_by_basic_where_the_entry_says_so(far: Far, start: Any) -> None:
+    issuer = Issuer(far)
+    gateway = await start(
+        auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="basic", scope_separator=","
+    )
+    await imported(gateway, credentials=CLIENT, connection_config={"oauth_scopes": "x,y"})
+    assert issuer.asked[0] == {"grant_type": "client_credentials", "scope": "x,y"}
+
+
+async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without_the_secret(
+    far: Far, start: Any
+) -> None:
+    Issuer(far)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    wrong = {**CLIENT, "client_id": "another"}
+    told = await imported(gateway, credentials=wrong, expect=400)
+    assert told["error"]["code"] == "connection_test_failed"
+    assert "no such client ***" in told["error"]["message"]
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_caller(far: Far, start: Any) -> None:
+    async def down(_: web.Request) -> web.Response:
+        return web.Response(status=503)
+
+    far.on("/token", down)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    told = await imported(gateway, credentials=CLIENT, expect=502)
+    assert told["error"]["code"] == "upstream_unreachable"
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, start: Any, later: Any) -> None:
+    issuer = Issuer(far)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
+    assert issuer.asked == []
+    assert (await read(gateway))["credentials"]["token"] == "brought"
+    async with gateway.proxied("c1") as answer:  # refused there, so renewed and sent again
+        assert answer.status == 200
+    assert len(issuer.asked) == 1
+
+
+@pytest.mark.parametrize("missing", ["client_id", "client_secret"])
+async def test_half_a_client_is_refused_by_name(far: Far, start: Any, missing: str) -> None:
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    half = {name: text for name, text in CLIENT.items() if name != missing}
+    told = await imported(gateway, credentials=half, expect=400)
+    assert [issue["path"] for issue in told["error"]["errors"]] == [["credentials", missing]]
+
+
+async def test_a_client_with_a_key_signs_its_proof(far: Far, start: Any) -> None:
+    key = RSAKey.generate_key(2048)
+    proofs: list[Any] = []
+
+    async def token(request: web.Request) -> web.Response:
+        form = parse_qs(await request.text())
+        proof = jwt.decode(form["client_assertion"][0], key, algorithms=["RS256"])
+        proofs.append((form["client_assertion_type"], proof.claims))
+        assert "client_secret" not in form
+        return web.json_response({"access_token": "by-key"})
+
+    far.on("/token", token)
+    gateway = await start(
+        auth_mode="OAUTH2_CC", token_url=f"{far.url}/token", token_request_auth_method="private_key_jwt"
+    )
+    pem = key.as_pem(private=True).decode()
+    credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_private_key": pem.replace("\n", "\\n")}
+    shown = await imported(gateway, credentials=credentials)
+    assert shown["credentials"]["token"] == "by-key"
+    (kind, claims) = proofs[0]
+    assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
+    assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{far.url}/token")
+    assert claims["exp"] - claims["iat"] == 300
+    assert shown["credentials"]["expires_at"]  # where the provider tells none, it is asked again within the hour

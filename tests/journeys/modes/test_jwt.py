@@ -1,0 +1,101 @@
+"""JWT: the token is signed here, with the end user's key (RFC 7515, RFC 7519)."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import ECKey, OctKey, RSAKey
+
+from tests.journeys.modes.conftest import Far, imported, read
+
+KEYS = {
+    "RS256": RSAKey.generate_key(2048),
+    "PS256": RSAKey.generate_key(2048),
+    "ES256": ECKey.generate_key("P-256"),
+}
+
+
+def entry(alg: str, **jwt_fields: Any) -> dict[str, Any]:
+    return {
+        "auth_mode": "JWT",
+        "credentials": {"issuerId": {}, "keyId": {}, "privateKey": {"secret": True}},
+        "connection_config": {"scope": {"optional": True}},
+        "jwt": {
+            "header": {"alg": alg, "kid": "${credentials.keyId}", "typ": "JWT"},
+            "claims": {"iss": "${credentials.issuerId}", "aud": "far", "scope": ["${connectionConfig.scope}"]},
+            "key": "${credentials.privateKey}",
+            "lifetime_s": 900,
+            **jwt_fields,
+        },
+    }
+
+
+class Verifier:
+    """An API that verifies each token's signature."""
+
+    def __init__(self, far: Far, key: Any, alg: str) -> None:
+        self.key, self.alg = key, alg
+        self.tokens: list[Any] = []
+        far.on("/api", self.api)
+
+    async def api(self, request: web.Request) -> web.Response:
+        scheme, _, text = request.headers["Authorization"].partition(" ")
+        assert scheme == "Bearer"
+        self.tokens.append(jwt.decode(text, self.key, algorithms=[self.alg]))
+        return web.json_response({"ok": True})
+
+
+@pytest.mark.parametrize("alg", KEYS)
+async def test_the_far_side_verifies_what_we_signed(far: Far, start: Any, later: Any, alg: str) -> None:
+    verifier = Verifier(far, KEYS[alg], alg)
+    gateway = await start(**entry(alg))
+    pem = KEYS[alg].as_pem(private=True).decode()
+    typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": pem}
+    shown = await imported(gateway, credentials=typed)
+    assert shown["credentials"]["privateKey"] == pem
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    first = verifier.tokens[0]
+    assert (first.header["kid"], first.claims["iss"], first.claims["aud"]) == ("k1", "me", "far")
+    assert first.claims["exp"] - first.claims["iat"] == 900
+    assert "scope" not in first.claims  # its setting is not there
+    later(901)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    assert verifier.tokens[1].claims["iat"] >= first.claims["iat"] + 901
+    assert (await read(gateway))["credentials"]["token"] != shown["credentials"]["token"]
+
+
+async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far: Far, start: Any) -> None:
+    secret = bytes(range(32))
+    verifier = Verifier(far, OctKey.import_key(secret), "HS256")
+    spec = {
+        **entry("HS256", key="${credentials.key.secret}", key_encoding="hex"),
+        "credentials": {
+            "key.secret": {"secret": True},
+            "issuerId": {"optional": True},
+            "keyId": {"default_value": "k"},
+        },
+    }
+    gateway = await start(**spec)
+    await imported(gateway, credentials={"type": "JWT", "key": {"secret": secret.hex()}})
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    assert (verifier.tokens[0].header["kid"], "iss" in verifier.tokens[0].claims) == ("k", False)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"])
+async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: Far, start: Any, text: str) -> None:
+    gateway = await start(**entry("RS256"))
+    typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
+    told = await imported(gateway, credentials=typed, expect=400)
+    assert told["error"]["code"] == "connection_test_failed"
+    assert "private key cannot be read" in told["error"]["message"]
+    assert text not in told["error"]["message"]
+
+
+async def test_what_the_entry_asks_for_is_asked_for_by_name(far: Far, start: Any) -> None:
+    gateway = await start(**entry("RS256"))
+    told = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
+    assert {issue["path"][-1] for issue in told["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

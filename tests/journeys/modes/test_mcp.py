@@ -1,0 +1,231 @@
+"""MCP servers: discovery, registration of a client, and OAuth 2.0 with PKCE and a resource (MCP authorization)."""
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.modes.conftest import Far, connect, only_id
+
+
+class Server:
+    """An MCP server at /mcp with an authorization server at /as; each can be told to lie."""
+
+    def __init__(self, far: Far) -> None:
+        self.url = far.url
+        self.resource: dict[str, Any] = {
+            "resource": f"{far.url}/mcp",
+            "authorization_servers": [f"{far.url}/as"],
+            "scopes_supported": ["tools", "offline_access"],
+        }
+        self.metadata: dict[str, Any] | None = {
+            "issuer": f"{far.url}/as",
+            "authorization_endpoint": f"{far.url}/as/authorize",
+            "token_endpoint": f"{far.url}/as/token",
+            "registration_endpoint": f"{far.url}/as/register",
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none"],
+        }
+        self.secret: str | None = None
+        self.clients: dict[str, Any] = {}
+        self.codes: dict[str, Any] = {}
+        self.tokens: set[str] = set()
+        self.asked: list[dict[str, str]] = []
+        self.hint = True
+        for path, handler in {
+            "/mcp": self.mcp,
+            "/meta": self.resource_metadata,
+            "/.well-known/oauth-protected-resource/mcp": self.resource_metadata,
+            "/.well-known/oauth-authorization-server/as": self.server_metadata,
+            "/as/authorize": self.authorize,
+            "/as/token": self.token,
+            "/as/register": self.register,
+        }.items():
+            far.on(path, handler)
+
+    async def mcp(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.tokens:
+            return web.json_response({"jsonrpc": "2.0", "result": {}})
+        hint = f'Bearer error="invalid_token", resource_metadata="{self.url}/meta"' if self.hint else "Bearer"
+        return web.json_response({}, status=401, headers={"WWW-Authenticate": hint})
+
+    async def resource_metadata(self, _: web.Request) -> web.Response:
+        return web.json_response(self.resource)
+
+    async def server_metadata(self, _: web.Request) -> web.Response:
+        return web.json_response(self.metadata, status=200 if self.metadata else 404)
+
+    async def register(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        client = f"client-{len(self.clients) + 1}"
+        self.clients[client] = asked
+        told = {"client_id": client, **asked}
+        if self.secret:
+            told |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
+        return web.json_response(told, status=201)
+
+    async def authorize(self, request: web.Request) -> web.Response:
+        query = dict(request.query)
+        assert query["code_challenge_method"] == "S256"
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = query
+        raise web.HTTPFound(f"{query['redirect_uri']}?code={code}&state={query['state']}")
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = {k: str(v) for k, v in (await request.post()).items()}
+        self.asked.append(form | {"Authorization": request.headers.get("Authorization", "")})
+        if form["grant_type"] == "authorization_code":
+            begun = self.codes.pop(form["code"])
+            challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
+            assert challenge.rstrip(b"=").decode() == begun["code_challenge"]
+            assert form["resource"] == begun["resource"]
+        token = f"mcp-{len(self.asked)}"
+        self.tokens = {token}
+        return web.json_response({"access_token": token, "refresh_token": "r", "expires_in": 60})
+
+
+def generic(**more: Any) -> dict[str, Any]:
+    return {
+        "auth_mode": "MCP_OAUTH2_GENERIC",
+        "connection_config": {"mcp_server_url": {"format": "uri"}},
+        "proxy": {"base_url": "${connectionConfig.mcp_server_url}"},
+        **more,
+    }
+
+
+def asked_for(far: Far) -> str:
+    return f"&params[mcp_server_url]={far.url}/mcp"
+
+
+async def call(gateway: RunningGateway, connection_id: str) -> int:
+    async with gateway.proxied(connection_id, "", "POST", json={"jsonrpc": "2.0"}) as answer:
+        return int(answer.status)
+
+
+@pytest.mark.parametrize("hint", [True, False])
+@pytest.mark.parametrize("secret", [None, "registered secret"])
+async def test_any_server_tells_how_to_authorize_and_registers_us(
+    far: Far, start: Any, later: Any, hint: bool, secret: str | None
+) -> None:
+    server = Server(far)
+    server.hint, server.secret = hint, secret
+    gateway = await start(**generic())
+    status, html = await connect(gateway, asked_for(far))
+    assert status == 200, html
+    (client,) = server.clients.values()
+    assert client["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
+    assert client["token_endpoint_auth_method"] == "none"
+    connection_id = await only_id(gateway)
+    assert await call(gateway, connection_id) == 200
+    later(61)
+    assert await call(gateway, connection_id) == 200
+    first, second = server.asked
+    assert second["grant_type"] == "refresh_token"
+    for sent in (first, second):
+        assert sent["resource"] == f"{far.url}/mcp"
+        basic = base64.b64encode(b"client-1:registered+secret").decode()
+        assert (sent["Authorization"], sent.get("client_id")) == (
+            (f"Basic {basic}", None) if secret else ("", "client-1")
+        )
+    shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
+    assert shown["credentials"]["type"] == "OAUTH2"
+    assert shown["credentials"]["config_override"]["client_id"] == "client-1"
+
+
+async def test_the_scopes_are_those_that_the_server_names_unless_the_integration_does(far: Far, start: Any) -> None:
+    server = Server(far)
+    gateway = await start(**generic())
+    await connect(gateway, asked_for(far))
+    assert next(iter(server.clients.values()))["scope"] == "tools offline_access"
+
+
+LIES: dict[str, Any] = {
+    "another resource": ("resource", {"resource": "https://other.example/mcp"}),
+    "a part of the host": ("resource", {"resource": "http://127.0.0.1"}),
+    "another issuer": ("metadata", {"issuer": "https://other.example"}),
+    "a placeholder": ("metadata", {"token_endpoint": "https://evil.example/${clientSecret}"}),
+    "no token endpoint": ("metadata", {"token_endpoint": None}),
+    "a script": ("metadata", {"authorization_endpoint": "javascript:alert(1)"}),
+    "no PKCE": ("metadata", {"code_challenge_methods_supported": ["plain"]}),
+    "a private network": ("resource", {"authorization_servers": ["http://10.0.0.1"]}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_server_that_lies_about_itself_is_refused_before_anybody_is_sent_away(
+    far: Far, start: Any, lie: str
+) -> None:
+    server = Server(far)
+    where, changes = LIES[lie]
+    getattr(server, where).update(changes)
+    gateway = await start(**generic())
+    token = await gateway.session_token()
+    address = f"{gateway.url}/oauth/connect/tracker?connect_session_token={token}{asked_for(far)}"
+    async with gateway.http.get(address, allow_redirects=False) as answer:
+        assert answer.status in {400, 502}, await answer.text()
+    assert server.clients == {}
+
+
+async def test_a_known_server_registers_us_or_has_us_registered(far: Far, start: Any, later: Any) -> None:
+    server = Server(far)
+    entry = {
+        "auth_mode": "MCP_OAUTH2",
+        "authorization_url": f"{far.url}/as/authorize",
+        "token_url": f"{far.url}/as/token",
+        "proxy": {"base_url": f"{far.url}/mcp"},
+        "authorization_params": {"resource": f"{far.url}/mcp/v2"},
+    }
+    gateway = await start(**entry, registration_url=f"{far.url}/as/register", client_registration="dynamic")
+    assert (await connect(gateway))[0] == 200
+    connection_id = await only_id(gateway)
+    assert await call(gateway, connection_id) == 200
+    assert server.asked[0]["resource"] == f"{far.url}/mcp/v2"
+    later(61)
+    assert await call(gateway, connection_id) == 200
+    assert (len(server.clients), server.asked[1]["client_id"]) == (1, "client-1")
+
+
+async def test_a_client_of_the_operators_own_is_used_as_it_is(far: Far, start: Any) -> None:
+    server = Server(far)
+    gateway = await start(
+        {"client_id": "ours", "client_secret": "own secret"},
+        auth_mode="MCP_OAUTH2",
+        client_registration="static",
+        authorization_url=f"{far.url}/as/authorize",
+        token_url=f"{far.url}/as/token",
+        proxy={"base_url": f"{far.url}/mcp"},
+    )
+    assert (await connect(gateway))[0] == 200
+    assert server.clients == {}
+    assert (server.asked[0]["client_id"], server.asked[0]["client_secret"]) == ("ours", "own secret")
+
+
+async def test_without_any_way_to_a_client_the_operator_is_told_what_to_do(far: Far, start: Any) -> None:
+    server = Server(far)
+    assert server.metadata is not None
+    server.metadata["registration_endpoint"] = None
+    gateway = await start(**generic())
+    status, text = await connect(gateway, asked_for(far))
+    assert (status, json.loads(text)["error"]["code"]) == (400, "invalid_auth_mode")
+    assert f"{gateway.url}/oauth/callback" in text
+
+
+async def test_the_document_at_the_client_id_says_who_we_are(far: Far, start: Any) -> None:
+    server = Server(far)
+    gateway = await start(**generic(client_registration="metadata_document"))
+    address = f"{gateway.url}/oauth/client-metadata/dev/tracker"
+    async with gateway.http.get(address) as answer:
+        document = await answer.json()
+    assert document["client_id"] == address
+    assert document["redirect_uris"] == [f"{gateway.url}/oauth/callback"]
+    assert document["token_endpoint_auth_method"] == "none"
+    status, html = await connect(gateway, asked_for(far))
+    assert status == 200, html
+    assert server.clients == {}
+    assert server.asked[0]["client_id"] == address
+    async with gateway.http.get(f"{gateway.url}/oauth/client-metadata/dev/other") as answer:
+        assert answer.status == 404

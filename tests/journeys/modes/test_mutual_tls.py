@@ -1,0 +1,175 @@
+"""Mutual TLS: the provider asks who we are before it listens, and we ask it the same (RFC 8705)."""
+
+import datetime as dt
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from gateway.egress import client as egress_client
+from tests.journeys.modes.conftest import Far, imported
+
+
+class Identity(NamedTuple):
+    certificate: str
+    key: str
+
+
+def made(
+    name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
+) -> tuple[Identity, tuple[Any, Any]]:
+    """A certificate for `name`, signed by `issuer` or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+    )
+    if host:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+    certificate = builder.sign(issuer[1] if issuer else key, hashes.SHA256())
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    return Identity(certificate.public_bytes(serialization.Encoding.PEM).decode(), text), (certificate, key)
+
+
+@pytest.fixture
+async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
+    """A provider that speaks TLS only with certificates of its authority: its address, such an identity, what came."""
+    authority, issuer = made("authority")
+    server, _ = made("localhost", issuer, "localhost")
+    client, _ = made("customer", issuer)
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    (folder / "server.pem").write_text(server.certificate + server.key)
+    (folder / "ca.pem").write_text(authority.certificate)
+    listening = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
+    listening.verify_mode = ssl.CERT_REQUIRED
+    listening.load_cert_chain(folder / "server.pem")
+    seen: list[Any] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        who = dict(pair[0] for pair in request.transport.get_extra_info("peercert")["subject"])["commonName"]
+        seen.append((request.path, who))
+        if request.path == "/token":
+            return web.json_response({"access_token": "bank-1", "expires_in": 3600})
+        return web.json_response(
+            {"who": who}, status=200 if request.headers["Authorization"] == "Bearer bank-1" else 401
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    running = TestServer(app, scheme="https", host="localhost")
+    await running.start_server(ssl=listening)
+
+    real = egress_client.Egress.__init__
+
+    def trusting(self: Any, *args: Any, **more: Any) -> None:
+        real(self, *args, **{**more, "tls": ssl.create_default_context(cafile=str(folder / "ca.pem"))})
+
+    monkeypatch.setattr(egress_client.Egress, "__init__", trusting)
+    yield f"https://localhost:{running.port}", client, seen
+    await running.close()
+
+
+async def gateway_of(far: Far, start: Any, url: str, **more: Any) -> Any:
+    far.url = url  # the fixture's gateway opens the port of `far.url` on the loopback
+    return await start(
+        auth_mode="OAUTH2_CC",
+        token_url=f"{url}/token",
+        require_client_certificate=True,
+        proxy={"base_url": f"{url}/api"},
+        **more,
+    )
+
+
+async def test_token_and_calls_show_the_connections_own_certificate(far: Far, start: Any, bank: Any) -> None:
+    url, identity, seen = bank
+    gateway = await gateway_of(far, start, url)
+    credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
+    await imported(gateway, credentials={**credentials, "client_private_key": identity.key})
+    async with gateway.proxied("c1") as answer:
+        assert (answer.status, await answer.json()) == (200, {"who": "customer"})
+    assert seen == [("/token", "customer"), ("/api/x", "customer")]
+
+
+async def test_without_a_certificate_the_connection_is_not_even_tried(far: Far, start: Any, bank: Any) -> None:
+    gateway = await gateway_of(far, start, bank[0])
+    told = await imported(
+        gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
+    )
+    assert told["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
+
+
+async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far: Far, start: Any, bank: Any) -> None:
+    url, _, seen = bank
+    stranger, _ = made("stranger")
+    gateway = await gateway_of(far, start, url)
+    credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
+    told = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
+    assert told["error"]["code"] == "upstream_unreachable"
+    assert seen == []
+
+
+async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(far: Far, start: Any, bank: Any) -> None:
+    url, identity, _ = bank
+    other, _ = made("other")
+    gateway = await gateway_of(far, start, url)
+    credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
+    told = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
+    assert "do not belong together" in told["error"]["message"]
+    assert identity.key not in json_of(told)
+
+
+async def test_a_connection_never_travels_under_anothers_certificate(far: Far, start: Any, bank: Any) -> None:
+    """Two connections to one origin: each has a pool of its own, and a kept connection serves its owner alone."""
+    url, identity, seen = bank
+    gateway = await gateway_of(far, start, url)
+    base = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
+    await imported(gateway, credentials={**base, "client_private_key": identity.key})
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    # The pool that is open now must not be found by a call that has no certificate to show.
+    services = gateway.services
+    with pytest.raises(egress_client.EgressError):
+        await services.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})
+    assert len(seen) == 2
+
+
+def json_of(value: Any) -> str:
+    import json
+
+    return json.dumps(value)
+
+
+async def test_a_key_may_need_a_certificate_too(far: Far, start: Any, bank: Any) -> None:
+    url, identity, seen = bank
+    far.url = url
+    gateway = await start(
+        auth_mode="API_KEY",
+        require_client_certificate=True,
+        proxy={"base_url": f"{url}/api", "headers": {"authorization": "Bearer ${apiKey}"}},
+    )
+    certificate = {"client_certificate": identity.certificate, "client_private_key": identity.key}
+    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "bank-1", **certificate})
+    for _ in range(3):
+        async with gateway.proxied("c1") as answer:
+            assert answer.status == 200
+    assert seen == [("/api/x", "customer")] * 3

@@ -1,0 +1,210 @@
+"""The end user's browser posts what was typed in, under its connect session (api-contract 1.7)."""
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.modes.conftest import Far, only_id
+
+LOGIN = {"username": "ada", "password": "pw-1"}
+
+
+def open_api(far: Far) -> None:
+    async def api(request: web.Request) -> web.Response:
+        return web.json_response({name.lower(): text for name, text in request.headers.items()})
+
+    async def token(_: web.Request) -> web.Response:
+        return web.json_response({"access_token": "t-1", "sessionId": "s-1", "expires_in": 60})
+
+    far.on("/api", api)
+    far.on("/token", token)
+
+
+async def post(
+    gateway: RunningGateway, path: str, body: Any = None, *, token: str | None = None, query: str = "", **session: Any
+) -> tuple[int, Any]:
+    """As the browser SDK posts, from another origin."""
+    token = token or await gateway.session_token(**session)
+    address = f"{gateway.url}{path}/tracker?connect_session_token={token}{query}"
+    options: dict[str, Any] = {"skip_auto_headers": ["Content-Type"]} if body is None else {"json": body}
+    async with gateway.http.post(address, headers={"Origin": "https://app.example.com"}, **options) as answer:
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        return answer.status, await answer.json()
+
+
+FORMS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "/api-auth/api-key": (
+        {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}, {"apiKey": "k"}, {"x-key": "k"},
+    ),
+    "/api-auth/basic": ({"auth_mode": "BASIC"}, LOGIN, {"authorization": "Basic YWRhOnB3LTE="}),
+    "/auth/two-step": (
+        {
+            "auth_mode": "TWO_STEP",
+            "credentials": {"email": {}},
+            "token_url": "{far}/token",
+            "token_params": {"email": "${credentials.email}"},
+        },
+        {"type": "TWO_STEP", "email": "e"},
+        {"authorization": "Bearer t-1"},
+    ),
+    "/auth/jwt": (
+        {
+            "auth_mode": "JWT",
+            "credentials": {"secret": {"secret": True}},
+            "jwt": {"header": {"alg": "HS256"}, "key": "${credentials.secret}"},
+        },
+        {"secret": "0123456789abcdef0123456789abcdef"},
+        {},
+    ),
+    "/auth/bill": (
+        {"auth_mode": "BILL", "token_url": "{far}/token", "proxy": {"headers": {"sessionid": "${accessToken}"}}},
+        {**LOGIN, "organization_id": "o", "dev_key": "d"},
+        {"sessionid": "s-1"},
+    ),
+    "/auth/signature": (
+        {"auth_mode": "SIGNATURE", "signature": {"scheme": "wsse"}}, {**LOGIN, "type": "SIGNATURE"}, {},
+    ),
+    "/auth/tba": (
+        {"auth_mode": "TBA", "connection_config": {"accountId": {}}},
+        {"token_id": "i", "token_secret": "s", "oauth_client_id_override": "c", "oauth_client_secret_override": "x"},
+        {},
+    ),
+    "/auth/aws-sigv4": (
+        {
+            "auth_mode": "AWS_SIGV4",
+            "request_signing": {"scheme": "aws-sigv4", "region": "${credentials.region}", "service": "sqs"},
+        },
+        {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s", "region": "eu-west-1"},
+        {},
+    ),
+    "/auth/unauthenticated": ({"auth_mode": "NONE"}, {}, {}),
+    "/oauth2/auth": (
+        {"auth_mode": "OAUTH2_CC", "token_url": "{far}/token"},
+        {"client_id": "c", "client_secret": "s"},
+        {"authorization": "Bearer t-1"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FORMS)
+async def test_each_mode_connects_by_its_form(far: Far, start: Any, path: str) -> None:
+    open_api(far)
+    entry, body, sent = FORMS[path]
+    entry = {name: text.format(far=far.url) if name == "token_url" else text for name, text in entry.items()}
+    gateway = await start(**entry)
+    status, told = await post(
+        gateway, path, body or None, query="&params[accountId]=acme" if path == "/auth/tba" else ""
+    )
+    assert status == 200, told
+    assert told == {"connectionId": await only_id(gateway), "providerConfigKey": "tracker"}
+    async with gateway.proxied(told["connectionId"]) as answer:
+        assert answer.status == 200
+        assert sent.items() <= (await answer.json()).items()
+    shown = await gateway.json("GET", f"/connections/{told['connectionId']}?provider_config_key=tracker")
+    assert shown["end_user"]["id"] == "u1"
+    assert shown["tags"]["end_user_id"] == "u1"
+
+
+KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
+
+
+async def test_faults_are_named_by_their_place_in_the_body(far: Far, start: Any) -> None:
+    gateway = await start(**KEY)
+    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
+    assert (status, told["error"]["code"], told["error"]["errors"][0]["path"]) == (400, "invalid_body", ["apiKey"])
+    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
+    assert (status, told["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
+    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
+    assert (status, told["error"]["code"]) == (400, "invalid_query_params")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [("/api-auth/basic", 400, "invalid_auth_mode"), ("/auth/jwt", 400, "invalid_auth_mode")],
+)
+async def test_an_address_is_for_one_mode(far: Far, start: Any, path: str, status: int, code: str) -> None:
+    gateway = await start(**KEY)
+    answered, told = await post(gateway, path, {})
+    assert (answered, told["error"]["code"]) == (status, code)
+
+
+async def test_without_a_session_nobody_connects(far: Far, start: Any) -> None:
+    gateway = await start(**KEY)
+    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
+    assert (status, told["error"]["code"]) == (401, "invalid_connect_session_token_format")
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_wrong_key_is_told_to_the_end_user(far: Far, start: Any) -> None:
+    async def me(_: web.Request) -> web.Response:
+        return web.json_response({"message": "no such key"}, status=401)
+
+    far.on("/api/me", me)
+    gateway = await start(**{**KEY, "proxy": {**KEY["proxy"], "verification": {"endpoints": ["/me"]}}})
+    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
+    assert (status, told["error"]["code"]) == (400, "connection_test_failed")
+    assert "no such key" in told["error"]["message"]
+
+
+async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Far, start: Any) -> None:
+    async def token(_: web.Request) -> web.Response:
+        return web.json_response({"error": "invalid_client"}, status=401)
+
+    far.on("/token", token)
+    gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
+    for body, code in (
+        ({"client_secret": "s"}, "missing_client_id"),
+        ({"client_id": "c"}, "missing_client_secret"),
+        ({"client_id": "c", "client_secret": "s"}, "client_credentials_fetch_error"),
+    ):
+        status, told = await post(gateway, "/oauth2/auth", body)
+        assert (status, told["error"]["code"]) == (400, code)
+
+
+async def test_the_back_end_decides_the_settings_that_it_fixed(far: Far, start: Any) -> None:
+    open_api(far)
+    entry = {**KEY, "connection_config": {"site": {}, "set_by_us": {"automated": True, "optional": True}}}
+    gateway = await start(**entry)
+    defaults = {"tracker": {"connection_config": {"site": "fixed"}}}
+    query = "&params[site]=chosen&params[set_by_us]=forged"
+    status, told = await post(
+        gateway, "/api-auth/api-key", {"apiKey": "k"}, query=query, integrations_config_defaults=defaults
+    )
+    assert status == 200
+    shown = await gateway.json("GET", f"/connections/{told['connectionId']}?provider_config_key=tracker")
+    assert shown["connection_config"] == {"site": "fixed"}
+
+
+async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_other(far: Far, start: Any) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def sts(request: web.Request) -> web.Response:
+        asked.append({k: str(v) for k, v in (await request.post()).items()})
+        return web.Response(status=403, text="<Error><Code>AccessDenied</Code></Error>", content_type="text/xml")
+
+    far.on("/sts", sts)
+    gateway = await start(
+        {"client_id": "AKID", "client_secret": "s"},
+        auth_mode="AWS_SIGV4",
+        token_url=f"{far.url}/sts",
+        request_signing={"scheme": "aws-sigv4", "region": "eu-west-1", "service": "sqs"},
+    )
+    role = {"role_arn": "arn:aws:iam::123456789012:role/reader"}
+    status, told = await post(gateway, "/auth/aws-sigv4", role)
+    external = told["error"]["payload"]["external_id"]
+    assert (status, external in told["error"]["message"]) == (400, True)
+    await post(gateway, "/auth/aws-sigv4", role)
+    await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
+    assert [one["ExternalId"] == external for one in asked] == [True, True, False]
+    status, told = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
+    assert (status, told["error"]["errors"][0]["path"]) == (400, ["external_id"])
+
+
+async def test_a_script_of_another_origin_may_ask_first(far: Far, start: Any) -> None:
+    gateway = await start(**KEY)
+    headers = {"Origin": "https://app.example.com", "Access-Control-Request-Method": "POST"}
+    async with gateway.http.options(f"{gateway.url}/api-auth/api-key/tracker", headers=headers) as answer:
+        assert answer.status == 204
+        assert "Content-Type" in answer.headers["Access-Control-Allow-Headers"]

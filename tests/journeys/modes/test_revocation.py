@@ -1,0 +1,243 @@
+"""Deleting a connection ends its tokens at the provider (RFC 7009), and says of each what became of it."""
+
+import asyncio
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.modes.conftest import Far, imported
+
+GRANT = {"type": "OAUTH2", "access_token": "access token", "refresh_token": "refresh/token"}
+CLIENT = {"client_id": "our client", "client_secret": "our secret"}
+
+
+def entry(far: Far, **more: Any) -> dict[str, Any]:
+    return {
+        "auth_mode": "OAUTH2",
+        "authorization_url": f"{far.url}/authorize",
+        "token_url": f"{far.url}/token",
+        "revocation_url": f"{far.url}/revoke",
+        **more,
+    }
+
+
+class Endpoint:
+    """A revocation endpoint: what it was asked, and what it answers to each token in turn."""
+
+    def __init__(self, far: Far, *answers: web.Response) -> None:
+        self.asked: list[tuple[dict[str, str], str]] = []
+        self.answers = list(answers)
+        far.on("/revoke", self.revoke)
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
+        self.asked.append((form, request.headers.get("Authorization", "")))
+        answer = self.answers.pop(0) if self.answers else web.Response()
+        return web.Response(status=answer.status, body=answer.body, headers=answer.headers.copy())
+
+
+async def delete(gateway: RunningGateway, query: str = "", expect: int = 200) -> Any:
+    return await gateway.json("DELETE", f"/connections/c1?provider_config_key=tracker{query}", expect=expect)
+
+
+async def test_both_tokens_are_ended_the_refresh_token_first(far: Far, start: Any) -> None:
+    endpoint = Endpoint(far)
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials=GRANT)
+    told = await delete(gateway)
+    assert told == {
+        "success": True,
+        "revocation": [
+            {"token": "refresh_token", "outcome": "revoked"},
+            {"token": "access_token", "outcome": "revoked"},
+        ],
+    }
+    client = {"client_id": "our client", "client_secret": "our secret"}
+    assert endpoint.asked == [
+        ({"token": "refresh/token", "token_type_hint": "refresh_token", **client}, ""),
+        ({"token": "access token", "token_type_hint": "access_token", **client}, ""),
+    ]
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 404
+
+
+async def test_the_client_proves_itself_as_in_token_requests(far: Far, start: Any) -> None:
+    endpoint = Endpoint(far)
+    gateway = await start(CLIENT, **entry(far, token_request_auth_method="basic"))
+    await imported(gateway, credentials={**GRANT, "config_override": {"client_id": "its", "client_secret": "own"}})
+    await delete(gateway)
+    assert {proof for _, proof in endpoint.asked} == {"Basic " + base64.b64encode(b"its:own").decode()}
+    assert all("client_id" not in form for form, _ in endpoint.asked)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "detail"),
+    [
+        (web.json_response({"error": "unsupported_token_type"}, status=400), "unsupported", "it answered 400: unsupp"),
+        (
+            web.json_response({"error": "invalid_token"}, status=400),
+            "already_invalid",
+            "it answered 400: invalid_token",
+        ),
+        (web.json_response({"error": "invalid_client"}, status=401), "failed", "it answered 401: invalid_client"),
+        (web.json_response({"ok": False, "error": "not_authed"}), "failed", "it answered 200: not_authed"),
+        (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it answered 403: not ***"),
+    ],
+)
+async def test_what_the_provider_says_is_told_and_the_connection_is_gone_all_the_same(
+    far: Far, start: Any, answer: web.Response, outcome: str, detail: str
+) -> None:
+    Endpoint(far, answer)
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials=GRANT)
+    told = (await delete(gateway))["revocation"]
+    assert (told[0]["outcome"], told[0]["detail"].startswith(detail)) == (outcome, True), told
+    assert told[1]["outcome"] == "revoked"
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_provider_in_trouble_is_asked_twice(far: Far, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_: float) -> None:
+        return None
+
+    monkeypatch.setattr(clock, "sleep", at_once)
+    down = web.Response(status=503)
+    endpoint = Endpoint(far, down, down, down)
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials=GRANT)
+    told = (await delete(gateway))["revocation"]
+    assert [one["outcome"] for one in told] == ["unavailable", "revoked"]
+    assert [form["token_type_hint"] for form, _ in endpoint.asked] == ["refresh_token", "access_token"] * 2
+
+
+async def test_a_provider_that_is_gone_does_not_keep_the_connection(
+    far: Far, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_: float) -> None:
+        return None
+
+    monkeypatch.setattr(clock, "sleep", at_once)
+    gateway = await start(CLIENT, **entry(far, revocation_url="http://127.0.0.1:1/revoke"))
+    await imported(gateway, credentials=GRANT)
+    told = (await delete(gateway))["revocation"]
+    assert {one["outcome"] for one in told} == {"unavailable"}
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_provider_without_a_revocation_is_told_as_such_in_the_log(
+    far: Far, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = await start(CLIENT, **entry(far, revocation_url=None))
+    await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
+    with caplog.at_level("INFO"):
+        assert await delete(gateway) == {"success": True}
+    assert "access token: not_offered" in caplog.text
+
+
+async def test_a_key_has_no_token_to_end(far: Far, start: Any) -> None:
+    gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
+    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
+    assert await delete(gateway) == {"success": True}
+
+
+async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, start: Any) -> None:
+    endpoint = Endpoint(far)
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials=GRANT)
+    assert await delete(gateway, "&revoke=false") == {"success": True}
+    assert endpoint.asked == []
+
+
+async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> None:
+    """As GitHub has it: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
+    seen: list[Any] = []
+
+    async def grant(request: web.Request) -> web.Response:
+        seen.append((request.method, request.path, request.headers["Authorization"], json.loads(await request.text())))
+        return web.Response(status=204)
+
+    far.on("/applications", grant)
+    gateway = await start(
+        CLIENT,
+        **entry(
+            far,
+            revocation_url=f"{far.url}/applications/${{clientId}}/grant",
+            revocation={
+                "method": "DELETE",
+                "auth_method": "basic",
+                "body_format": "json",
+                "param_renames": {"token": "access_token", "token_type_hint": ""},
+                "tokens": "access_token",
+            },
+        ),
+    )
+    await imported(gateway, credentials=GRANT)
+    assert (await delete(gateway))["revocation"] == [{"token": "access_token", "outcome": "revoked"}]
+    pair = base64.b64encode(b"our+client:our+secret").decode()
+    assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
+
+
+async def test_an_entry_may_have_the_token_itself_as_the_proof(far: Far, start: Any) -> None:
+    endpoint = Endpoint(far)
+    revocation = {
+        "auth_method": "bearer",
+        "param_renames": {"token": "", "token_type_hint": ""},
+        "tokens": "access_token",
+    }
+    gateway = await start(CLIENT, **entry(far, revocation=revocation))
+    await imported(gateway, credentials=GRANT)
+    await delete(gateway)
+    assert endpoint.asked == [({}, "Bearer access token")]
+
+
+async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_the_connection(
+    far: Far, start: Any, later: Any
+) -> None:
+    endpoint = Endpoint(far)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def token(_: web.Request) -> web.Response:
+        asked.set()
+        await go_on.wait()
+        return web.json_response({"access_token": "newer", "refresh_token": "newer refresh", "expires_in": 3600})
+
+    far.on("/token", token)
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials={**GRANT, "expires_in": 60})
+    later(61)
+
+    async def call() -> int:
+        async with gateway.proxied("c1") as answer:
+            return int(answer.status)
+
+    calling = asyncio.create_task(call())
+    await asked.wait()
+    deleting = asyncio.create_task(delete(gateway))
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert endpoint.asked == []
+    go_on.set()
+    told = await deleting
+    await calling
+    assert [one["outcome"] for one in told["revocation"]] == ["revoked", "revoked"]
+    assert [form["token"] for form, _ in endpoint.asked] == ["newer refresh", "newer"]
+
+
+async def test_the_log_tells_what_became_of_each_token_and_not_the_token(
+    far: Far, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    Endpoint(far, web.json_response({"error": "invalid_client"}, status=401))
+    gateway = await start(CLIENT, **entry(far))
+    await imported(gateway, credentials=GRANT)
+    with caplog.at_level("INFO"):
+        await delete(gateway)
+    (line,) = [record.getMessage() for record in caplog.records if "connection_deleted" in record.getMessage()]
+    assert "refresh token: failed" in line
+    assert "access token: revoked" in line
+    assert "refresh/token" not in caplog.text

@@ -1,0 +1,220 @@
+"""TWO_STEP: a sign-in in one request or several, whose answer holds the token."""
+
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from tests.journeys.modes.conftest import Far, epoch, imported, read
+
+LOGIN = {"type": "TWO_STEP", "email": "ada@example.com", "password": "correct horse"}
+FORM = {"email": {}, "password": {"secret": True}}
+
+
+class Door:
+    """Lets in who knows the password; each sign-in ends the one before."""
+
+    def __init__(self, far: Far) -> None:
+        self.count = 0
+        far.on("/signin", self.sign_in)
+        far.on("/api", self.api)
+
+    async def sign_in(self, request: web.Request) -> web.Response:
+        sent = await request.json() if request.content_type == "application/json" else dict(await request.post())
+        if sent != {"email": "ada@example.com", "password": "correct horse"}:
+            return web.json_response({"errors": [{"message": f"Wrong password {sent.get('password')}"}]}, status=422)
+        self.count += 1
+        return web.json_response({"session": {"key": f"s-{self.count}", "until": epoch() + 600}})
+
+    async def api(self, request: web.Request) -> web.Response:
+        known = request.headers.get("X-Session") == f"s-{self.count}"
+        return web.json_response({}, status=200 if known else 401)
+
+
+def door(far: Far, **more: Any) -> dict[str, Any]:
+    return {
+        "auth_mode": "TWO_STEP",
+        "token_url": f"{far.url}/signin",
+        "credentials": FORM,
+        "token_params": {"email": "${credentials.email}", "password": "${credentials.password}"},
+        "token_response": {"token_path": "session.key", "expiry_path": "session.until", "expiry_kind": "timestamp"},
+        "proxy": {"headers": {"x-session": "${accessToken}"}},
+        **more,
+    }
+
+
+@pytest.mark.parametrize("body_format", ["form", "json"])
+async def test_a_password_becomes_a_token_and_again_when_that_ends(
+    far: Far, start: Any, later: Any, body_format: str
+) -> None:
+    there = Door(far)
+    gateway = await start(**door(far, body_format=body_format))
+    shown = await imported(gateway, credentials=LOGIN)
+    assert shown["credentials"]["token"] == "s-1"
+    assert shown["credentials"]["raw"]["session"]["key"] == "s-1"
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    later(601)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    assert there.count == 2
+
+
+async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: Far, start: Any) -> None:
+    Door(far)
+    gateway = await start(**door(far))
+    told = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
+    assert told["error"]["code"] == "connection_test_failed"
+    assert "422: Wrong password ***" in told["error"]["message"]
+
+
+async def test_later_steps_use_what_earlier_ones_answered(far: Far, start: Any) -> None:
+    async def first(request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == "Basic " + base64.b64encode(b"id:key").decode()
+        return web.json_response({"data": {"ticket": "t/1"}, "hosts": [{"name": "h1"}]})
+
+    async def second(request: web.Request) -> web.Response:
+        assert request.raw_path == "/second/t%2F1?host=h1"
+        return web.json_response({"exchange": "e-1"})
+
+    async def third(request: web.Request) -> web.Response:
+        assert await request.json() == {"grant": {"code": "e-1", "kind": "x"}, "n": 1}
+        return web.json_response({"access_token": "three", "expires_in": 60})
+
+    async def api(request: web.Request) -> web.Response:
+        ok = (request.headers["Authorization"], request.headers["X-Host"]) == ("Bearer three", "h1")
+        return web.json_response({}, status=200 if ok else 401)
+
+    for path, handler in {"/first": first, "/second": second, "/third": third, "/api": api}.items():
+        far.on(path, handler)
+    gateway = await start(
+        auth_mode="TWO_STEP",
+        token_url=f"{far.url}/first",
+        credentials={"id": {}, "key": {"secret": True}, "gone": {"optional": True}},
+        token_headers={"authorization": "Basic ${base64(${credentials.id}:${credentials.key})}"},
+        additional_steps=[
+            {"url": f"{far.url}/second/${{step1.data.ticket}}", "method": "GET", "params": {"host": "h1"}},
+            {
+                "url": f"{far.url}/third",
+                "body": {"grant": {"code": "${step2.exchange}", "kind": "x", "gone": "${credentials.gone}"}, "n": 1},
+            },
+        ],
+        proxy={"headers": {"authorization": "Bearer ${accessToken}", "x-host": "h1"}},
+    )
+    await imported(gateway, credentials={"type": "TWO_STEP", "id": "id", "key": "key"})
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+    assert far.paths() == ["/first", "/second/t%2F1", "/third", "/api/x"]
+
+
+async def test_an_assertion_that_we_sign_is_exchanged(far: Far, start: Any) -> None:
+    key = RSAKey.generate_key(2048)
+
+    async def token(request: web.Request) -> web.Response:
+        form = parse_qs(await request.text())
+        assert form["grant_type"] == ["urn:ietf:params:oauth:grant-type:jwt-bearer"]
+        claims = jwt.decode(form["assertion"][0], key, algorithms=["RS256"]).claims
+        assert (claims["iss"], claims["scope"], claims["aud"]) == ("robot@example.com", "a b", f"{far.url}/token")
+        assert "sub" not in claims
+        return web.json_response({"access_token": "robot", "expires_in": 3599})
+
+    async def api(request: web.Request) -> web.Response:
+        return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer robot" else 401)
+
+    far.on("/token", token)
+    far.on("/api", api)
+    gateway = await start(
+        auth_mode="TWO_STEP",
+        token_url=f"{far.url}/token",
+        token_params={"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": "${jwt}"},
+        credentials={"email": {}, "scopes": {}, "privateKey": {"secret": True}, "sub": {"optional": True}},
+        jwt={
+            "header": {"alg": "RS256"},
+            "claims": {
+                "iss": "${credentials.email}",
+                "scope": "${credentials.scopes}",
+                "aud": f"{far.url}/token",
+                "sub": "${credentials.sub}",
+            },
+            "key": "${credentials.privateKey}",
+            "lifetime_s": 3600,
+        },
+    )
+    typed = {"email": "robot@example.com", "scopes": "a b", "privateKey": key.as_pem(private=True).decode()}
+    await imported(gateway, credentials={"type": "TWO_STEP", **typed})
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+
+
+async def test_a_refresh_token_is_used_where_there_is_a_place_for_it_and_else_the_password(
+    far: Far, start: Any, later: Any
+) -> None:
+    calls: list[tuple[str, Any]] = []
+    alive = {"r-1"}
+
+    async def sign_in(request: web.Request) -> web.Response:
+        calls.append(("sign-in", dict(await request.post())))
+        return web.json_response({"access_token": "a-1", "refresh_token": "r-1", "expires_in": 60})
+
+    async def refresh(request: web.Request) -> web.Response:
+        form = dict(await request.post())
+        calls.append(("refresh", form))
+        if form["refresh_token"] not in alive:
+            return web.json_response({"message": "gone"}, status=400)
+        return web.json_response({"access_token": "a-2", "expires_in": 60})
+
+    far.on("/signin", sign_in)
+    far.on("/refresh", refresh)
+    gateway = await start(**door(far, token_response=None, refresh_url=f"{far.url}/refresh"))
+    await imported(gateway, credentials=LOGIN)
+    later(61)
+    shown = await read(gateway, refresh_token="true")
+    assert (shown["credentials"]["token"], shown["credentials"]["refresh_token"]) == ("a-2", "r-1")
+    alive.clear()
+    later(61)
+    assert (await read(gateway))["credentials"]["token"] == "a-1"
+    assert [name for name, _ in calls] == ["sign-in", "refresh", "refresh", "sign-in"]
+
+
+async def test_a_token_that_is_a_jwt_tells_its_own_end(far: Far, start: Any, later: Any) -> None:
+    count = 0
+
+    async def sign_in(_: web.Request) -> web.Response:
+        nonlocal count
+        count += 1
+        claims = base64.urlsafe_b64encode(json.dumps({"exp": epoch() + 100, "n": count}).encode()).decode().rstrip("=")
+        return web.json_response({"access_token": f"h.{claims}.s"})
+
+    far.on("/signin", sign_in)
+    gateway = await start(**door(far, token_response=None))
+    await imported(gateway, credentials=LOGIN)
+    later(101)
+    await read(gateway)
+    assert count == 2
+
+
+async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on_trying(
+    far: Far, start: Any, later: Any
+) -> None:
+    there = Door(far)
+    gateway = await start(**door(far))
+    await imported(gateway, credentials=LOGIN)
+
+    async def refused(_: web.Request) -> web.Response:
+        return web.json_response({"message": "password was changed"}, status=401)
+
+    far.on("/signin", refused)
+    later(601)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 424
+        told = (await answer.json())["error"]
+    assert told["payload"]["provider_message"] == "it answered 401: password was changed"
+    far.on("/signin", there.sign_in)
+    later(60)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200

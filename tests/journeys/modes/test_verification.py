@@ -1,0 +1,168 @@
+"""A credential is proved when it is made: a wrong one fails at once, in the provider's own words, and nothing is stored."""
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.modes.conftest import Far, imported
+
+KEY = {"type": "API_KEY", "apiKey": "right-key"}
+WRONG = {"type": "API_KEY", "apiKey": "wrong-key"}
+HEADERS = {"headers": {"x-api-key": "${apiKey}"}}
+
+
+def guard(far: Far) -> None:
+    async def me(request: web.Request) -> web.Response:
+        given = request.headers.get("X-Api-Key")
+        if given == "right-key":
+            return web.json_response({"ok": True})
+        told = {"error": {"message": f"The key {given} is not known\r\nto us."}}
+        return web.json_response(told, status=401)
+
+    far.on("/api/me", me)
+
+
+async def connections(gateway: RunningGateway) -> list[Any]:
+    found: list[Any] = (await gateway.json("GET", "/connections"))["connections"]
+    return found
+
+
+async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: Far, start: Any) -> None:
+    guard(far)
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
+    told = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert told["code"] == "connection_test_failed"
+    assert "it answered 401: The key *** is not known to us. Nothing" in told["message"]
+    assert told["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
+    assert await connections(gateway) == []
+    await imported(gateway, credentials=KEY)
+    assert len(await connections(gateway)) == 1
+
+
+async def test_a_refused_key_leaves_the_connection_that_was_there_as_it_was(far: Far, start: Any) -> None:
+    guard(far)
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
+    await imported(gateway, credentials=KEY)
+    await imported(gateway, credentials=WRONG, expect=400)
+    async with gateway.proxied("c1", "/me") as answer:
+        assert answer.status == 200
+
+
+async def test_endpoints_are_tried_in_turn_until_one_answers(far: Far, start: Any) -> None:
+    guard(far)
+    verification = {"endpoints": ["/old/?v=1", "/me"]}
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
+    await imported(gateway, credentials=KEY)
+    assert [path for _, path, _, _ in far.seen] == ["/api/old/?v=1", "/api/me"]
+    told = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert told["payload"]["status"] == 401  # what says most about the key, not what came last or first
+
+
+async def test_without_a_verification_the_credential_is_taken_as_it_is(far: Far, start: Any) -> None:
+    gateway = await start(auth_mode="API_KEY", proxy=HEADERS)
+    await imported(gateway, credentials=WRONG)
+    assert far.seen == []
+
+
+@pytest.mark.parametrize("kind", ["json", "form", "text"])
+async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(far: Far, start: Any, kind: str) -> None:
+    async def check(request: web.Request) -> web.Response:
+        text = await request.text()
+        body = {"json": lambda: json.loads(text), "form": lambda: {k: v[0] for k, v in parse_qs(text).items()}}
+        got = body[kind]() if kind in body else text
+        right = got == ({"query": "me", "team": "t-1"} if kind != "text" else "{ me(t-1) }")
+        right = right and request.headers["X-Version"] == "2" and request.query == {"key": "right-key", "v": "1"}
+        return web.json_response({}, status=200 if right else 400)
+
+    far.on("/other/check", check)
+    headers = {"x-version": "2", **({"content-type": "application/x-www-form-urlencoded"} if kind == "form" else {})}
+    gateway = await start(
+        auth_mode="API_KEY",
+        connection_config={"team": {}},
+        proxy={
+            "query": {"key": "${apiKey}"},
+            "verification": {
+                "method": "POST",
+                "endpoints": ["/check?v=1"],
+                "base_url_override": f"{far.url}/other",
+                "headers": headers,
+                "data": "{ me(${connectionConfig.team}) }"
+                if kind == "text"
+                else {"query": "me", "team": "${connectionConfig.team}"},
+            },
+        },
+    )
+    await imported(gateway, credentials=KEY, connection_config={"team": "t-1"})
+
+
+async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
+    async def account(request: web.Request) -> web.Response:
+        right = request.headers["Authorization"] == "Basic QUMxOnB3LXdyb25n"
+        return web.json_response({}, status=200 if right and request.path == "/api/Accounts/AC1.json" else 401)
+
+    far.on("/api/Accounts", account)
+    verification = {"endpoints": ["/Accounts/${username}.json"]}
+    gateway = await start(auth_mode="BASIC", proxy={"verification": verification})
+    await imported(gateway, credentials={"type": "BASIC", "username": "AC1", "password": "pw-wrong"})
+
+
+async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: Far, start: Any) -> None:
+    verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
+    told = (await imported(gateway, credentials=KEY, expect=502))["error"]
+    assert told["code"] == "upstream_unreachable"
+    assert await connections(gateway) == []
+
+
+async def test_a_provider_in_trouble_is_told_as_such(far: Far, start: Any) -> None:
+    async def down(_: web.Request) -> web.Response:
+        return web.Response(status=503, text="<html>sorry</html>", content_type="text/html")
+
+    far.on("/api/me", down)
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
+    told = (await imported(gateway, credentials=KEY, expect=400))["error"]
+    assert (told["code"], "it answered 503. Nothing was stored; try again" in told["message"]) == (
+        "connection_test_failed",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "refresh", "expect"), [(401, False, 400), (401, True, 201), (403, False, 201), (200, False, 201)]
+)
+async def test_a_grant_is_refused_only_where_no_renewal_could_cure_it(
+    far: Far, start: Any, status: int, refresh: bool, expect: int
+) -> None:
+    async def me(_: web.Request) -> web.Response:
+        return web.json_response({"message": "token revoked"}, status=status)
+
+    far.on("/api/me", me)
+    gateway = await start(
+        {"client_id": "c", "client_secret": "s3cret"},
+        auth_mode="OAUTH2",
+        authorization_url=f"{far.url}/authorize",
+        token_url=f"{far.url}/token",
+        proxy={"verification": {"endpoints": ["/me"]}},
+    )
+    grant = {"type": "OAUTH2", "access_token": "a-token", **({"refresh_token": "r-token"} if refresh else {})}
+    await imported(gateway, credentials=grant, expect=expect)
+
+
+async def test_a_signed_call_is_signed_when_it_verifies_too(far: Far, start: Any) -> None:
+    async def me(request: web.Request) -> web.Response:
+        return web.json_response({}, status=200 if 'realm="ACME"' in request.headers["Authorization"] else 401)
+
+    far.on("/api/me", me)
+    gateway = await start(
+        {"client_id": "c", "client_secret": "s"},
+        auth_mode="TBA",
+        connection_config={"accountId": {}},
+        proxy={"verification": {"endpoints": ["/me"]}},
+    )
+    token = {"type": "TBA", "token_id": "i", "token_secret": "s"}
+    await imported(gateway, credentials=token, connection_config={"accountId": "acme"})
+    assert far.paths() == ["/api/me"]
