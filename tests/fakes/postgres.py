@@ -46,7 +46,7 @@ class PostgresServer:
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         self._make()
 
     def _make(self) -> None:
@@ -176,7 +176,7 @@ def _copied(programs: Path, into: Path) -> Path:
     return into / package.name / programs.parent.name / programs.name
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         port: int = sock.getsockname()[1]
