@@ -10,6 +10,7 @@ import pytest
 from gateway.config import PoolConfig
 from gateway.store import Store, StoreRefused, open_store
 from gateway.vault import Keyring
+from tests.fakes.gateways import free_socket
 from tests.fakes.postgres import PASSWORD, PostgresServer, free_port
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 from tests.gateway.store.test_opening import STARTER
@@ -91,9 +92,9 @@ async def test_a_server_that_is_not_there_is_one_line() -> None:
 
 
 async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
-    silent = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    async with silent:
-        port = silent.sockets[0].getsockname()[1]
+    with free_socket() as silent:
+        silent.listen()  # and nobody accepts
+        port = silent.getsockname()[1]
         assert "does not answer within 1 s" in await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
 
 
