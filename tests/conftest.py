@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.tracker import Tracker
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The gateway's monotonic clock."""
+    clock = Clock()
+    monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
+    return clock
 
 
 @pytest.fixture

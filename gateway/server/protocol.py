@@ -117,7 +117,7 @@ class ClientProtocol(RequestHandler):
     def announce_end(self) -> None:
         """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
         if self._flight is not None:
-            self._flight.last = True
+            self._flight.announce_end()
         current = self._current_request
         if current is not None:
             current._message = current._message._replace(should_close=True)
@@ -303,7 +303,10 @@ class ClientProtocol(RequestHandler):
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
             self._end_orderly()
-        elif self._held:
+            return
+        if self._server.draining:
+            self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+        if self._held:
             self._unhold()
 
     def torn(self, *, reset: bool) -> None:
