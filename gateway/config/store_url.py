@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from gateway.config.values import is_address, is_host_name
 
@@ -37,12 +37,13 @@ def absolute(url: str, base: Path) -> str:
     """With `base` in front of what names a file by a relative path."""
     if url.startswith(SQLITE):
         return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
-    parts = urlsplit(url)
-    given = [
-        (name, str(base / value) if name in FILES else value)
-        for name, value in parse_qsl(parts.query, keep_blank_values=True)
-    ]
-    return urlunsplit(parts._replace(query="&".join(f"{name}={quote(value, safe='/,:')}" for name, value in given)))
+    head, mark, query = url.partition("?")
+    return head + mark + "&".join(_absolute_pair(pair, base) for pair in query.split("&"))
+
+
+def _absolute_pair(pair: str, base: Path) -> str:
+    name, _, value = pair.partition("=")
+    return f"{name}={quote(str(base / unquote(value)))}" if name in FILES else pair
 
 
 def unguarded(url: str) -> bool:
