@@ -1,7 +1,6 @@
 """What another node changes is heard at once, and nothing is missed: not out of turn, not while nobody listened."""
 
 import asyncio
-import time
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,29 +10,12 @@ from gateway.store import ChangesMissed, Store
 from gateway.store.changes import note_change
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
-
-AT_ONCE_S = 2.0  # far below the time that waits here may take, and enough for a busy machine
-LONG_S = 30.0
+from tests.gateway.store.test_changes import AT_ONCE_S, LONG_S, heard
 
 
 @pytest.fixture
 def backend() -> str:
     return "postgresql"
-
-
-async def heard(store: Store) -> float:
-    """How long it took until something moved."""
-    began = time.monotonic()
-    await store.changes.moved(LONG_S)
-    return time.monotonic() - began
-
-
-async def test_a_change_elsewhere_wakes_who_waits(opener: Opener) -> None:
-    here, there = await opener(), await opener()
-    await there.changes.version()
-    waiting = asyncio.create_task(heard(there))
-    await here.connections.put(new(), now=NOW)
-    assert await waiting < AT_ONCE_S
 
 
 async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener) -> None:

@@ -13,6 +13,7 @@ from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 HEALED_S = 5
+LONGEST_CLOSE_S = 15
 
 
 @pytest.fixture
@@ -80,6 +81,17 @@ async def test_one_that_hangs_is_given_up_and_serves_again_when_it_wakes(
             except Unavailable:
                 await asyncio.sleep(0.05)
         await store.changes.version()
+
+
+async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, postgres_server: PostgresServer) -> None:
+    store = await opener(pool=PoolConfig(connect_s=0.5, wait_s=0.5, statement_s=0.2))
+    await store.connections.put(new(), now=NOW)
+    await store.changes.version()
+    postgres_server.freeze()
+    try:
+        await asyncio.wait_for(store.close(), LONGEST_CLOSE_S)
+    finally:
+        postgres_server.thaw()
 
 
 async def test_a_statement_that_takes_too_long_is_ended(opener: Opener) -> None:
