@@ -62,7 +62,7 @@ class RequestLog:
 
 def _positional(dialect: Dialect) -> str:
     """The statement that takes the members of a record in the order of `_COLUMNS`."""
-    compiled = insert(request_log).compile(dialect=dialect, column_keys=list(_COLUMNS))
+    compiled = insert(request_log).inline().compile(dialect=dialect, column_keys=list(_COLUMNS))
     assert compiled.positiontup is None or tuple(compiled.positiontup) == _COLUMNS
     assert _COLUMNS[0] == "at"
     return str(compiled)
