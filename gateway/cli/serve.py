@@ -48,7 +48,6 @@ def _loaded(file: Path) -> "Config":
 
 def _look_at_store(config: "Config") -> None:
     """Refuse a wrong encryption key before the seconds that a loading without bytecode may take. Raises StoreRefused."""
-    from gateway.store.look import look, sqlite_path
-    from gateway.vault import Keyring
+    from gateway.store.looking import look_at
 
-    look(sqlite_path(config.store.url), Keyring(config.store.encryption_keys))
+    look_at(config.store)

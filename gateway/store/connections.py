@@ -54,9 +54,11 @@ class ConnectionStore:
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
             created = await self._claim_row(db, new, now)
-            await self._fill_row(db, new, now)
+            while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
+                created = await self._claim_row(db, new, now)
+            stored = await _stored(db, new.ref)
             await note_change(db, new.ref, now)
-            return await _stored(db, new.ref), created
+            return stored, created
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
 
@@ -120,8 +122,9 @@ class ConnectionStore:
                 "last_refreshed_at": now,
             }
             await db.execute(update(connections).where(held).values(changed | NO_FAILURE | NO_LEASE))
+            stored = await _stored(db, ref)
             await note_change(db, ref, now)
-            return await _stored(db, ref)
+            return stored
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
 
@@ -134,8 +137,9 @@ class ConnectionStore:
         async def write(db: AsyncConnection) -> Connection | None:
             if (await db.execute(told.values(updated_at=failure.at))).rowcount == 0:
                 return None
+            stored = await _stored(db, ref)
             await note_change(db, ref, failure.at)
-            return await _stored(db, ref)
+            return stored
 
         return await self._transactions.write(write)
 
@@ -165,9 +169,12 @@ class ConnectionStore:
         }
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
-    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> None:
+    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
+        """False: there is no such row."""
         identity = select(connections.c.id, connections.c.uid, connections.c.version).where(_at(new.ref))
-        row = (await db.execute(identity.with_for_update())).one()
+        row = (await db.execute(identity.with_for_update())).one_or_none()
+        if row is None:
+            return False
         version = row.version + 1
         changed = {
             **asked_columns(new),
@@ -182,6 +189,7 @@ class ConnectionStore:
         await db.execute(update(connections).where(connections.c.id == row.id).values(changed | NO_FAILURE | NO_LEASE))
         if new.tags is not None:
             await _index_tags(db, row.id, new.tags)
+        return True
 
     def _seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
         sealed = self._vault.seal_json(
