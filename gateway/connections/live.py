@@ -67,7 +67,9 @@ class Live:
         self._kept: dict[ConnectionRef, Kept] = {}
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
+        self._forgotten_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self._unread: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._swept_at = 0.0
         self.provider_at: dict[str, str] = {}
@@ -206,7 +208,7 @@ class Live:
     def forget(self, ref: ConnectionRef) -> None:
         """Delete is effective here at once; elsewhere within `trust_s`."""
         self._kept.pop(ref, None)
-        self._changed_at[ref] = clock.monotonic()
+        self._forgotten_at[ref] = clock.monotonic()
 
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
@@ -229,11 +231,13 @@ class Live:
             try:
                 async with asyncio.timeout(LONGEST_LOOK_S):
                     seen = await self._store.changes.version()
+                    newest, changed = last_id, list[ConnectionRef]()
                     if seen != version:
                         newest, changed = await self._store.changes.since(last_id)
-                        for ref in changed:
-                            await self._refresh_entry(ref)
-                        last_id, version = newest, seen
+                    self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
+                    for ref in dict.fromkeys((*changed, *self._unread)):
+                        await self._refresh_entry(ref)
+                    last_id, version = newest, seen
                     self._synced_at = clock.monotonic()
                     if lost_at is not None:
                         log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
@@ -251,15 +255,16 @@ class Live:
                 self._sweep()
 
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
-        self._changed_at[ref] = clock.monotonic()
         kept = self._kept.get(ref)
         if kept is None:
+            self._unread.pop(ref, None)
             return
         try:
             row = await self._store.connections.get(ref)
         except Exception:
-            self.forget(ref)  # what cannot be read is not served on; its next use asks again
+            self._unread.setdefault(ref, clock.monotonic())  # asked again at the next look, and `_sweep` sees how long
             raise
+        self._unread.pop(ref, None)
         if row is None:
             self.forget(ref)
         elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
@@ -271,11 +276,15 @@ class Live:
             self._kept.clear()
         for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
             del self._kept[ref]
+        for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
+            del self._unread[ref]
+            self.forget(ref)  # known to have changed, and how cannot be read: not served on
         for kept in self._kept.values():
             if now >= kept.good_until:
                 kept.opened = None  # sealed again: a credential stays opened for a minute at most
-        for ref in [ref for ref, at in self._changed_at.items() if now - at > LONGEST_LOAD_S]:
-            del self._changed_at[ref]
+        for noted in (self._changed_at, self._forgotten_at):
+            for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
+                del noted[ref]
 
     async def _loaded(self, ref: ConnectionRef) -> Connection:
         """From the store, once for all who ask meanwhile. Raises NotFound."""
@@ -307,8 +316,12 @@ class Live:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
+        if self._forgotten_at.get(connection.ref, 0.0) >= began:
+            return opened  # deleted while it was being loaded: good for this request, not to be remembered
         if max(self._changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered
+            self._unread.setdefault(
+                connection.ref, now
+            )  # which came first, its change or our reading, the next look tells
         self._kept.pop(connection.ref, None)
         while len(self._kept) >= self._config.max_connections:
             del self._kept[next(iter(self._kept))]
