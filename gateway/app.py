@@ -21,6 +21,7 @@ from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
+from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.declared import Examined, all_faults, examined
@@ -162,6 +163,7 @@ async def opened(
     if background:
         tasks = [
             asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+            asyncio.create_task(recover(store, services.renewer), name="recover_refreshes"),
             asyncio.create_task(_prune(store), name="prune"),
             asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
         ]

@@ -117,7 +117,7 @@ class Live:
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             # Still valid: served as it is and renewed behind the request, which never waits for that.
             if backoff.may_try(connection, now):
-                self._renewer.start(connection).add_done_callback(self._took_over)
+                self._renewer.start_behind(connection, self._took_over)
             good_s = AGEING_S
         return self._keep(connection, good_s, began)
 
