@@ -57,6 +57,8 @@ def _common(connection: Connection) -> dict[str, Any]:
         "connection_id": connection.ref.connection_id,
         "provider_config_key": connection.ref.integration_id,
         "provider": connection.provider,
+        "state": connection.state.value,
+        "dies_at": stamp(connection.life.dies_at) if connection.life.dies_at else None,
         "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
         "end_user": _end_user(connection.end_user),
         "tags": dict(connection.tags),

@@ -4,14 +4,16 @@ import random
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.errors import GatewayError, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
+from gateway.records.states import State
 
 FIRST: Final = timedelta(seconds=30)
 TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 LONGEST: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
+NOT_RENEWABLE: Final = "no_refresh_token"
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 
 
@@ -51,6 +53,10 @@ def may_try(connection: Connection, now: datetime) -> bool:
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
     """What a caller hears whose connection has no usable token."""
+    if noted.code == NOT_RENEWABLE:
+        return no_way_to_renew(connection)
+    if connection.state is State.INCOMPLETE:
+        return InvalidRequest("unresolved_setting", noted.message)
     ref = connection.ref
     payload = {
         "provider_config_key": ref.integration_id,
@@ -91,7 +97,7 @@ def ask_again_at(noted: RefreshFailure, now: datetime) -> datetime:
     return now + min(max(FIRST, (now - noted.at) / 2), LONGEST)
 
 
-def no_way_to_renew(connection: Connection) -> GatewayError:
+def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
     """The token has ended and came without a refresh token."""
     ref = connection.ref
     return ReconnectNeeded(
@@ -101,6 +107,6 @@ def no_way_to_renew(connection: Connection) -> GatewayError:
         payload={
             "provider_config_key": ref.integration_id,
             "connection_id": ref.connection_id,
-            "reason": "no_refresh_token",
+            "reason": NOT_RENEWABLE,
         },
     )

@@ -26,7 +26,7 @@ from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
 from gateway.connections.lease import LEASE, TOKEN_CALL_S, held
 from gateway.connections.lifespan import lifespan
-from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
@@ -55,7 +55,11 @@ class Redeemer:
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
-        self._entry(seen)
+        try:
+            self._entry(seen)
+        except ReconnectNeeded as fault:
+            await self._ended(seen, fault)
+            raise
         while True:
             owner = uuid.uuid4().hex
             row = await self._claimed(seen, owner, force)
@@ -155,6 +159,19 @@ class Redeemer:
         log.warning("token_refresh_failed", **who(row.ref), reason=noted.code, final=noted.final, detail=noted.message)
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
         raise backoff.refusal(after, noted, now) from fault
+
+    async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
+        """Note that a token without a refresh token has come to its end: its state says so from now on."""
+        now = clock.now()
+        if seen.failure is not None or seen.expires_at is None or seen.expires_at > now:
+            return
+        if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
+            return
+        owner = uuid.uuid4().hex
+        if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=now, ttl=LEASE, seen=seen):
+            words = "the access token has expired, and the provider gave no refresh token"
+            noted = RefreshFailure(backoff.NOT_RENEWABLE, words, True, now, 1)
+            await self._store.connections.record_failure(seen.ref, owner=owner, version=seen.version, failure=noted)
 
     async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
         noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)

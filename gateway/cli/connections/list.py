@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -50,10 +50,10 @@ def list_connections(
         shown, more = found[:limit], len(found) > limit
         following = cursor_after(shown[-1]) if more else None
         if as_json:
-            body = {"connections": [{**listed(one), "state": state(one)} for one in shown]}
+            body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
             return 0
-        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "MADE"), [_row(one) for one in shown])
+        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "DIES", "MADE"), [_row(one) for one in shown])
         if following:
             print(f"There are more: --cursor {following}", file=sys.stderr)
         return 0
@@ -62,19 +62,16 @@ def list_connections(
 
 
 def state(connection: "Connection") -> str:
-    """``ok``, ``expired``, ``renewal fails: …`` or ``reconnect needed: …``; what stands behind the colon is the reason."""
-    from gateway import clock
-
-    noted = connection.failure
-    if noted is not None:
-        return f"{'reconnect needed' if noted.final else 'renewal fails'}: {noted.code}"
-    if connection.expires_at is not None and connection.expires_at <= clock.now():
-        return "expired"
-    return "ok"
+    """The state, and behind a colon the reason for one that is not ``active``."""
+    reason = connection.state_reason
+    return (
+        connection.state.value if connection.state == "active" or not reason else f"{connection.state.value}: {reason}"
+    )
 
 
 def _row(connection: "Connection") -> tuple[str, ...]:
     user = connection.end_user
     who = (user.email or user.display_name or user.id) if user else ""
-    ref = connection.ref
-    return ref.connection_id, ref.integration_id, who, state(connection), f"{connection.created_at:%Y-%m-%d %H:%M}"
+    ref, dies_at = connection.ref, connection.life.dies_at
+    dies, made = f"{dies_at:%Y-%m-%d}" if dies_at else "", f"{connection.created_at:%Y-%m-%d %H:%M}"
+    return ref.connection_id, ref.integration_id, who, state(connection), dies, made
