@@ -59,6 +59,7 @@ def _common(connection: Connection) -> dict[str, Any]:
         "provider": connection.provider,
         "state": connection.state.value,
         "dies_at": stamp(connection.life.dies_at) if connection.life.dies_at else None,
+        "keep_alive_at": stamp(connection.life.keep_alive_at) if connection.life.keep_alive_at else None,
         "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
         "end_user": _end_user(connection.end_user),
         "tags": dict(connection.tags),

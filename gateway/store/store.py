@@ -14,8 +14,10 @@ from gateway.store.connections import ConnectionStore
 from gateway.store.data_keys import DataKeys
 from gateway.store.flows import FlowStore
 from gateway.store.history import HistoryStore
+from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
+from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault, VaultError
 
@@ -29,6 +31,8 @@ class Store:
         self.vault = vault
         self.connections = ConnectionStore(transactions, vault, keys)
         self.history = HistoryStore(transactions)
+        self.keep_alive = KeepAliveStore(transactions, keys)
+        self.tasks = TaskLeases(transactions)
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.changes = ChangeLog(transactions)

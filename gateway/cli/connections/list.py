@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 )
 @click.option("--search", metavar="TEXT", help="In connection ID, and the end user's name and e-mail.")
 @click.option("--end-user", metavar="ID", help="Only of this end user.")
+@click.option(
+    "--dying-within",
+    type=click.IntRange(1, 3650),
+    metavar="DAYS",
+    help="Only whose refresh token dies by then, unused.",
+)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")
 @as_json
@@ -33,18 +40,26 @@ def list_connections(
     integrations: tuple[str, ...],
     search: str | None,
     end_user: str | None,
+    dying_within: int | None,
     limit: int,
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List connections: ID, integration, end user, state, when they were made. Never a credential."""
+    """List connections: ID, integration, end user, state, the day their refresh token
+    dies if nobody uses it, when they were made. Never a credential."""
 
     async def work(services: "Services") -> int:
+        from gateway import clock
         from gateway.api.connection_json import listed
         from gateway.store import ListFilter, cursor_after
 
         wanted = ListFilter(
-            integration_ids=integrations, search=search, end_user_id=end_user, limit=limit + 1, cursor=cursor
+            integration_ids=integrations,
+            search=search,
+            end_user_id=end_user,
+            dies_before=clock.now() + timedelta(days=dying_within) if dying_within else None,
+            limit=limit + 1,
+            cursor=cursor,
         )
         found = await services.store.connections.list(environment_of(services, environment), wanted)
         shown, more = found[:limit], len(found) > limit

@@ -57,7 +57,6 @@ def _told(services: "Services", row: "Connection") -> dict[str, Any]:
         "state_reason": row.state_reason,
         "credential_type": services.store.open(row.credential).get("type"),
         "expires_at": stamp(row.expires_at) if row.expires_at else None,
-        "keep_alive_at": stamp(row.life.keep_alive_at) if row.life.keep_alive_at else None,
         "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
         "refresh_failure": {"reason": noted.code, "provider_message": noted.message, "attempts": noted.attempts}
         if noted
