@@ -81,7 +81,7 @@ async def reasons(running: RunningGateway) -> list[tuple[str, str]]:
 
 def test_the_token_call_ends_before_the_lease_and_the_lease_is_renewed_well_before_that() -> None:
     assert 25 < TOKEN_CALL_S < LEASE.total_seconds()
-    assert BEAT_S * 2 < LEASE.total_seconds()
+    assert LEASE.total_seconds() > BEAT_S * 2
 
 
 async def test_the_intent_is_on_the_disk_before_the_token_leaves(
