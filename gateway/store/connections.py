@@ -22,7 +22,7 @@ from gateway.store.connection_rows import (
     connection_of,
     stored,
 )
-from gateway.store.history import note_happening
+from gateway.store.history import BEFORE, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
 from gateway.store.refreshes import Refreshes, sealed_in
 from gateway.store.tables import connect_sessions, connection_tags, connections
@@ -33,11 +33,6 @@ ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its 
 
 class ConnectionStore(Refreshes):
     """Every change that other processes must see is noted in `changes` within its own transaction."""
-
-    async def get(self, ref: ConnectionRef) -> Connection | None:
-        async with self._transactions.read() as db:
-            found = await _read(db, ref)
-        return await self._openable(found)
 
     async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
         """The connections of `environment` that `wanted` describes, newest first. Raises InvalidRequest (cursor)."""
@@ -102,7 +97,7 @@ class ConnectionStore(Refreshes):
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> None:
-        identity = select(connections.c.id, connections.c.uid, connections.c.version).where(at(new.ref))
+        identity = select(*BEFORE, connections.c.uid, connections.c.version).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one()
         version = row.version + 1
         changed = {
@@ -118,7 +113,7 @@ class ConnectionStore(Refreshes):
             changed |= {"secret_config": sealed, "secret_config_version": version}
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
-        await note_happening(db, new.ref, Happening.AUTHORIZED, changed, now=now, reason=reason)
+        await note_happening(db, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
         if new.tags is not None:
             await _index_tags(db, row.id, new.tags)
 

@@ -7,18 +7,18 @@ from typing import Any, Final
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import ConnectionRef
 from gateway.records.states import Change, Happening, State, after
-from gateway.store.connection_rows import at
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
+BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
+"""What must be known of a row to say what a happening means for it."""
 
 
 async def note_happening(
     db: AsyncConnection,
-    ref: ConnectionRef,
+    row: Any,
     happening: Happening,
     values: Mapping[str, Any],
     *,
@@ -26,12 +26,10 @@ async def note_happening(
     reason: str,
     detail: str | None = None,
 ) -> None:
-    """Write `values` into the row, which is there, and the state that follows from `happening`, in the caller's transaction.
+    """Write `values` and the state that follows from `happening`, in the caller's transaction, which holds `row` (`BEFORE`).
 
     What changes neither the state nor the reason for it is no news, and has no entry.
     """
-    table = connections.c
-    row = (await db.execute(select(table.id, table.state, table.state_reason, table.state_since).where(at(ref)))).one()
     state = after(State(row.state), happening)
     moved = state != row.state or (happening is not Happening.RENEWED and reason != row.state_reason)
     told: dict[str, Any] = {}
@@ -39,7 +37,7 @@ async def note_happening(
         told = {"state": state.value, "state_reason": reason, "state_since": now}
         before = State(row.state) if row.state_since is not None else None
         await _add(db, row.id, Change(now, state, reason, detail, before))
-    await db.execute(update(connections).where(table.id == row.id).values({**values, **told}))
+    await db.execute(update(connections).where(connections.c.id == row.id).values({**values, **told}))
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:

@@ -27,12 +27,19 @@ from gateway.store.connection_rows import (
     stored,
 )
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import note_happening
+from gateway.store.history import BEFORE, note_happening
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
 NEVER: Final = Lifespan()
+_WRITTEN: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at")
+_SAVED: Final[dict[str, Any]] = {
+    **dict.fromkeys(_WRITTEN),
+    **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
+    **life_columns(NEVER),
+}
+"""Every column that a save sets."""
 
 
 class Refreshes:
@@ -42,6 +49,7 @@ class Refreshes:
         self._transactions = transactions
         self._vault = vault
         self._keys = keys
+        self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
 
     async def lease_refresh(
         self,
@@ -65,9 +73,18 @@ class Refreshes:
         if seen is not None:
             claim = claim.where(connections.c.version == seen.version, connections.c.updated_at == seen.updated_at)
         values: dict[str, Any] = {"lease_owner": owner, "lease_until": now + ttl}
-        if intent is not None:
-            values |= {"intent_digest": intent, "intent_at": now}
-        return await self._changed(claim.values(values))
+        if intent is None:
+            return await self._changed(claim.values(values))
+        values |= {"intent_digest": intent, "intent_at": now}
+
+        async def write(db: AsyncConnection) -> bool:
+            if not self._rehearsed:
+                self._rehearsed = True
+                nobody = update(connections).where(connections.c.id == 0)
+                await db.execute(nobody.values(_SAVED))
+            return (await db.execute(claim.values(values))).rowcount == 1
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
@@ -101,32 +118,31 @@ class Refreshes:
         row is gone, has another credential by now, or another holds the lease.
         """
 
-        async def write(db: AsyncConnection) -> Connection | None:
-            mine = select(connections.c.uid).where(_held(ref, owner, version))
-            uid = (await db.execute(mine.with_for_update())).scalar()
-            if uid is None:
-                return None
-            changed: dict[str, Any] = {
-                "version": version + 1,
-                "credential": self._seal(credential, ref, uid, "credential", version + 1),
-                "expires_at": expires_at,
-                "updated_at": now,
-                "last_refreshed_at": now,
-                **life_columns(life),
-            }
-            changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
+        async def write(db: AsyncConnection) -> bool:
+            mine = select(*BEFORE, connections.c.uid).where(_held(ref, owner, version))
+            row = (await db.execute(mine.with_for_update())).one_or_none()
+            if row is None:
+                return False
+            changed = dict(_SAVED) | life_columns(life)
+            changed |= {"version": version + 1, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
+            changed["credential"] = self._seal(credential, ref, row.uid, "credential", version + 1)
             if previous is not None:
-                sealed = self._seal({"refresh_token": previous}, ref, uid, PREVIOUS, version + 1)
-                changed |= {
-                    PREVIOUS: sealed,
-                    f"{PREVIOUS}_version": version + 1,
-                    f"{PREVIOUS}_until": previous_until,
-                }
-            await note_happening(db, ref, Happening.RENEWED, changed, now=now, reason="renewed")
+                changed[PREVIOUS] = self._seal({"refresh_token": previous}, ref, row.uid, PREVIOUS, version + 1)
+                changed |= {f"{PREVIOUS}_version": version + 1, f"{PREVIOUS}_until": previous_until}
+            await note_happening(db, row, Happening.RENEWED, changed, now=now, reason="renewed")
             await note_change(db, ref, now)
-            return await stored(db, ref)
+            return True
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        if not await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment)):
+            return None
+        return await self.get(ref)  # after the commit, so that nothing but what must be lies between answer and disk
+
+    async def get(self, ref: ConnectionRef) -> Connection | None:
+        """The connection as it is now."""
+        async with self._transactions.read() as db:
+            rows = (await db.execute(select(connections).where(at(ref)))).mappings().all()
+        found = await self._opened(rows)
+        return found[0] if found else None
 
     async def record_failure(
         self,
@@ -148,7 +164,7 @@ class Refreshes:
         table = connections.c
 
         async def write(db: AsyncConnection) -> Connection | None:
-            held = select(table.keep_alive_at).where(_held(ref, owner, version)).with_for_update()
+            held = select(*BEFORE, table.keep_alive_at).where(_held(ref, owner, version)).with_for_update()
             row = (await db.execute(held)).one_or_none()
             if row is None:
                 return None
@@ -157,7 +173,7 @@ class Refreshes:
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
-            await note_happening(db, ref, what, values, now=failure.at, **why)
+            await note_happening(db, row, what, values, now=failure.at, **why)
             await note_change(db, ref, failure.at)
             return await stored(db, ref)
 
