@@ -154,7 +154,10 @@ async def opened(
     """
     config = services.config
     store = services.store = await open_store(
-        config.store.url, Keyring(config.store.encryption_keys), environments=config.environments
+        config.store.url,
+        Keyring(config.store.encryption_keys),
+        environments=config.environments,
+        pool=config.store.pool,
     )
     dialogues = Dialogues(services.egress)
     services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)

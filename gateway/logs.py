@@ -133,9 +133,7 @@ def for_host() -> None:
 def write_many(events: Sequence[Event]) -> None:
     """Lines at level info whose members are whole and hold nothing secret, many in one write.
 
-    That is a tenth of what as many calls of a logger cost. A pipe takes no more than `PIPE_BUF` bytes without letting
-    another worker's in between, so that is what a write has at most, in whole lines. Without `setup`, in a host's
-    process, nothing is written.
+    That is a tenth of what as many calls of a logger cost. Without `setup`, in a host's process, nothing is written.
     """
     if Many.out is None or not events:
         return
@@ -144,22 +142,7 @@ def write_many(events: Sequence[Event]) -> None:
         for event in events:
             log.info(**{name: value for name, value in event.items() if name not in {"level", "timestamp"}})
         return
-    piece, size = list[str](), 0
-    for event in events:
-        line = _encode(event) + "\n"
-        length = len(line) if line.isascii() else len(line.encode("utf-8", "backslashreplace"))
-        if size + length > PIPE_BUF and piece:
-            _write(piece)
-            piece, size = [], 0
-        piece.append(line)
-        size += length
-    _write(piece)
-
-
-def _write(lines: Sequence[str]) -> None:
-    assert Many.out is not None
-    Many.out.write("".join(lines))
-    Many.out.flush()
+    write_lines([_encode(event) for event in events])
 
 
 def wants_lines() -> bool:
@@ -168,10 +151,28 @@ def wants_lines() -> bool:
 
 
 def write_lines(lines: Sequence[str]) -> None:
-    """Lines of JSON, in one write, on the terms of `write_many`."""
-    if Many.out is not None and lines:
-        Many.out.write("\n".join(lines) + "\n")
-        Many.out.flush()
+    """Lines of JSON, on the terms of `write_many`.
+
+    A pipe takes no more than `PIPE_BUF` bytes without letting another worker's in between, so that is what a write has at
+    most, in whole lines.
+    """
+    if Many.out is None:
+        return
+    piece, size = list[str](), 0
+    for line in lines:
+        length = 1 + (len(line) if line.isascii() else len(line.encode("utf-8", "backslashreplace")))
+        if size + length > PIPE_BUF and piece:
+            _write(Many.out, piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += length
+    if piece:
+        _write(Many.out, piece)
+
+
+def _write(out: Lasting, lines: Sequence[str]) -> None:
+    out.write("\n".join(lines) + "\n")
+    out.flush()
 
 
 def threshold(level: str) -> int:

@@ -17,7 +17,7 @@ from gateway.errors import GatewayError
 from gateway.records.exchange import Exchange
 
 BOUND: Final = 10_000
-BATCH: Final = 500
+BATCH: Final = 2000
 EVERY_S: Final = 0.5
 
 log = structlog.get_logger(__name__)

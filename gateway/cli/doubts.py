@@ -18,20 +18,24 @@ _ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "base_url"
 
 def unusable(config: "Config") -> Iterator[Fault]:
     """What `gateway serve` would refuse, in the same words."""
-    from gateway.store.look import sqlite_path
+    from gateway.store.looking import usable
     from gateway.store.refusal import StoreRefused
 
     try:
-        sqlite_path(config.store.url)
+        usable(config.store.url)
     except StoreRefused as refusal:
         yield Fault(config.where("store", "url"), str(refusal))
 
 
 def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """What is allowed and hardly meant, or not acted on yet."""
+    from gateway.config.store_url import unguarded
     from gateway.egress.guard import Guard
 
     guard = Guard(config.egress.allow)
+    if unguarded(config.store.url):
+        where = config.where("store", "url")
+        yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
     if config.server.websocket_path != "/":
         where = config.where("server", "websocket_path")
         yield Fault(where, "server.websocket_path is not acted on yet: no client can connect by WebSocket")

@@ -20,14 +20,14 @@ def serve(file: Path, as_json: bool) -> None:
 
     Prints "gateway ready on <address>" to stdout when it serves; logs go to stderr.
     """
-    from gateway.lean import leave_out_the_unused
-
-    leave_out_the_unused()
     from gateway.cli.refusal import faults_end_the_command
 
     with faults_end_the_command(as_json, file):
         config = _loaded(file)
         _look_at_store(config)
+        from gateway.lean import leave_out_the_unused
+
+        leave_out_the_unused()
         from gateway.server import serve as run  # last, since loading it takes longer than telling what is wrong
 
         code = run(config, as_json=as_json)
@@ -48,7 +48,6 @@ def _loaded(file: Path) -> "Config":
 
 def _look_at_store(config: "Config") -> None:
     """Refuse a wrong encryption key before the seconds that a loading without bytecode may take. Raises StoreRefused."""
-    from gateway.store.look import look, sqlite_path
-    from gateway.vault import Keyring
+    from gateway.store.looking import look_at
 
-    look(sqlite_path(config.store.url), Keyring(config.store.encryption_keys))
+    look_at(config.store)

@@ -19,6 +19,7 @@ from gateway.config.model import (
     EnvironmentConfig,
     IntegrationConfig,
     LiveConfig,
+    PoolConfig,
     ServerConfig,
     StoreConfig,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Faults",
     "IntegrationConfig",
     "LiveConfig",
+    "PoolConfig",
     "Readable",
     "ServerConfig",
     "StoreConfig",

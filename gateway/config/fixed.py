@@ -17,6 +17,7 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "websocket_path"): None,
     ("store", "url"): None,
     ("store", "encryption_keys"): None,
+    ("store", "pool"): None,
 }
 
 

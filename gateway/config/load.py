@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gateway.config import model, rules
+from gateway.config import model, rules, store_url
 from gateway.config.document import Document, Finding, Place, from_mapping, read_file
 from gateway.config.faults import Faults, Readable
 from gateway.config.reading import read_shape
-from gateway.config.shape import EgressShape, EnvironmentShape, GatewayShape, IntegrationShape, ServerShape
+from gateway.config.shape import EgressShape, EnvironmentShape, GatewayShape, IntegrationShape, ServerShape, StoreShape
 from gateway.config.substitution import Substitution, substitute
 
 EXTENSION = "x-"
@@ -57,12 +57,11 @@ def _built(
     shape: GatewayShape, base: Path, path: Path | None, document: Document, left_out: Collection[Place]
 ) -> model.Config:
     environments = {name: _environment(name, environment) for name, environment in shape.environments.items()}
-    keys = tuple(key for key in shape.store.encryption_keys if key is not None)
     live = shape.live
     return model.Config(
         server=_server(shape.server),
         live=model.LiveConfig(live.ttl_s, live.max_connections, live.trust_s),
-        store=model.StoreConfig(_absolute(shape.store.url, base), keys),
+        store=_store(shape.store, base),
         catalog=tuple(
             Path(os.path.normpath(base / folder))
             for index, folder in enumerate(shape.catalog)
@@ -123,9 +122,9 @@ def _egress(shape: EgressShape) -> model.EgressConfig:
     )
 
 
-def _absolute(url: str, base: Path) -> str:
-    """A SQLite path made absolute; other stores are named by address."""
-    prefix = "sqlite:///"
-    if not url.startswith(prefix):
-        return url
-    return prefix + os.path.normpath(base / url.removeprefix(prefix))
+def _store(shape: StoreShape, base: Path) -> model.StoreConfig:
+    return model.StoreConfig(
+        url=store_url.absolute(shape.url, base),
+        encryption_keys=tuple(key for key in shape.encryption_keys if key is not None),
+        pool=model.PoolConfig(**shape.pool.model_dump()),
+    )

@@ -32,11 +32,26 @@ class LiveConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """A worker's connections to PostgreSQL; besides these it has one that listens.
+
+    `connect_s`: until a connection is made; `wait_s`: until one is free; `statement_s`: until a statement has ended.
+    """
+
+    readers: int = 4
+    writers: int = 3
+    connect_s: float = 5
+    wait_s: float = 5
+    statement_s: float = 5
+
+
+@dataclass(frozen=True, slots=True)
 class StoreConfig:
     """`url` may hold a database password. Of `encryption_keys`, standard base64 each, the first seals and all open."""
 
     url: str = field(repr=False)
     encryption_keys: tuple[Secret, ...]
+    pool: PoolConfig = PoolConfig()
 
 
 @dataclass(frozen=True, slots=True)

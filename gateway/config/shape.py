@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.config import values
-from gateway.config.model import AllowedNetwork
+from gateway.config import store_url, values
+from gateway.config.model import AllowedNetwork, PoolConfig
 from gateway.secret import Secret
 
 
@@ -61,7 +61,7 @@ EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.encryption
 Host: TypeAlias = Annotated[Text, AfterValidator(values.host)]
 PublicUrl: TypeAlias = Annotated[Text, AfterValidator(values.public_url)]
 WebhookUrl: TypeAlias = Annotated[Text, AfterValidator(values.webhook_url)]
-StoreUrl: TypeAlias = Annotated[Text, AfterValidator(values.store_url)]
+StoreUrl: TypeAlias = Annotated[Text, AfterValidator(store_url.checked)]
 OutboundProxy: TypeAlias = Annotated[Text, AfterValidator(values.outbound_proxy)]
 Origin: TypeAlias = Annotated[Text, AfterValidator(values.origin)]
 Scope: TypeAlias = Annotated[Text, AfterValidator(values.scope)]
@@ -106,9 +106,21 @@ class LiveShape(Section):
     trust_s: Number = Field(5, ge=0, le=3600)
 
 
+_POOL: Final = PoolConfig()
+
+
+class PoolShape(Section):
+    readers: Whole = Field(_POOL.readers, ge=1, le=1000)
+    writers: Whole = Field(_POOL.writers, ge=1, le=1000)
+    connect_s: Number = Field(_POOL.connect_s, gt=0, le=60)
+    wait_s: Number = Field(_POOL.wait_s, gt=0, le=60)
+    statement_s: Number = Field(_POOL.statement_s, gt=0, le=600)
+
+
 class StoreShape(Section):
     url: StoreUrl = "sqlite:///gateway.db"
     encryption_keys: list[EncryptionKey | None] = []
+    pool: PoolShape = PoolShape()
 
 
 class IntegrationShape(Section):
@@ -168,6 +180,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("server",): ServerShape,
     ("live",): LiveShape,
     ("store",): StoreShape,
+    ("store", "pool"): PoolShape,
     ("environments", "*"): EnvironmentShape,
     ("environments", "*", "integrations", "*"): IntegrationShape,
     ("egress",): EgressShape,

@@ -32,16 +32,16 @@ def host(text: str) -> str:
     """A host name or address to listen on, without brackets."""
     if text.startswith("["):
         raise ValueError("write an IPv6 address without brackets here")
-    if _is_address(text):
+    if is_address(text):
         return text
-    if not _is_host_name(text):
+    if not is_host_name(text):
         raise ValueError("must be a host name or an IP address alone; 0.0.0.0 listens on every address")
     return text.lower()
 
 
 def is_loopback(name: str) -> bool:
     """Whether only this machine can reach `name`."""
-    if _is_address(name):
+    if is_address(name):
         return ip_address(name).is_loopback
     return name == "localhost" or name.endswith(".localhost")
 
@@ -82,21 +82,6 @@ def outbound_proxy(text: str) -> str:
     if parts.port is None or parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError("must be http://host:port, or http://user:password@host:port")
     return text.rstrip("/")
-
-
-def store_url(text: str) -> str:
-    """``sqlite:///path`` (three slashes, then the path: a fourth makes it absolute) or ``postgresql://…/database``."""
-    scheme, separator, rest = text.partition("://")
-    if not separator or scheme not in ("sqlite", "postgresql"):
-        hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
-        raise ValueError(f"must be sqlite:///gateway.db or postgresql://user:password@host/database{hint}")
-    if scheme == "sqlite":
-        _sqlite_path(rest)
-        return text
-    parts = _url(text, ("postgresql",), userinfo=True)
-    if not parts.path.strip("/"):
-        raise ValueError("names no database: postgresql://user:password@host/database")
-    return text
 
 
 def encryption_key(text: str) -> Secret:
@@ -157,7 +142,7 @@ def network(text: str) -> AllowedNetwork:
 
     Without brackets, a colon after the prefix length begins the port (``::1/128:9900``).
     """
-    if _is_address(text):
+    if is_address(text):
         return AllowedNetwork(ip_network(text), None)
     found = _ALLOWED.fullmatch(text)
     if found is None:
@@ -199,7 +184,7 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
     except ValueError:
         raise ValueError(example) from None
     name = parts.hostname or ""
-    if parts.scheme not in schemes or not (_is_host_name(name) or _is_address(name)) or parts.netloc.endswith(":"):
+    if parts.scheme not in schemes or not (is_host_name(name) or is_address(name)) or parts.netloc.endswith(":"):
         raise ValueError(example)
     if not userinfo and "@" in parts.netloc:
         raise ValueError("must not hold a user name or a password")
@@ -208,22 +193,12 @@ def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> Spli
     return parts
 
 
-def _sqlite_path(rest: str) -> None:
-    if not rest.startswith("/"):
-        raise ValueError("must have three slashes before the path: sqlite:///gateway.db")
-    path = rest[1:]
-    if path in ("", ":memory:") or path.endswith("/"):
-        raise ValueError("names no file; a store in memory would lose every connection at a restart")
-    if "?" in path or "#" in path or not path.isprintable():
-        raise ValueError("takes no parameters, and its path no '?' or '#'")
-
-
-def _is_host_name(name: str) -> bool:
+def is_host_name(name: str) -> bool:
     numeric = name.rsplit(".", 1)[-1].isdigit()  # such a name reads as an address that it is not
     return len(name) <= 253 and not numeric and _HOST_NAME.fullmatch(name) is not None
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
     try:
         ip_address(name)
     except ValueError:

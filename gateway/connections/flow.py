@@ -85,6 +85,7 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._public_url = public_url
+        self.redirect_uri: Final = f"{public_url}/oauth/callback"
         self._redeeming: set[asyncio.Task[Connection]] = set()
         self._cookie_prefix = "__Host-gw-flow-" if public_url.startswith("https://") else "gw-flow-"
 

@@ -1,8 +1,8 @@
 """The cache of opened connections: the hot path's only stop.
 
 A kept entry is a row of the store, sealed; its credential stays opened for at most a minute. A task follows the store's
-change log, so that what another process deleted or renewed is known here within `trust_s`; while the store cannot be
-read, entries serve until `ttl_s` after the last time it could.
+change log, so that what another process deleted or renewed is known here at once, and within `trust_s` at the latest;
+while the store cannot be read, entries serve until `ttl_s` after the last time it could.
 """
 
 import asyncio
@@ -32,6 +32,7 @@ from gateway.store import ChangesMissed, Store
 OPENED_S: Final = 60.0
 RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is not renewed for a provider's 401
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
+SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
@@ -71,6 +72,8 @@ class Live:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self._cleared_at = 0.0
+        self._swept_at = 0.0
         self.provider_at: dict[str, str] = {}
         self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
 
@@ -224,8 +227,9 @@ class Live:
     async def follow(self, last_id: int) -> None:
         """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
         version: Hashable = None
+        lost_at: float | None = None
         while True:
-            await asyncio.sleep(min(max(self._config.trust_s / 10, 0.05), 1.0))
+            await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
                 async with asyncio.timeout(LONGEST_LOOK_S):
                     seen = await self._store.changes.version()
@@ -235,12 +239,20 @@ class Live:
                             await self._refresh_entry(ref)
                         last_id, version = newest, seen
                     self._synced_at = clock.monotonic()
+                    if lost_at is not None:
+                        log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
+                        lost_at = None
             except ChangesMissed as missed:
                 self._kept.clear()
+                self._cleared_at = clock.monotonic()
                 last_id = missed.last_id
             except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
-                log.warning("store_unreadable", detail=str(fault) or type(fault).__name__)
-            self._sweep()
+                if lost_at is None:
+                    lost_at = clock.monotonic()
+                    detail = str(fault) or type(fault).__name__
+                    log.warning("store_unreadable", detail=detail, effect="what is in memory serves on")
+            if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
+                self._sweep()
 
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
         self._changed_at[ref] = clock.monotonic()
@@ -258,7 +270,7 @@ class Live:
             self._kept[ref] = Kept(row, used_at=kept.used_at)
 
     def _sweep(self) -> None:
-        now = clock.monotonic()
+        now = self._swept_at = clock.monotonic()
         if now - self._synced_at > self._config.ttl_s:
             self._kept.clear()
         for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
@@ -303,7 +315,7 @@ class Live:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
-        if self._changed_at.get(connection.ref, 0.0) >= began:
+        if max(self._changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
             return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered
         self._kept.pop(connection.ref, None)
         while len(self._kept) >= self._config.max_connections:

@@ -195,6 +195,11 @@ class Flight:
         if not self._over:
             self._connection.may_go_on()
 
+    def announce_end(self) -> None:
+        """The connection ends with this answer, unless its head has said otherwise already."""
+        if not self._status:
+            self.last = True
+
     def caller_left(self, *, stopped: bool) -> None:
         """`stopped`: we cut the caller off ourselves, because the gateway stops."""
         if self._over:

@@ -62,6 +62,7 @@ class ClientProtocol(RequestHandler):
         "_held_back",
         "_server",
         "_tail",
+        "_untouched",
         "head_since",
         "stopped",
     )
@@ -78,6 +79,7 @@ class ClientProtocol(RequestHandler):
         self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
         self._held = b""  # heads that came while too many requests waited already
+        self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
         self._held_back = False  # reading is paused, because enough is held
         self._deaf = False  # nothing more is read as HTTP on this connection
         self._gone: asyncio.Future[None] | None = None
@@ -117,7 +119,7 @@ class ClientProtocol(RequestHandler):
     def announce_end(self) -> None:
         """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
         if self._flight is not None:
-            self._flight.last = True
+            self._flight.announce_end()
         current = self._current_request
         if current is not None:
             current._message = current._message._replace(should_close=True)
@@ -136,7 +138,8 @@ class ClientProtocol(RequestHandler):
             self._hold(data)
             return
         lane = self._server.lane
-        if lane is not None and self._waiter is not None and not self._messages and self._unoccupied and data:
+        waits = self._waiter is not None or self._untouched
+        if lane is not None and waits and not self._messages and self._unoccupied and data:
             self._flight = lane.take(self, data)
             if self._flight is not None:
                 self.head_since = 0.0
@@ -159,6 +162,7 @@ class ClientProtocol(RequestHandler):
         )
 
     def _read(self, data: bytes) -> None:
+        self._untouched = False
         if self._held:
             data, self._held = self._held + data, b""
         at, cuts, size = 0, 0, len(data)
@@ -303,7 +307,10 @@ class ClientProtocol(RequestHandler):
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
             self._end_orderly()
-        elif self._held:
+            return
+        if self._server.draining:
+            self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+        if self._held:
             self._unhold()
 
     def torn(self, *, reset: bool) -> None:

@@ -10,9 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.connection import ConnectionRef
 from gateway.store.tables import changes
 from gateway.store.transactions import Transactions
+from gateway.store.watch import Watch
 
 KEPT: Final = timedelta(days=1)
+CHANNEL: Final = "gateway_changes"
+TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7902))  # the name, and which of our locks
+NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
 LAST: Final = select(func.coalesce(func.max(changes.c.id), 0))
+ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
 
 
 class ChangesMissed(Exception):
@@ -24,15 +29,24 @@ class ChangesMissed(Exception):
 
 
 async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime) -> None:
-    """Add `ref` to the log, in the transaction of the change itself."""
+    """Add `ref` to the log, as the last thing that the transaction of the change itself writes.
+
+    PostgreSQL gives ids out of turn, so whoever appends there holds a lock until the commit: a reader that has seen an
+    id has seen all before it. It is the last lock that a transaction takes, so no two wait for each other.
+    """
+    if db.dialect.name == "postgresql":
+        await db.execute(TURN)
     await db.execute(insert(changes).values(at=now, **ref._asdict()))
+    if db.dialect.name == "postgresql":
+        await db.execute(NOTIFY)
 
 
 class ChangeLog:
     """Read by every process, its own writes included."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, watch: Watch) -> None:
         self._transactions = transactions
+        self._watch = watch
 
     async def last_id(self) -> int:
         """Where the log ends now: where a process that has kept nothing yet begins to read."""
@@ -43,26 +57,28 @@ class ChangeLog:
     async def since(self, last_id: int) -> tuple[int, list[ConnectionRef]]:
         """The connections that changed after `last_id`, each once, and the id to ask with next. Raises ChangesMissed.
 
-        Ids are in the order of commits, since SQLite has one writer.
+        Ids are in the order of commits: SQLite has one writer, and `note_change` sees to it elsewhere.
         """
         later = select(changes).where(changes.c.id > last_id).order_by(changes.c.id)
         async with self._transactions.read() as db:
-            first: int = (await db.execute(select(func.coalesce(func.min(changes.c.id), 0)))).scalar_one()
             rows = (await db.execute(later)).all()
-        newest = rows[-1].id if rows else last_id
-        if first > last_id + 1:
-            raise ChangesMissed(newest)
+            first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
+        newest: int = rows[-1].id if rows else last_id
+        if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
+            raise ChangesMissed(max(newest, last) if rows else last)
         refs = dict.fromkeys(ConnectionRef(row.environment, row.integration_id, row.connection_id) for row in rows)
         return newest, list(refs)
 
     async def version(self) -> Hashable:
-        """Something that differs from last time if anything was committed since, at the price of no table read.
+        """Something that differs from last time if anything was committed since. Raises Unavailable, ChangesMissed."""
+        return await self._watch.version()
 
-        SQLite's data_version, which compares only with itself on the same connection, hence that connection's identity.
-        """
-        async with self._transactions.watch() as db:
-            raw = await db.get_raw_connection()
-            return id(raw.driver_connection), (await db.exec_driver_sql("PRAGMA data_version")).scalar_one()
+    async def moved(self, at_most_s: float) -> None:
+        """Return as soon as something may have changed, or after so many seconds. Never raises."""
+        await self._watch.moved(at_most_s)
+
+    async def close(self) -> None:
+        await self._watch.close()
 
     async def prune(self, now: datetime) -> None:
         """Forget what is older than a day, but never the last entry, by which a reader sees whether it missed any."""

@@ -53,9 +53,11 @@ class ConnectionStore(Refreshes):
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
             created = await self._claim_row(db, new, now)
-            await self._fill_row(db, new, now)
+            while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
+                created = await self._claim_row(db, new, now)
+            written = await stored(db, new.ref)
             await note_change(db, new.ref, now)
-            return await stored(db, new.ref), created
+            return written, created
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
 
@@ -96,9 +98,12 @@ class ConnectionStore(Refreshes):
         }
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
-    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> None:
+    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
+        """False: there is no such row."""
         identity = select(*BEFORE, connections.c.uid, connections.c.version).where(at(new.ref))
-        row = (await db.execute(identity.with_for_update())).one()
+        row = (await db.execute(identity.with_for_update())).one_or_none()
+        if row is None:
+            return False
         version = row.version + 1
         changed = {
             **asked_columns(new),
@@ -116,6 +121,7 @@ class ConnectionStore(Refreshes):
         await note_happening(db, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
         if new.tags is not None:
             await _index_tags(db, row.id, new.tags)
+        return True
 
     async def _openable(self, found: Connection | None) -> Connection | None:
         if found is not None:

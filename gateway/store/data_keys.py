@@ -1,6 +1,8 @@
 """Data keys: one that seals in each environment, wrapped in the database, counted, and replaced before it wears out."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection as SyncConnection
@@ -13,6 +15,7 @@ from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.vault import Keyring, Vault, WrappedKey
+from gateway.vault.seal import DataKey
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
 SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then
@@ -43,14 +46,19 @@ class DataKeys:
         self._transactions = transactions
         self._keyring = keyring
         self._vault = vault
+        self._allowing = asyncio.Lock()
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
-    async def load(self) -> None:
-        """Hand every stored data key to the vault; the newest of an environment seals."""
+    async def load(self) -> dict[str, DataKey]:
+        """Hand every stored data key to the vault. Returns the newest of each environment."""
+        newest: dict[str, DataKey] = {}
         async with self._transactions.read() as db:
             for stored in await db.run_sync(stored_keys):
-                self._vault.take(stored.id, stored.environment, self._keyring.unwrap(stored))
+                newest[stored.environment] = self._vault.take(
+                    stored.id, stored.environment, self._keyring.unwrap(stored)
+                )
+        return newest
 
     async def ensure(self, names: Sequence[str]) -> None:
         """Make the environments `names`, each with a data key. Two processes that start at once make one of each."""
@@ -67,20 +75,32 @@ class DataKeys:
             await self._transactions.write(make)
             await self.load()
 
+    @property
+    def enough(self) -> int:
+        """What all transactions that may run at once seal at most."""
+        return SEALS_A_TURN * self._transactions.writes_at_once
+
     async def allow(self, environment: str) -> None:
-        """See to it that one transaction's worth of values may be sealed in `environment`."""
+        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way."""
+        async with self._allowing:
+            await self._allow(environment)
+
+    async def _allow(self, environment: str) -> None:
         key = self._vault.sealing_key(environment)
-        if key is None or key.allowance >= SEALS_A_TURN:
-            return
-        if await self._transactions.begin(lambda db: self._reserve(db, key.id)):
-            key.allowance += self._reserved
-            return
-        await self.load()  # another process may have replaced it already
-        newest = self._vault.sealing_key(environment)
-        if newest is None or newest.id == key.id:
-            await self._transactions.begin(lambda db: self._make(db, environment))
-            await self.load()
-        await self.allow(environment)
+        while key is not None and key.allowance < self.enough:
+            if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
+                key.allowance += self._reserved
+                self._vault.seal_with(key)
+            else:
+                key = await self._after(key)
+
+    async def _after(self, worn: DataKey) -> DataKey | None:
+        """The key that seals once `worn` may not: another process may have made it already."""
+        newest = (await self.load()).get(worn.environment)
+        if newest is None or newest.id == worn.id:
+            await self._transactions.begin(partial(self._make, environment=worn.environment))
+            newest = (await self.load()).get(worn.environment)
+        return newest
 
     async def learn(self, *sealed: Sealed) -> None:
         """See to it that these can be opened, where another process has sealed them under a key it just made."""

@@ -1,4 +1,4 @@
-"""Engines for SQLite: a writer with one connection and readers that cannot write. Nothing else opens the database.
+"""Engines: a writer and a reader. Those for SQLite: one connection writes and some read; nothing else opens the file.
 
 A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way for want of the write lock. The
 readers have their own engine, since that same begin would lock each of their reads too.
@@ -20,15 +20,14 @@ EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """`watcher` has one connection of its own, because SQLite's data_version compares with itself only."""
+    """`writes_at_once`: how many transactions the writer may have open."""
 
     writer: AsyncEngine
     reader: AsyncEngine
-    watcher: AsyncEngine
+    writes_at_once: int
 
     async def dispose(self) -> None:
-        """Readers first: the last connection to close folds the WAL into the file, which a reader may not."""
-        await self.watcher.dispose()
+        """Readers first: on SQLite the last connection to close folds the WAL into the file, which a reader may not."""
         await self.reader.dispose()
         await self.writer.dispose()
 
@@ -39,9 +38,15 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     busy = f"busy_timeout = {int(busy_s * 1000)}"
     writer = _engine(url, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
     reader = _engine(url, connections=READERS, wait_s=busy_s, pragmas=(busy, "query_only = ON"), isolation="AUTOCOMMIT")
-    watcher = _engine(url, connections=1, wait_s=busy_s, pragmas=(busy, "query_only = ON"), isolation="AUTOCOMMIT")
     event.listen(writer.sync_engine, "begin", _begin_immediate)
-    return Engines(writer, reader, watcher)
+    return Engines(writer, reader, writes_at_once=1)
+
+
+def sqlite_watcher(path: Path, *, busy_s: float) -> AsyncEngine:
+    """One connection that is always the same, since data_version compares with itself only."""
+    pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    return _engine(url, connections=1, wait_s=busy_s, pragmas=pragmas, isolation="AUTOCOMMIT")
 
 
 def _engine(
@@ -53,7 +58,7 @@ def _engine(
         pool_size=connections,
         max_overflow=0,
         pool_timeout=wait_s,
-        json_serializer=_json,
+        json_serializer=as_json,
         hide_parameters=True,  # an error must not print what was to be stored
         **options,
     )
@@ -61,7 +66,8 @@ def _engine(
     return engine
 
 
-def _json(value: Any) -> str:
+def as_json(value: Any) -> str:
+    """How both databases keep it."""
     return json.dumps(value, separators=(",", ":"), default=dict)  # any Mapping, not dict alone
 
 

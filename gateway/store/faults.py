@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gateway import clock
-from gateway.errors import Unavailable
+from gateway.errors import InvalidRequest, Unavailable
+from gateway.store.postgres.causes import UNREADABLE_TEXT, postgres_cause
 from gateway.store.refusal import sqlite_cause
 
 RETRY_AFTER_S: Final = 5
@@ -27,6 +28,8 @@ def unavailable(cause: str) -> Unavailable:
 
 def cause_of(error: BaseException) -> str | None:
     """In words, why the database could not be used; None if the fault lies with our statement instead."""
+    if isinstance(error, DBAPIError) and (told := postgres_cause(_sqlstate(error))):
+        return told
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return None
     if isinstance(error, PoolTimeoutError):
@@ -36,15 +39,28 @@ def cause_of(error: BaseException) -> str | None:
         return cause
     if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
         return error.args[0]
+    if isinstance(error, DBAPIError) and _sqlstate(error):
+        return None
     return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error | OSError) else None
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    """PostgreSQL's own code; a driver that has none, as SQLite's, is not loaded to be asked."""
+    found = getattr(error.orig, "sqlstate", None)
+    return found if isinstance(found, str) else None
 
 
 @contextmanager
 def told_as_unavailable() -> Iterator[None]:
-    """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is."""
+    """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
+
+    Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, keeps nowhere.
+    """
     try:
         yield
     except (DBAPIError, PoolTimeoutError, sqlite3.Error, OSError) as error:
+        if isinstance(error, DBAPIError) and _sqlstate(error) in UNREADABLE_TEXT:
+            raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
         cause = cause_of(error)
         if cause is None:
             raise

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from gateway.store.refusal import StoreRefused, sqlite_cause
-from gateway.store.revisions import REVISIONS, VERSION_TABLE
-from gateway.vault import Keyring, UnknownKey, VaultError, WrappedKey
+from gateway.store.revisions import VERSION_TABLE
+from gateway.store.verdict import judge_keys, judge_schema
+from gateway.vault import Keyring, WrappedKey
 
 HEADER: Final = b"SQLite format 3\0"
 EXAMPLE: Final = "sqlite:///gateway.db"
@@ -32,7 +33,7 @@ def sqlite_path(url: str) -> Path:
     if not colon or not rest.startswith("//"):
         raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
     if scheme != "sqlite":
-        raise StoreRefused(f"store.url names {scheme}; this version keeps its data in SQLite only: write {EXAMPLE}.")
+        raise StoreRefused(f"store.url names {scheme}: write {EXAMPLE}, or postgresql://user:password@host/database.")
     name = rest.removeprefix("///")
     if name in (rest, "", ":memory:") or "?" in name:
         raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")
@@ -60,8 +61,10 @@ def _look_once(path: Path, keyring: Keyring) -> None:
         _look_at_file(path)
         if path.exists() and path.stat().st_size:
             with _reading(path) as db:
-                _look_at_schema(path, db)
-                _look_at_keys(path, db, keyring)
+                revision = _revision(db)
+                judge_schema(path, revision=revision, tables=_tables(db), other="another file")
+                if revision is not None:
+                    judge_keys(path, [WrappedKey(*row) for row in db.execute(STORED_KEYS)], keyring)
     except (sqlite3.Error, OSError) as error:
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
@@ -114,17 +117,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
-def _look_at_schema(path: Path, db: sqlite3.Connection) -> None:
-    revision = _revision(db)
-    if revision is None and _tables(db):
-        raise StoreRefused(f"{path} is another program's database: let store.url name another file.")
-    if revision is not None and revision not in REVISIONS:
-        raise StoreRefused(
-            f"{path} was written by a newer version of the gateway (schema {revision}; this one knows up to "
-            f"{REVISIONS[-1]}): start that version, or restore an older backup."
-        )
-
-
 def _revision(db: sqlite3.Connection) -> str | None:
     """The revision that the database is at; None if it has never been migrated."""
     if VERSION_TABLE not in _tables(db):
@@ -136,21 +128,3 @@ def _revision(db: sqlite3.Connection) -> str | None:
 def _tables(db: sqlite3.Connection) -> set[str]:
     rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'")
     return {name for (name,) in rows}
-
-
-def _look_at_keys(path: Path, db: sqlite3.Connection, keyring: Keyring) -> None:
-    """Every data key must open: one that does not would mean connections that do not."""
-    if _revision(db) is None:
-        return
-    for row in db.execute(STORED_KEYS).fetchall():
-        stored = WrappedKey(*row)
-        try:
-            keyring.unwrap(stored)
-        except UnknownKey:
-            raise StoreRefused(
-                f"{path} is sealed under an encryption key that is not in store.encryption_keys (key id "
-                f"{stored.master_key_id}): add the key it was made with, after the first if that is to replace it; it "
-                "must stay in the list, since this version does not seal anew under another key."
-            ) from None
-        except VaultError as error:
-            raise StoreRefused(f"{path} is damaged: {error} Restore a backup.") from None

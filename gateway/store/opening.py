@@ -6,44 +6,58 @@ from collections.abc import Collection
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.config import PoolConfig
 from gateway.errors import Unavailable
+from gateway.store.backend import Backend
 from gateway.store.data_keys import DataKeys
-from gateway.store.engine import sqlite_engines
-from gateway.store.look import look, sqlite_path
+from gateway.store.looking import POSTGRES
 from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.store.refusal import StoreRefused
-from gateway.store.sqlite_file import prepare, still_there
 from gateway.store.store import Store
-from gateway.store.transactions import Transactions
 from gateway.vault import Keyring, Vault, VaultError
 
 
-async def open_store(url: str, keyring: Keyring, *, environments: Collection[str], busy_s: float = 5.0) -> Store:
+async def open_store(
+    url: str,
+    keyring: Keyring,
+    *,
+    environments: Collection[str],
+    busy_s: float = 5.0,
+    pool: PoolConfig | None = None,
+) -> Store:
     """The store at `url`, migrated, with every environment and its data key in place.
 
-    Keys and schema are checked before the first write. A write waits at most `busy_s` for its turn here and as long
-    for other processes. Raises StoreRefused, whose text is one line for the operator.
+    Keys and schema are checked before the first write. `busy_s` is for SQLite: how long a write waits for others; `pool`
+    is for PostgreSQL. Raises StoreRefused, whose text is one line for the operator.
     """
-    path = sqlite_path(url)
-    await asyncio.to_thread(look, path, keyring)
-    await asyncio.to_thread(prepare, path, busy_s=busy_s)
-    transactions = Transactions(sqlite_engines(path, busy_s=busy_s), queue_s=busy_s, check=still_there(path))
+    backend = await _connected(url, keyring, busy_s, pool or PoolConfig())
     vault = Vault()
-    keys = DataKeys(transactions, keyring, vault)
+    keys = DataKeys(backend.transactions, keyring, vault)
     try:
-        await _migrate(transactions)
+        await _migrate(backend)
         await keys.load()
         await keys.ensure(sorted(environments))
     except BaseException as error:
-        await transactions.close()
+        await backend.close()
         if isinstance(error, Unavailable | VaultError):
-            raise StoreRefused(f"{path} cannot be opened. {error}") from error
+            raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(transactions, vault, keys)
+    return Store(backend.transactions, vault, keys, backend.watch)
 
 
-async def _migrate(transactions: Transactions) -> None:
-    async with transactions.read() as db:
+async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
+    """Neither loads what only the other needs."""
+    if url.startswith(POSTGRES):
+        from gateway.store.postgres.backend import open_postgres
+
+        return await open_postgres(url, keyring, pool)
+    from gateway.store.sqlite_backend import open_sqlite
+
+    return await open_sqlite(url, keyring, busy_s=busy_s)
+
+
+async def _migrate(backend: Backend) -> None:
+    async with backend.transactions.read() as db:
         revision = await db.run_sync(schema_revision)
     if revision == REVISIONS[-1]:
         return
@@ -52,4 +66,4 @@ async def _migrate(transactions: Transactions) -> None:
     async def upgrade(db: AsyncConnection) -> None:
         await db.run_sync(alembic.upgrade)
 
-    await transactions.write(upgrade)
+    await backend.alone(upgrade)

@@ -174,8 +174,9 @@ class Refreshes:
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
             await note_happening(db, row, what, values, now=failure.at, **why)
+            written = await stored(db, ref)
             await note_change(db, ref, failure.at)
-            return await stored(db, ref)
+            return written
 
         return await self._transactions.write(write)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from gateway.store.tables import request_log
 from gateway.store.transactions import Transactions
 
 PRUNED_AT_ONCE: Final = 5000  # rows; other writes come between
+# Rows a statement on SQLite. For each statement its thread lets go of the interpreter and must get it back from the loop's,
+# which costs both more than to write a row.
+AT_ONCE: Final = (200, 20, 1)
 _COLUMNS: Final = tuple(column.name for column in request_log.columns if not column.primary_key)
 _members: Final[Callable[[Exchange], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
 
@@ -31,9 +35,18 @@ class RequestLog:
         """Core writes the statement, once. It does not prepare the rows: that would cost as much as proxying them did."""
         if self._statement is None:
             self._statement = _positional(db.dialect)
-        spelled = _as_sqlite_keeps_it if db.dialect.name == "sqlite" else _as_it_is
-        rows = [(spelled(at), *rest) for at, *rest in map(_members, exchanges)]
-        await db.exec_driver_sql(self._statement, rows)
+        if db.dialect.name != "sqlite":
+            await db.exec_driver_sql(self._statement, [_members(exchange) for exchange in exchanges])
+            return
+        at = 0
+        for size in AT_ONCE:
+            statement = _of_many(self._statement, size)
+            while len(exchanges) - at >= size:
+                values: list[Any] = []
+                for moment, *rest in map(_members, exchanges[at : at + size]):
+                    values += (_as_sqlite_keeps_it(moment), *rest)
+                await db.exec_driver_sql(statement, tuple(values))
+                at += size
 
     async def prune(self, before: datetime) -> int:
         """Remove what is older than `before`, a few thousand rows a transaction. Returns how many."""
@@ -49,17 +62,20 @@ class RequestLog:
 
 def _positional(dialect: Dialect) -> str:
     """The statement that takes the members of a record in the order of `_COLUMNS`."""
-    compiled = insert(request_log).compile(dialect=dialect, column_keys=list(_COLUMNS))
+    compiled = insert(request_log).inline().compile(dialect=dialect, column_keys=list(_COLUMNS))
     assert compiled.positiontup is None or tuple(compiled.positiontup) == _COLUMNS
     assert _COLUMNS[0] == "at"
     return str(compiled)
+
+
+@cache
+def _of_many(statement: str, rows: int) -> str:
+    """The same for so many rows: its last pair of brackets, as often."""
+    begin = statement.rindex("(")
+    return statement[:begin] + ", ".join([statement[begin:]] * rows)
 
 
 def _as_sqlite_keeps_it(at: datetime) -> str:
     """As `UtcTime` has it written there: text that sorts in the order of time."""
     in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
     return in_utc.isoformat(" ", "microseconds")[:26]  # less the zone, which is always UTC
-
-
-def _as_it_is(at: datetime) -> datetime:
-    return at

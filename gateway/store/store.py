@@ -19,13 +19,14 @@ from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
 from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
+from gateway.store.watch import Watch
 from gateway.vault import Vault, VaultError
 
 
 class Store:
     """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch) -> None:
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
@@ -35,7 +36,7 @@ class Store:
         self.tasks = TaskLeases(transactions)
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
-        self.changes = ChangeLog(transactions)
+        self.changes = ChangeLog(transactions, watch)
         self.request_log = RequestLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
@@ -68,4 +69,8 @@ class Store:
 
     async def close(self) -> None:
         """Finish the writes that were begun and close all connections, even if the caller is cancelled meanwhile."""
-        await asyncio.shield(asyncio.ensure_future(self._transactions.close()))
+        await asyncio.shield(asyncio.ensure_future(self._close()))
+
+    async def _close(self) -> None:
+        await self.changes.close()
+        await self._transactions.close()

@@ -1,4 +1,4 @@
-"""How the store reads and writes: every write in a task of its own, one at a time; reads beside it."""
+"""How the store reads and writes: every write in a task of its own, as many at a time as the database takes; reads beside it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,8 +21,12 @@ class Transactions:
         self._engines = engines
         self._check = check
         self._queue_s = queue_s
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
+
+    @property
+    def writes_at_once(self) -> int:
+        return self._engines.writes_at_once
 
     async def write(self, work: Work[T], *, before: Callable[[], Awaitable[None]] | None = None) -> T:
         """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.
@@ -40,13 +44,6 @@ class Transactions:
         """A connection that sees what is committed and can change nothing."""
         with told_as_unavailable():
             async with self._engines.reader.connect() as db:
-                yield db
-
-    @asynccontextmanager
-    async def watch(self) -> AsyncIterator[AsyncConnection]:
-        """The one connection that is always the same."""
-        with told_as_unavailable():
-            async with self._engines.watcher.connect() as db:
                 yield db
 
     async def close(self) -> None:

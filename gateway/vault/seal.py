@@ -40,10 +40,20 @@ class Vault:
         self._sealing: dict[str, DataKey] = {}
 
     def take(self, key_id: str, environment: str, key: bytes) -> DataKey:
-        """Learn a data key; it becomes the one that seals in its environment. A key known already stays as it is."""
+        """Learn a data key. A key known already stays as it is.
+
+        It becomes the one that seals in its environment, unless there is one that may still do so: what has leave to
+        seal must not find another key in its place that has none.
+        """
         known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
-        self._sealing[environment] = known
+        present = self._sealing.get(environment)
+        if present is None or present.allowance <= 0:
+            self._sealing[environment] = known
         return known
+
+    def seal_with(self, key: DataKey) -> None:
+        """Let `key`, which was taken and has an allowance, be the one that seals in its environment."""
+        self._sealing[key.environment] = key
 
     def sealing_key(self, environment: str) -> DataKey | None:
         """The data key under which values of `environment` are sealed at present."""

@@ -27,6 +27,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
+_KEY_CHARS: Final = 16  # the shortest key that gateway.yaml may name
 _OF_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
 )
@@ -43,14 +44,18 @@ class MalformedAnswer(Exception):
 def request_fields(received: Fields) -> Fields:
     """What travels on to the provider, in order; a ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
 
+    A field that holds the caller's secret key stays here whatever it is called: a client that also sends it under another
+    name would give it to the provider.
+
     Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
     """
     hop_by_hop = HOP_BY_HOP | named_by_connection(received)
+    key = _key_in(received)
     kept: Fields = []
     minted: set[str] = set()
     for name, value in received:
         spelled = plain(name)
-        if spelled in hop_by_hop or spelled in FRAMING:
+        if spelled in hop_by_hop or spelled in FRAMING or (key and key in value):
             continue
         if name.lower().startswith(MINTING_PREFIX):
             asked = name[len(MINTING_PREFIX) :]
@@ -65,6 +70,15 @@ def request_fields(received: Fields) -> Fields:
             kept.append((name, value))
     _refuse_unsendable(kept)
     return kept
+
+
+def _key_in(received: Fields) -> str:
+    """What stands behind the scheme in Authorization, if that is long enough to be nothing else."""
+    for name, value in received:
+        if len(name) == 13 and name.lower() == "authorization":
+            key = value.rpartition(" ")[2]
+            return key if len(key) >= _KEY_CHARS else ""
+    return ""
 
 
 def _refuse_unsendable(fields: Fields) -> None:

@@ -1,8 +1,9 @@
-"""A certificate for a made-up host, and contexts for a server that shows it and a client that trusts it."""
+"""Certificates for made-up names, and contexts for a server that shows one and a client that trusts it."""
 
 import datetime as dt
 import ssl
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -35,3 +36,36 @@ def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(shown)
     return server, ssl.create_default_context(cafile=str(shown))
+
+
+class Identity(NamedTuple):
+    """Both PEM."""
+
+    certificate: str
+    key: str
+
+
+def issued(
+    name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
+) -> tuple[Identity, tuple[Any, Any]]:
+    """A certificate for `name`, signed by `issuer` or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer[0].subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+    )
+    if host:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+    certificate = builder.sign(issuer[1] if issuer else key, hashes.SHA256())
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    return Identity(certificate.public_bytes(serialization.Encoding.PEM).decode(), text), (certificate, key)

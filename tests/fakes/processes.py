@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,13 @@ class Files:
         fresh = self.path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(self.document))
         fresh.replace(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A configuration that somebody else has written."""
+
+    path: Path
 
 
 class Serving:
@@ -135,7 +143,7 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(files: Files, listener: socket.socket | None = None) -> AsyncIterator[Serving]:
+async def serving(files: "Files | NodeFile", listener: socket.socket | None = None) -> AsyncIterator[Serving]:
     """A process that is ready; on `listener`, if there is one, instead of a socket of its own."""
     command = [sys.executable, "-m", "gateway"]
     if listener is not None:

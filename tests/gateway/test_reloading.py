@@ -122,7 +122,7 @@ async def test_networks_are_closed_and_opened(running: RunningGateway, tracker: 
 async def test_a_public_url_moves(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
     assert await reloaded(running)
-    assert running.app[SERVICES].flows.redirect_uri == "http://localhost:4000/gw/oauth/callback"
+    assert running.app[SERVICES].flows._public_url == "http://localhost:4000/gw"
 
 
 async def test_a_request_begun_before_ends_under_the_configuration_it_began_with(

@@ -1,33 +1,17 @@
 """``Server-Timing``: where the time went, on every answer to a proxied call, the provider's and our own."""
 
 import asyncio
-import time
 
 import pytest
 
 from gateway.egress.client import Timeouts
 from gateway.wire.server_timing import server_timing
+from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.proxy_end import gateway_to, opened_at
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.fakes.tracker import Tracker
-
-
-class Clock:
-    """The monotonic clock, put forward by whoever wants time to have passed."""
-
-    ahead_s = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
-    return clock
 
 
 def split(field: str) -> dict[str, float]:

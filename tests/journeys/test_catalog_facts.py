@@ -23,6 +23,7 @@ from aiohttp import web
 
 from gateway.auth import modes
 from gateway.egress.client import Egress
+from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
 from tools.catalog_from_facts.heirs import FAMILIES
 from tools.facts_sample import COUNT, SAMPLE, drawn, made_entries
@@ -234,7 +235,7 @@ class Expected:
         self.credential = {
             "API_KEY": {"apiKey": KEY},
             "BASIC": {name: hidden.get(name) or f"the-{name}" for name in ("username", "password")},
-            "OAUTH2_CC": {"token": TOKEN, "client_id": "id", "client_secret": "secret"},
+            "OAUTH2_CC": {"token": TOKEN, "client_id": "id", "client_secret": "secret", **_shown(entry["data"])},
             "OAUTH2": {},
         }[self.mode]
 
@@ -348,6 +349,14 @@ def _without_comments(said: Any) -> Any:
     if not isinstance(said, dict):
         return said
     return {key: _without_comments(value) for key, value in said.items() if not key.endswith("#")}
+
+
+def _shown(entry: Mapping[str, Any]) -> dict[str, str]:
+    """A certificate, for a provider that is reached by mutual TLS only."""
+    if not entry.get("require_client_certificate"):
+        return {}
+    identity, _ = issued("customer")
+    return {"client_certificate": identity.certificate, "client_private_key": identity.key}
 
 
 def _example(form: Mapping[str, Any]) -> str:

@@ -48,10 +48,23 @@ def test_nothing_it_prints_is_secret(file: Path) -> None:
         assert secret not in check(file, GOOD).output
 
 
-def test_a_store_that_serve_would_refuse_is_a_fault_in_the_same_words(file: Path) -> None:
-    result = check(file, GOOD.replace("store: {", "store: {url: 'postgresql://u:database-password@h/d?x=y', "))
-    assert result.exit_code == 1
-    assert result.stderr.startswith(f"{file}:1: store.url names postgresql; this version keeps its data in SQLite only")
+@pytest.mark.parametrize(
+    ("address", "warned"),
+    [
+        ("h/d", True),
+        ("h/d?sslmode=require", True),
+        ("one,127.0.0.1/d", True),
+        ("h/d?sslmode=verify-full", False),
+        ("127.0.0.1:5433/d", False),
+        ("/d?host=/run/postgresql", False),
+    ],
+)
+def test_a_database_elsewhere_whose_certificate_is_not_checked_is_warned_of(
+    file: Path, address: str, warned: bool
+) -> None:
+    result = check(file, GOOD.replace("store: {", f"store: {{url: 'postgresql://u:database-password@{address}', "))
+    assert result.exit_code == 0
+    assert ("add ?sslmode=verify-full" in result.stderr) == warned
     assert "database-password" not in result.output
 
 

@@ -15,6 +15,7 @@ from gateway import resources
 from gateway.cli import main
 from gateway.store import open_store
 from gateway.vault import Keyring
+from tests.fakes.postgres import PASSWORD, free_port
 
 HEAD = """\
 server: {port: 0}
@@ -51,6 +52,37 @@ def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: 
     assert run.stderr.startswith("gateway: ")
     assert "store.encryption_keys" in run.stderr
     assert run.stderr.count("\n") == 1
+
+
+def refusal(file: Path) -> str:
+    """The one line with which a start ends, told within two seconds of being able to run at all."""
+    code = (
+        "import sys, time; from gateway.cli import main; began = time.monotonic()\n"
+        f"try: main(['serve', '-c', {str(file)!r}])\n"
+        "except SystemExit as end: print(end.code, 'sqlalchemy' in sys.modules, time.monotonic() - began < 2)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout == "1 False True\n", run.stderr
+    assert run.stderr.startswith("gateway: PostgreSQL database ")
+    assert run.stderr.count("\n") == 1
+    assert PASSWORD not in run.stderr
+    return run.stderr
+
+
+def test_a_wrong_encryption_key_is_told_of_postgresql_too(file: Path, empty_database: str) -> None:
+    asyncio.run(_sealed_otherwise(empty_database))
+    file.write_text(HEAD.replace("store: {", f"store: {{url: '{empty_database}', "))
+    assert "store.encryption_keys" in refusal(file)
+
+
+async def _sealed_otherwise(url: str) -> None:
+    await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
+
+
+def test_a_database_that_is_not_there_is_one_line(file: Path) -> None:
+    url = f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d"
+    file.write_text(HEAD.replace("store: {", f"store: {{url: '{url}', "))
+    assert "cannot be reached: nothing listens there" in refusal(file)
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])

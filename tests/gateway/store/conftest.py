@@ -1,4 +1,4 @@
-"""Stores on files of their own, closed after the test."""
+"""Stores on files and databases of their own, closed after the test. What is not `sqlite_only` runs on both."""
 
 import contextlib
 import os
@@ -19,6 +19,14 @@ KEY = os.urandom(32)
 
 Opener = Callable[..., Awaitable[Store]]
 
+sqlite_only = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def backend(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -26,13 +34,22 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def opener(path: Path) -> AsyncIterator[Opener]:
-    """Opens the store at `path`, as often as asked: each is another process as far as the database can tell."""
+def url(backend: str, path: Path, request: pytest.FixtureRequest) -> str:
+    """The address that `opener` opens."""
+    if backend == "sqlite":
+        return f"sqlite:///{path}"
+    made: str = request.getfixturevalue("database")
+    return made
+
+
+@pytest.fixture
+async def opener(url: str) -> AsyncIterator[Opener]:
+    """Opens the store, as often as asked: each is another process as far as the database can tell."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def opened(key: bytes = KEY, **options: Any) -> Store:
             options.setdefault("environments", {"dev", "prod"})
-            store = await open_store(f"sqlite:///{path}", Keyring([key]), **options)
+            store = await open_store(url, Keyring([key]), **options)
             stack.push_async_callback(store.close)
             return store
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.store import open_store
 from gateway.vault import Keyring
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 from tests.gateway.store.test_flows import flow
 
 SECRETS = [f"marker-{n}-{'x' * 20}" for n in range(7)]
@@ -36,6 +36,7 @@ asyncio.run(main())
 """
 
 
+@sqlite_only
 async def test_no_secret_that_was_written_is_found_in_any_file(opener: Opener, path: Path) -> None:
     store = await opener()
     first = new(
@@ -66,9 +67,14 @@ async def test_no_secret_that_was_written_is_found_in_any_file(opener: Opener, p
         await store.close()
 
 
-@pytest.mark.parametrize("acknowledged", [1, 40, 150])
-async def test_a_killed_process_loses_nothing_it_acknowledged(path: Path, acknowledged: int) -> None:
-    url = f"sqlite:///{path}"
+@pytest.mark.parametrize(
+    ("backend", "acknowledged"),
+    [("sqlite", 1), ("sqlite", 40), ("sqlite", 150), ("postgresql", 90)],
+    indirect=["backend"],
+)
+async def test_a_killed_process_loses_nothing_it_acknowledged(
+    backend: str, url: str, path: Path, acknowledged: int
+) -> None:
     writer = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, url, KEY.hex(), stdout=asyncio.subprocess.PIPE
     )
@@ -86,9 +92,10 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(path: Path, acknow
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
     finally:
         await store.close()
-    with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    db.close()
+    if backend == "sqlite":
+        with sqlite3.connect(path) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        db.close()
 
 
 async def test_a_lease_of_a_killed_process_expires(opener: Opener) -> None:

@@ -1,5 +1,7 @@
 """Other processes learn what changed, in order, and whether they missed anything."""
 
+import asyncio
+import time
 from datetime import timedelta
 
 import pytest
@@ -10,6 +12,15 @@ from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 TTL = timedelta(seconds=60)
 OTHER = REF._replace(connection_id="u2")
+AT_ONCE_S = 2.0  # far below the time that waits here may take, and enough for a busy machine
+LONG_S = 30.0
+
+
+async def heard(store: Store) -> float:
+    """How long it took until something moved."""
+    began = time.monotonic()
+    await store.changes.moved(LONG_S)
+    return time.monotonic() - began
 
 
 async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None:
@@ -60,6 +71,14 @@ async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: O
     assert await there.changes.version() == after
     await there.connections.put(new(), now=NOW)
     assert await there.changes.version() != after
+
+
+async def test_a_change_elsewhere_wakes_who_waits(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    await there.changes.version()
+    waiting = asyncio.create_task(heard(there))
+    await here.connections.put(new(), now=NOW)
+    assert await waiting < AT_ONCE_S
 
 
 async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) -> None:

@@ -1,13 +1,11 @@
 """A data key is counted across processes and replaced before it wears out; every process opens what any sealed."""
 
 import asyncio
-import sqlite3
-from pathlib import Path
 
 import pytest
 
 from gateway.store import Store
-from gateway.store.data_keys import SEALS_A_TURN, SEALS_PER_KEY, DataKeys
+from gateway.store.data_keys import SEALS_PER_KEY, DataKeys
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 
@@ -15,51 +13,51 @@ def key_of(ciphertext: bytes) -> str:
     return ciphertext[1:9].hex()
 
 
-def reserved(path: Path) -> list[int]:
-    with sqlite3.connect(path) as db:
-        found = [row[0] for row in db.execute("SELECT seals_reserved FROM data_keys WHERE environment = 'dev'")]
-    db.close()
-    return found
+async def reserved(store: Store) -> list[int]:
+    async with store._transactions.read() as db:
+        found = await db.exec_driver_sql("SELECT seals_reserved FROM data_keys WHERE environment = 'dev'")
+        return list(found.scalars())
 
 
-def limit(store: Store, *, seals_per_key: int, reserved: int) -> None:
+def limit(store: Store, *, turns: int) -> int:
+    """Let a key last for so many turns, each taken singly. Returns how many values that are."""
     keys: DataKeys = store._keys
-    keys._seals_per_key, keys._reserved = seals_per_key, reserved
+    keys._seals_per_key, keys._reserved = turns * keys.enough, keys.enough
+    return keys._seals_per_key
 
 
-async def test_seals_are_counted_before_they_are_made(opener: Opener, path: Path) -> None:
+async def test_seals_are_counted_before_they_are_made(opener: Opener) -> None:
     store = await opener()
-    assert reserved(path) == [0]
+    assert await reserved(store) == [0]
     await store.connections.put(new(), now=NOW)
-    assert reserved(path) == [2**16]
+    assert await reserved(store) == [2**16]
     await (await opener()).connections.put(new(), now=NOW)
-    assert reserved(path) == [2**17]
+    assert await reserved(store) == [2**17]
     assert SEALS_PER_KEY < 2**32
 
 
-async def test_a_worn_out_key_is_replaced_and_what_it_sealed_still_opens(opener: Opener, path: Path) -> None:
+async def test_a_worn_out_key_is_replaced_and_what_it_sealed_still_opens(opener: Opener) -> None:
     here, there = await opener(), await opener()
-    for store in (here, there):
-        limit(store, seals_per_key=2 * SEALS_A_TURN, reserved=SEALS_A_TURN)
+    most = max(limit(store, turns=2) for store in (here, there))
     seen = []
-    for n in range(40):
+    for n in range(count := most + 8):
         ref = REF._replace(connection_id=f"c{n}")
         stored, _ = await (here, there)[n % 2].connections.put(new(ref), now=NOW)
         seen.append(key_of(stored.credential.ciphertext))
     assert len(set(seen)) > 2
-    assert max(seen.count(key) for key in seen) <= 2 * SEALS_A_TURN
-    assert max(reserved(path)) <= 2 * SEALS_A_TURN
+    assert max(seen.count(key) for key in seen) <= most
+    assert max(await reserved(here)) <= most
     for store in (here, there):
-        for n in range(40):
+        for n in range(count):
             found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
             assert found is not None
             assert store.vault.open_json(found.credential)["apiKey"] == "k"
 
 
-async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: Opener, path: Path) -> None:
+async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: Opener) -> None:
     stores = [await opener() for _ in range(3)]
     for store in stores:
-        limit(store, seals_per_key=SEALS_A_TURN, reserved=SEALS_A_TURN)
+        limit(store, turns=1)
     await asyncio.gather(*(stores[n % 3].connections.put(new(), now=NOW) for n in range(30)))
     found = await stores[0].connections.get(REF)
     assert found is not None
@@ -68,7 +66,7 @@ async def test_processes_that_wear_out_a_key_together_agree_on_the_next(opener: 
 
 
 @pytest.mark.parametrize("environments", [{"dev"}, {"dev", "prod"}])
-async def test_each_environment_has_a_key_of_its_own(opener: Opener, path: Path, environments: set[str]) -> None:
+async def test_each_environment_has_a_key_of_its_own(opener: Opener, environments: set[str]) -> None:
     store = await opener(environments=environments)
     used = set()
     for environment in environments:

@@ -9,7 +9,7 @@ from gateway.errors import InvalidRequest
 from gateway.records.connection import ConnectionRef, EndUser
 from gateway.store import ListFilter, Store, cursor_after
 from gateway.store.listing import listed
-from tests.gateway.store.conftest import NOW, new
+from tests.gateway.store.conftest import NOW, new, sqlite_only
 
 
 @pytest.fixture
@@ -84,6 +84,7 @@ async def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> No
         await store.connections.list("dev", ListFilter(cursor=cursor))
 
 
+@sqlite_only
 @pytest.mark.parametrize(
     ("wanted", "index"),
     [

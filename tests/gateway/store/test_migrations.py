@@ -9,6 +9,7 @@ from gateway.store import Store
 from gateway.store.migrations import REVISIONS
 from gateway.store.migrations.upgrade import configuration
 from gateway.store.tables import metadata
+from tests.gateway.store.conftest import sqlite_only
 
 
 async def test_the_migrated_schema_is_the_one_in_tables(store: Store) -> None:
@@ -19,6 +20,7 @@ async def test_the_migrated_schema_is_the_one_in_tables(store: Store) -> None:
         assert await db.run_sync(differences) == []
 
 
+@sqlite_only
 async def test_a_migrated_database_is_the_one_that_create_all_would_make(store: Store) -> None:
     """Alembic compares neither AUTOINCREMENT nor ON DELETE on SQLite; the schema's own text does."""
     from sqlalchemy import create_engine, text

@@ -98,7 +98,12 @@ def test_a_key_seals_no_more_than_its_allowance(vault: Vault) -> None:
 
 def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
-    vault.take("ff" * 8, "dev", os.urandom(32)).allowance = 1
+    newer = vault.take("ff" * 8, "dev", os.urandom(32))
+    assert vault.seal_json(VALUE, **ADDRESS).ciphertext[1:9] != b"\xff" * 8, (
+        "the older one has leave, the newer has none"
+    )
+    newer.allowance = 1
+    vault.seal_with(newer)
     after = vault.seal_json(VALUE, **ADDRESS)
     assert after.ciphertext[1:9] == b"\xff" * 8
     assert vault.open_json(before) == vault.open_json(after) == VALUE

@@ -85,3 +85,16 @@ def test_decoding_takes_what_was_true_of_the_coded_bytes_only() -> None:
     ]
     assert decoded_fields(coded) == [("ETag", 'W/"a"'), ("K", "v"), ("Vary", "Accept-Encoding")]
     assert decoded_fields([("ETag", 'W/"a"')])[0] == ("ETag", 'W/"a"')
+
+
+@pytest.mark.parametrize("name", ["X-Api-Key", "Authorzation", "Nango-Proxy-X-Key", "Cookie"])
+def test_the_callers_key_stays_here_under_any_name(name: str) -> None:
+    key = "sk-0123456789abcdef"
+    received = [("Authorization", f"Bearer {key}"), (name, f"a={key}; b"), ("X-Short", "sk-0123")]
+    assert request_fields(received) == [("X-Short", "sk-0123")]
+
+
+def test_a_word_too_short_for_a_key_takes_nothing_along() -> None:
+    assert request_fields([("Authorization", "Bearer a"), ("Accept", "application/json")]) == [
+        ("Accept", "application/json")
+    ]

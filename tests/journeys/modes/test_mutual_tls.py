@@ -1,60 +1,25 @@
 """Mutual TLS: the provider asks who we are before it listens, and we ask it the same (RFC 8705)."""
 
-import datetime as dt
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from gateway.egress import client as egress_client
+from tests.fakes.certificate import Identity, issued
 from tests.journeys.modes.conftest import Far, imported
-
-
-class Identity(NamedTuple):
-    certificate: str
-    key: str
-
-
-def made(
-    name: str, issuer: "tuple[Any, Any] | None" = None, host: str | None = None
-) -> tuple[Identity, tuple[Any, Any]]:
-    """A certificate for `name`, signed by `issuer` or by itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer[0].subject if issuer else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-    )
-    if host:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-    certificate = builder.sign(issuer[1] if issuer else key, hashes.SHA256())
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    return Identity(certificate.public_bytes(serialization.Encoding.PEM).decode(), text), (certificate, key)
 
 
 @pytest.fixture
 async def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[str, Identity, list[Any]]]:
     """A provider that speaks TLS only with certificates of its authority: its address, such an identity, what came."""
-    authority, issuer = made("authority")
-    server, _ = made("localhost", issuer, "localhost")
-    client, _ = made("customer", issuer)
+    authority, issuer = issued("authority")
+    server, _ = issued("localhost", issuer, "localhost")
+    client, _ = issued("customer", issuer)
     folder = tmp_path / "tls"
     folder.mkdir()
     (folder / "server.pem").write_text(server.certificate + server.key)
@@ -120,7 +85,7 @@ async def test_without_a_certificate_the_connection_is_not_even_tried(far: Far, 
 
 async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far: Far, start: Any, bank: Any) -> None:
     url, _, seen = bank
-    stranger, _ = made("stranger")
+    stranger, _ = issued("stranger")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
     told = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
@@ -130,7 +95,7 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far
 
 async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(far: Far, start: Any, bank: Any) -> None:
     url, identity, _ = bank
-    other, _ = made("other")
+    other, _ = issued("other")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
     told = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)

@@ -1,0 +1,109 @@
+"""`store.url`: a SQLite file, or a PostgreSQL database as libpq's addresses name it (PostgreSQL's manual, 34.1.1.2)."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+from gateway.config.values import is_address, is_host_name
+
+SQLITE: Final = "sqlite:///"
+FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl", "passfile")
+MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+PARAMETERS: Final = frozenset(
+    f"{' '.join(FILES)} sslmode sslpassword sslnegotiation ssl_min_protocol_version ssl_max_protocol_version "
+    "host port target_session_attrs krbsrvname gsslib application_name search_path".split()
+)
+_HOST: Final = re.compile(r"(?:\[(?P<v6>[^][]+)]|(?P<name>[^][:]+))(?::(?P<port>\d{1,5}))?")
+_VISIBLE: Final = re.compile(r"[!-~]+")
+
+
+def checked(text: str) -> str:
+    """``sqlite:///path`` (three slashes, then the path: a fourth makes it absolute) or ``postgresql://…/database``."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in ("sqlite", "postgresql"):
+        hint = "; write postgresql://" if scheme == "postgres" or scheme.startswith("postgresql+") else ""
+        raise ValueError(f"must be sqlite:///gateway.db or postgresql://user:password@host/database{hint}")
+    if scheme == "sqlite":
+        _check_path(rest)
+    else:
+        _check_postgres(text)
+    return text
+
+
+def absolute(url: str, base: Path) -> str:
+    """With `base` in front of what names a file by a relative path."""
+    if url.startswith(SQLITE):
+        return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
+    head, mark, query = url.partition("?")
+    return head + mark + "&".join(_absolute_pair(pair, base) for pair in query.split("&"))
+
+
+def _absolute_pair(pair: str, base: Path) -> str:
+    name, _, value = pair.partition("=")
+    return f"{name}={quote(str(base / unquote(value)))}" if name in FILES else pair
+
+
+def unguarded(url: str) -> bool:
+    """Whether what is stored travels to another machine without its certificate being checked."""
+    if url.startswith(SQLITE):
+        return False
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query))
+    hosts = [name for name, _ in _hosts(parts)] or given.get("host", "/").split(",")
+    return given.get("sslmode") not in ("verify-ca", "verify-full") and not all(map(_is_here, hosts))
+
+
+def _is_here(host: str) -> bool:
+    return host.startswith(("/", "127.")) or host in ("localhost", "::1")
+
+
+def _check_path(rest: str) -> None:
+    if not rest.startswith("/"):
+        raise ValueError("must have three slashes before the path: sqlite:///gateway.db")
+    path = rest[1:]
+    if path in ("", ":memory:") or path.endswith("/"):
+        raise ValueError("names no file; a store in memory would lose every connection at a restart")
+    if "?" in path or "#" in path or not path.isprintable():
+        raise ValueError("takes no parameters, and its path no '?' or '#'")
+
+
+def _check_postgres(text: str) -> None:
+    """Messages never repeat what may be a part of the password."""
+    if not _VISIBLE.fullmatch(text) or "#" in text or "\\" in text:
+        raise ValueError("must be in ASCII, without spaces and '#': write %23 for a '#' in the password")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise ValueError("must be postgresql://user:password@host/database") from None
+    if parts.netloc.count("@") > 1:
+        raise ValueError("has more than one '@': write %40 for one in the password")
+    for name, port in _hosts(parts):
+        if not (is_host_name(name) or is_address(name)) or not 0 < port < 65536:
+            raise ValueError("must be postgresql://user:password@host/database, with %2F for a '/' in the password")
+    if not unquote(parts.path).strip("/"):
+        raise ValueError("names no database: postgresql://user:password@host/database")
+    _check_parameters(parts)
+
+
+def _hosts(parts: SplitResult) -> Iterator[tuple[str, int]]:
+    """Each host and port; none where the address leaves that to its parameters. A port of 0 stands for a bad one."""
+    listed = parts.netloc.rpartition("@")[2]
+    for one in listed.split(",") if listed else ():
+        found = _HOST.fullmatch(one)
+        yield ("", 0) if found is None else (unquote(found["v6"] or found["name"]), int(found["port"] or 5432))
+
+
+def _check_parameters(parts: SplitResult) -> None:
+    try:
+        given = dict(parse_qsl(parts.query, strict_parsing=True)) if parts.query else {}
+    except ValueError:
+        raise ValueError("has parameters that are not name=value, with '&' between them") from None
+    if unknown := sorted(given.keys() - PARAMETERS):
+        raise ValueError(f"has parameters that are not known here: {', '.join(unknown)}; leave them out")
+    if given.get("sslmode", "prefer") not in MODES:
+        raise ValueError(f"has a sslmode that is none of {', '.join(MODES)}")
+    if not given.get("port", "5432").replace(",", "").isdigit():
+        raise ValueError("has a port that is no number")

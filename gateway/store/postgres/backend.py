@@ -1,0 +1,36 @@
+"""The store in a PostgreSQL database, which several nodes share."""
+
+from typing import Final
+
+from sqlalchemy import func, select
+
+from gateway.config import PoolConfig
+from gateway.store.backend import Backend, Upgrade
+from gateway.store.faults import told_as_unavailable
+from gateway.store.postgres.connecting import place_of
+from gateway.store.postgres.engine import migrating_engine, postgres_engines
+from gateway.store.postgres.look import examine
+from gateway.store.postgres.watch import PostgresWatch
+from gateway.store.transactions import Transactions
+from gateway.vault import Keyring
+
+TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # the name, and which of our locks
+
+
+async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend:
+    """Raises StoreRefused."""
+    await examine(url, keyring, connect_s=pool.connect_s)
+    transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s)
+
+    async def alone(upgrade: Upgrade) -> None:
+        """However many nodes start at once, one upgrades at a time; the next then finds nothing left to do."""
+        engine = migrating_engine(url, pool)
+        try:
+            with told_as_unavailable():
+                async with engine.begin() as db:
+                    await db.execute(TURN)
+                    await upgrade(db)
+        finally:
+            await engine.dispose()
+
+    return Backend(place_of(url), transactions, PostgresWatch(url, pool), alone)

@@ -1,0 +1,38 @@
+"""In words, why PostgreSQL did not do what it was asked, by SQLSTATE (PostgreSQL's manual, appendix A)."""
+
+from typing import Final
+
+# The most exact first: a whole code, else its class.
+CAUSES: Final = {
+    "25006": "it is read-only, as a standby is; store.url may name several hosts and target_session_attrs=primary",
+    "28000": "it refuses this user",
+    "28P01": "it refuses the password",
+    "3D000": "there is no such database",
+    "40001": "two transactions were in each other's way",
+    "40P01": "two transactions were in each other's way",
+    "42501": "its user may not do that",
+    "53100": "the disk is full",
+    "53200": "it is out of memory",
+    "53300": "it takes no more connections; store.pool bounds those of a worker",
+    "55P03": "it is locked",
+    "57014": "it took longer than store.pool.statement_s",
+    "57P01": "it is shutting down",
+    "57P02": "it has crashed and comes back",
+    "57P03": "it is starting up or shutting down",
+    "57P05": "it ended a connection that was idle too long",
+    "08": "the connection to it was lost",
+    "53": "it is short of resources",
+    "57": "an operator ended what it was doing",
+    "58": "reading or writing its files failed",
+    "XX": "it is damaged",
+}
+# After these the connection is of no more use, although it may still be open: another one may lead to another server.
+USELESS_AFTER: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
+UNREADABLE_TEXT: Final = frozenset({"22021", "22P05"})  # U+0000, which PostgreSQL keeps in no text
+
+
+def postgres_cause(sqlstate: object) -> str | None:
+    """None: the fault lies with what was asked."""
+    if not isinstance(sqlstate, str):
+        return None
+    return CAUSES.get(sqlstate) or CAUSES.get(sqlstate[:2])

@@ -1,0 +1,21 @@
+"""The store in a SQLite file."""
+
+import asyncio
+
+from gateway.store.backend import Backend
+from gateway.store.engine import sqlite_engines, sqlite_watcher
+from gateway.store.look import look, sqlite_path
+from gateway.store.sqlite_file import prepare, still_there
+from gateway.store.sqlite_watch import SqliteWatch
+from gateway.store.transactions import Transactions
+from gateway.vault import Keyring
+
+
+async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
+    """A write waits at most `busy_s` for its turn here and as long for other processes. Raises StoreRefused."""
+    path = sqlite_path(url)
+    await asyncio.to_thread(look, path, keyring)
+    await asyncio.to_thread(prepare, path, busy_s=busy_s)
+    transactions = Transactions(sqlite_engines(path, busy_s=busy_s), queue_s=busy_s, check=still_there(path))
+    watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
+    return Backend(str(path), transactions, watch, transactions.write)  # the one writer's lock keeps others waiting

@@ -1,0 +1,12 @@
+"""A monotonic clock that a test puts forward."""
+
+import time
+
+
+class Clock:
+    """`ahead_s`: how far it is ahead of the real one, for whoever wants time to have passed."""
+
+    ahead_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead_s

@@ -1,0 +1,64 @@
+"""Several `gateway serve` processes on one store, with integration `tracker`, whose provider lives in the test."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+
+from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
+from tests.fakes.processes import NodeFile, Serving, serving
+
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+class Nodes:
+    """`urls` of all of them; `http` sends the secret key and opens as many connections as asked for."""
+
+    def __init__(self, running: Sequence[Serving], http: aiohttp.ClientSession) -> None:
+        self.running = running
+        self.urls = [f"http://127.0.0.1:{node.port}" for node in running]
+        self.http = http
+
+    async def imported(self, grant: dict[str, Any], connection_id: str) -> None:
+        """A connection with the tokens of a token answer, expired long ago."""
+        tokens = {name: text for name, text in grant.items() if name in ("access_token", "refresh_token")}
+        body = {
+            "provider_config_key": "tracker",
+            "connection_id": connection_id,
+            "credentials": {"type": "OAUTH2", **tokens, "expires_at": LONG_AGO},
+        }
+        async with self.http.post(f"{self.urls[0]}/connections", json=body) as answer:
+            assert answer.status == 201, await answer.text()
+
+    async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
+        """Status and body of one proxied call by the node of that number, counted on from the last."""
+        names = {"Provider-Config-Key": "tracker", "Connection-Id": connection_id}
+        url = f"{self.urls[node % len(self.urls)]}/proxy/x"
+        async with self.http.get(url, headers=names) as answer:
+            return answer.status, await answer.json()
+
+
+@asynccontextmanager
+async def nodes(
+    folder: Path, provider_url: str, store_url: str, *, count: int = 1, workers: int = 1
+) -> AsyncIterator[Nodes]:
+    """`count` processes of so many workers each; ended, and killed if need be, afterwards."""
+    write_entry(folder, "tracker", tracker_entry(provider_url))
+    whole = document([f"127.0.0.1/32:{provider_url.rpartition(':')[2]}"])
+    whole["store"]["url"] = store_url
+    whole["server"]["workers"] = workers
+    path = folder / "gateway.yaml"
+    path.write_text(yaml.safe_dump(whole))
+    async with contextlib.AsyncExitStack() as stack:
+        started = await asyncio.gather(*(stack.enter_async_context(serving(NodeFile(path))) for _ in range(count)))
+        http = await stack.enter_async_context(
+            aiohttp.ClientSession(
+                headers={"Authorization": f"Bearer {SECRET_KEY}"}, connector=aiohttp.TCPConnector(limit=0)
+            )
+        )
+        yield Nodes(started, http)

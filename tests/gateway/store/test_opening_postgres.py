@@ -1,0 +1,184 @@
+"""Opening a PostgreSQL database: made ready by one node of several, and refused in one line where that cannot be."""
+
+import asyncio
+import os
+import sys
+import time
+
+import pytest
+
+from gateway.config import PoolConfig
+from gateway.store import Store, StoreRefused, open_store
+from gateway.vault import Keyring
+from tests.fakes.gateways import free_socket
+from tests.fakes.postgres import PASSWORD, PostgresServer, free_port
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.test_opening import STARTER
+
+OTHER = os.urandom(32)
+QUICK = PoolConfig(connect_s=1)
+
+
+@pytest.fixture
+def backend() -> str:
+    """This is about the server."""
+    return "postgresql"
+
+
+async def refused(url: str, key: bytes = KEY) -> str:
+    began = time.monotonic()
+    with pytest.raises(StoreRefused) as refusal:
+        await open_store(url, Keyring([key]), environments={"dev", "another"}, pool=QUICK)
+    told = str(refusal.value)
+    assert time.monotonic() - began < 2
+    assert "\n" not in told
+    assert PASSWORD not in told
+    return told
+
+
+async def everything(server: PostgresServer, url: str) -> dict[str, list[str]]:
+    """Each table by schema and name, and what is in it."""
+    name = url.rpartition("/")[2]
+    tables = await server.run(
+        "SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables "
+        "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
+        name,
+    )
+    return {
+        table: [row for (row,) in await server.run(f"SELECT t::text FROM {table} t ORDER BY 1", name)]
+        for (table,) in tables
+    }
+
+
+async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
+    opener: Opener, url: str, postgres_server: PostgresServer
+) -> None:
+    store = await opener()
+    await store.connections.put(new(), now=NOW)
+    before = await everything(postgres_server, url)
+    assert len(before) > 8
+    assert "store.encryption_keys" in await refused(url, OTHER)
+    assert await everything(postgres_server, url) == before
+
+
+async def test_a_changed_data_key_is_told_from_a_wrong_key(
+    opener: Opener, url: str, postgres_server: PostgresServer
+) -> None:
+    await opener()
+    await postgres_server.run(f"UPDATE data_keys SET wrapped = decode('{'00' * 60}', 'hex')", url.rpartition("/")[2])
+    assert "damaged" in await refused(url)
+
+
+async def test_what_was_stored_is_there_after_a_restart_of_the_server(
+    opener: Opener, url: str, postgres_server: PostgresServer
+) -> None:
+    first = await opener()
+    await first.connections.put(new(), now=NOW)
+    await asyncio.to_thread(postgres_server.stop)
+    postgres_server.launch()
+    await postgres_server.answers()
+    found = await (await opener()).connections.get(REF)
+    assert found is not None
+    assert first.vault.open_json(found.credential)["apiKey"] == "k"
+
+
+async def test_a_server_that_is_not_there_is_one_line() -> None:
+    port = free_port()
+    told = await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+    assert told == (
+        f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens there. "
+        "Start it, or correct store.url."
+    )
+
+
+async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
+    with free_socket() as silent:
+        silent.listen()  # and nobody accepts
+        port = silent.getsockname()[1]
+        assert "does not answer within 1 s" in await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+
+
+async def test_who_is_not_let_in_is_told_why(postgres_server: PostgresServer, empty_database: str) -> None:
+    assert "refuses the password" in await refused(empty_database.replace(PASSWORD, "wrong"))
+    assert "no such database" in await refused(postgres_server.url("nowhere"))
+    assert "cannot be reached" in await refused(empty_database + "?sslmode=require")
+
+
+async def test_a_newer_database_is_refused(
+    opener: Opener, empty_database: str, postgres_server: PostgresServer
+) -> None:
+    await (await open_store(empty_database, Keyring([KEY]), environments={"dev"})).close()
+    name = empty_database.rpartition("/")[2]
+    await postgres_server.run("UPDATE alembic_version SET version_num = '9999'", name)
+    before = await everything(postgres_server, empty_database)
+    assert "newer version" in await refused(empty_database)
+    assert await everything(postgres_server, empty_database) == before
+
+
+@pytest.mark.parametrize("table", ["recipes (name text)", "alembic_version (version_num text)"])
+async def test_another_programs_database_is_refused_unchanged(
+    table: str, empty_database: str, postgres_server: PostgresServer
+) -> None:
+    name = empty_database.rpartition("/")[2]
+    await postgres_server.run(f"CREATE TABLE {table}", name)
+    before = await everything(postgres_server, empty_database)
+    assert "another program" in await refused(empty_database)
+    assert await everything(postgres_server, empty_database) == before
+    await postgres_server.run("CREATE SCHEMA ours", name)
+    store = await open_store(f"{empty_database}?search_path=ours", Keyring([KEY]), environments={"dev"})
+    await store.connections.put(new(), now=NOW)
+    await store.close()
+    after = await everything(postgres_server, empty_database)
+    assert {table.partition(".")[0] for table in after} == {"public", "ours"}
+
+
+async def test_a_user_who_may_not_create_tables_is_told_what_to_grant(
+    empty_database: str, postgres_server: PostgresServer
+) -> None:
+    name = empty_database.rpartition("/")[2]
+    await postgres_server.run(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'", name)
+    told = await refused(empty_database.replace("//gateway:", f"//{name}:"))
+    assert told.endswith(f'GRANT CREATE ON SCHEMA public TO "{name}".')
+    await postgres_server.run(f"GRANT CREATE ON SCHEMA public TO {name}", name)
+    await (
+        await open_store(empty_database.replace("//gateway:", f"//{name}:"), Keyring([KEY]), environments={"dev"})
+    ).close()
+
+
+async def test_text_that_is_not_unicode_is_refused(postgres_server: PostgresServer) -> None:
+    await postgres_server.run("DROP DATABASE IF EXISTS narrow")
+    await postgres_server.run("CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    assert "ENCODING 'UTF8'" in await refused(postgres_server.url("narrow"))
+
+
+async def test_several_that_open_an_empty_database_at_once_all_succeed(empty_database: str) -> None:
+    """Which of them made the tables, one after the other as they take turns, none can tell."""
+    opening = [open_store(empty_database, Keyring([KEY]), environments={"dev", "prod"}) for _ in range(4)]
+    stores: list[Store] = await asyncio.gather(*opening)
+    for n, store in enumerate(stores):
+        await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
+    for store in stores:
+        for n in range(4):
+            found = await store.connections.get(REF._replace(connection_id=f"c{n}"))
+            assert found is not None
+            assert store.vault.open_json(found.credential)["apiKey"] == "k"
+    for store in stores:
+        await store.close()
+
+
+async def test_processes_that_start_together_on_an_empty_database_all_succeed(empty_database: str) -> None:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-c", STARTER, empty_database, KEY.hex())
+    starters = [await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe) for _ in range(3)]
+    for starter in starters:
+        assert starter.stdout is not None
+        assert await starter.stdout.readline() == b"ready\n"
+    ended = await asyncio.gather(*(starter.communicate(b"go\n") for starter in starters))
+    assert [errors.decode() for _, errors in ended] == ["", "", ""]
+
+
+async def test_a_socket_in_the_file_system_will_do(postgres_server: PostgresServer, empty_database: str) -> None:
+    url = postgres_server.socket_url(empty_database.rpartition("/")[2])
+    store = await open_store(url, Keyring([KEY]), environments={"dev"})
+    await store.ping()
+    await store.close()

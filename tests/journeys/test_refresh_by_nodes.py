@@ -1,0 +1,49 @@
+"""An expired token and a crowd that wants it, over several nodes and workers: one token request, and an answer for all.
+
+`make refresh-crowd` does it 20 times in a row.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.tracker import Tracker
+
+ROUNDS = int(os.environ.get("REFRESH_ROUNDS", "2"))
+CROWD = 500
+
+
+async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> None:
+    """The token endpoint answers only once the crowd is there, so that nobody is served before the others come."""
+    before = tracker.calls["refresh_token"]
+    await gateways.imported(tracker.grant(), connection_id)
+    tracker.hold.clear()
+    calls = [asyncio.create_task(gateways.call(n, connection_id)) for n in range(CROWD)]
+    while tracker.calls["refresh_token"] == before:
+        await asyncio.sleep(0.01)
+    tracker.hold.set()
+    answers = await asyncio.gather(*calls)
+    assert Counter(status for status, _ in answers) == {200: CROWD}
+    assert len({told["token"] for _, told in answers}) == 1
+    assert tracker.calls["refresh_token"] == before + 1
+    assert not any(grant.revoked for grant in tracker.grants)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_three_nodes_on_postgresql_ask_once(tracker: Tracker, tmp_path: Path, database: str) -> None:
+    async with nodes(tmp_path, tracker.url, database, count=3) as gateways:
+        for n in range(ROUNDS):
+            await crowd(gateways, tracker, f"c{n}")
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+async def test_four_workers_on_sqlite_ask_once(tracker: Tracker, tmp_path: Path) -> None:
+    async with nodes(tmp_path, tracker.url, "sqlite:///gateway.db", workers=4) as gateways:
+        for n in range(ROUNDS):
+            await crowd(gateways, tracker, f"c{n}")

@@ -1,0 +1,138 @@
+"""PostgreSQL goes away under a gateway at work, comes back, and what another node changed is honoured."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway import clock
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.tracker import Tracker
+
+HEALED_S = 5.0
+
+
+@pytest.fixture
+async def two(tracker: Tracker, tmp_path: Path, database: str) -> AsyncIterator[tuple[RunningGateway, RunningGateway]]:
+    """Two nodes on one database."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    made = []
+    for _ in range(2):
+        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        whole["store"]["url"] = database
+        made.append(RunningGateway(tmp_path, whole))
+        await made[-1].start()
+    yield made[0], made[1]
+    for node in made:
+        await node.stop()
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves both clocks on by so many seconds."""
+    shift = 0.0
+    now, monotonic = clock.now, clock.monotonic
+
+    def move(seconds: float) -> None:
+        nonlocal shift
+        shift += seconds
+
+    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=shift))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + shift)
+    return move
+
+
+async def status(node: RunningGateway, connection_id: str = "c1") -> int:
+    async with node.proxied(connection_id) as answer:
+        await answer.read()
+        code: int = answer.status
+        return code
+
+
+async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") -> float:
+    """Seconds until a proxied call has that status."""
+    began = time.monotonic()
+    async with asyncio.timeout(HEALED_S):
+        while await status(node, connection_id) != wanted:
+            await asyncio.sleep(0.01)
+    return time.monotonic() - began
+
+
+async def test_a_deleted_connection_is_refused_by_the_other_node(
+    two: tuple[RunningGateway, RunningGateway], tracker: Tracker
+) -> None:
+    here, there = two
+    waited = []
+    for n in range(10):
+        name = f"c{n}"
+        await here.imported(tracker.grant(), name)
+        assert await status(there, name) == 200
+        async with here.http.delete(
+            f"{here.url}/connections/{name}?provider_config_key=tracker", headers=here.headers
+        ) as answer:
+            assert answer.status == 200
+        waited.append(await until(there, 404, name))
+    assert sorted(waited)[5] < 0.5  # 0.1 s is what an idle machine stays far below
+
+
+async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_when_it_is_back(
+    two: tuple[RunningGateway, RunningGateway],
+    tracker: Tracker,
+    postgres_server: PostgresServer,
+    later: Callable[[float], None],
+) -> None:
+    here, there = two
+    await here.imported(tracker.grant(), "c1")
+    await here.imported(tracker.grant(), "c2")
+    assert await status(there, "c1") == 200
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        for _ in range(7):
+            assert await status(there, "c1") == 200
+            later(10)  # past the minute that a credential stays opened
+        assert await status(there, "c2") == 503, "it had not been used here"
+        for path in ("/connections", "/connections/c1?provider_config_key=tracker"):
+            async with there.http.get(there.url + path, headers=there.headers) as answer:
+                assert answer.status == 503
+                assert answer.headers["Gateway-Error"] == "store_unavailable"
+                assert answer.headers["Retry-After"] == "5"
+        async with there.http.get(f"{there.url}/health") as answer:
+            assert answer.status == 200
+    finally:
+        postgres_server.launch()
+    await postgres_server.answers()
+    assert await until(there, 200, "c2") < HEALED_S
+    assert (await there.json("GET", "/connections", expect=200))["connections"]
+    async with here.http.delete(
+        f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
+    ) as answer:
+        assert answer.status == 200
+    assert await until(there, 404, "c1") < HEALED_S, "changes are followed again"
+
+
+async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
+    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, postgres_server: PostgresServer
+) -> None:
+    here, there = two
+    await here.imported(tracker.grant(), "c1")
+    assert await status(there) == 200
+    watch = there.services.store.changes._watch
+    connecting, may_connect = watch._listening, asyncio.Event()  # type: ignore[attr-defined]
+
+    async def later_on() -> object:
+        await may_connect.wait()
+        return await connecting()
+
+    watch._listening = later_on  # type: ignore[attr-defined]
+    watch._drop()  # type: ignore[attr-defined]
+    async with here.http.delete(
+        f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
+    ) as answer:
+        assert answer.status == 200
+    assert await status(there) == 200, "it cannot know"
+    may_connect.set()
+    assert await until(there, 404) < HEALED_S
