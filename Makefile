@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill refresh-crowd check docs fmt lock bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd check docs fmt lock bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -52,6 +52,9 @@ mutate: venv-dev  ## random mutations of requests, read by us, h11 and nginx: SE
 
 drill: venv-dev  ## the long form of signals under load: SIGHUP, SIGTERM with a successor, 100 streams; with wrk, if there is one
 	@GATEWAY_DRILL=$${GATEWAY_DRILL:-16} $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/gateway/server/test_under_load.py tests/gateway/server/test_under_wrk.py
+
+selftest: venv-dev  ## kill -9 at every step of a refresh and at random moments, and tell what was lost: SELFTEST="--kills 200"
+	@$(BIN)/python -m tests.selftest $(SELFTEST)
 
 refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py

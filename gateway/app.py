@@ -20,7 +20,9 @@ from gateway.connections.delete import Deleter
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
+from gateway.connections.keep_alive import KeepAlive
 from gateway.connections.live import Live
+from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.declared import Examined, all_faults, examined
@@ -163,8 +165,12 @@ async def opened(
     complete(services)
     tasks = []
     if background:
+        now = latest or (lambda: services)
+        keep_alive = KeepAlive(store, services.renewer, lambda: (now().integrations, now().catalog))
         tasks = [
             asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+            asyncio.create_task(recover(store, services.renewer), name="recover_refreshes"),
+            asyncio.create_task(keep_alive.run(), name="keep_alive"),
             asyncio.create_task(_prune(store), name="prune"),
             asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
         ]

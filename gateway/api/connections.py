@@ -15,6 +15,7 @@ from gateway.api.shapes import (
     derived_tags,
     end_user,
 )
+from gateway.api.story_json import told
 from gateway.auth import modes
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import ConnectionRef
@@ -79,7 +80,8 @@ async def list_connections(request: web.Request) -> web.Response:
 
 async def get_connection(request: web.Request) -> web.Response:
     """One connection with its credentials, renewed where needed (requirement 8)."""
-    query = query_of(request, ("provider_config_key", *TRUTHS), truths=TRUTHS)
+    query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
+    with_history = _includes_history(query)
     services = request.app[SERVICES]
     ref = _ref(request, services, query)
     with_refresh_token = truth(query, "refresh_token")
@@ -92,9 +94,15 @@ async def get_connection(request: web.Request) -> web.Response:
         if row is None:
             raise
         # A copy: the fault itself may be told to others who waited for the same renewal.
-        payload = {**(fault.payload or {}), "connection": whole(services.store, row, credentials=False)}
+        shown = whole(services.store, row, credentials=False)
+        if with_history:
+            shown |= await told(services, row)
+        payload = {**(fault.payload or {}), "connection": shown}
         raise type(fault)(fault.code, fault.message, payload=payload, retry_after_s=fault.retry_after_s) from fault
-    return web.json_response(whole(services.store, connection, with_refresh_token=with_refresh_token))
+    shown = whole(services.store, connection, with_refresh_token=with_refresh_token)
+    if with_history:
+        shown |= await told(services, connection)
+    return web.json_response(shown)
 
 
 async def import_connection(request: web.Request) -> web.Response:
@@ -132,8 +140,14 @@ async def delete_connection(request: web.Request) -> web.Response:
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
     # Absent where the provider has no such call: published clients know the bare answer.
-    told = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
-    return web.json_response({"success": True, **({"revocation": told} if told else {})})
+    outcomes = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
+    return web.json_response({"success": True, **({"revocation": outcomes} if outcomes else {})})
+
+
+def _includes_history(query: dict[str, str]) -> bool:
+    if query.get("include", "history") != "history":
+        raise wrong_query("include", "It may be 'history'.")
+    return "include" in query
 
 
 def _ref(request: web.Request, services: Services, query: dict[str, str]) -> ConnectionRef:

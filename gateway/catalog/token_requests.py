@@ -64,6 +64,8 @@ class RefreshPolicy(Shape):
 
     rotating: bool | None = None
     """Whether each refresh returns a new refresh token and ends the old one."""
+    reuse_grace_s: int | None = Field(default=None, gt=0, le=86_400)
+    """Seconds for which the provider still takes the refresh token before, in case its answer got lost; we keep it as long."""
     requires_scope: str | None = None
     """The scope without which no refresh token is given."""
     expires_after_days: int | None = Field(default=None, gt=0)

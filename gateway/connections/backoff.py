@@ -4,26 +4,41 @@ import random
 from datetime import datetime, timedelta
 from typing import Final
 
-from gateway.errors import GatewayError, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
+from gateway.records.states import State
 
 FIRST: Final = timedelta(seconds=30)
 TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 LONGEST: Final = timedelta(minutes=15)
+ROTATION_LOST: Final = "rotation_lost"
+NOT_RENEWABLE: Final = "no_refresh_token"
+GONE: Final = GRANT_GONE | {ROTATION_LOST}
 
 
-def failure(fault: TokenRefused | TokenUnavailable, before: RefreshFailure | None, now: datetime) -> RefreshFailure:
+def failure(
+    fault: TokenRefused | TokenUnavailable,
+    before: RefreshFailure | None,
+    now: datetime,
+    *,
+    lost_at: datetime | None = None,
+) -> RefreshFailure:
     """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may mend it without the end user,
-    so it has a `retry_at` too.
+    so it has a `retry_at` too. `lost_at`: when this refresh token was sent before, without anybody here ever learning
+    what came of it; a provider that refuses it now has most likely replaced it then.
     """
     attempts = before.attempts + 1 if before else 1
     wait = min(FIRST * 2 ** min(attempts - 1, 10), LONGEST) * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
     if isinstance(fault, TokenRefused):
         gone = fault.code in GRANT_GONE
         words = fault.description or "the token endpoint refused"
+        if gone and lost_at is not None:
+            told = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
+            words = f"{told}; the provider now refuses it ({fault.code}: {words})"
+            return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
         return RefreshFailure(fault.code, words[:500], True, now, attempts, None if gone else now + wait)
     if fault.retry_after_s is not None:
         wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
@@ -38,6 +53,10 @@ def may_try(connection: Connection, now: datetime) -> bool:
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
     """What a caller hears whose connection has no usable token."""
+    if noted.code == NOT_RENEWABLE:
+        return no_way_to_renew(connection)
+    if connection.state is State.INCOMPLETE:
+        return InvalidRequest("unresolved_setting", noted.message)
     ref = connection.ref
     payload = {
         "provider_config_key": ref.integration_id,
@@ -46,23 +65,24 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
         "provider_message": noted.message,
         "failed_at": noted.at.isoformat(timespec="milliseconds"),
     }
-    if noted.retry_at is not None:
-        payload["retry_at"] = noted.retry_at.isoformat(timespec="milliseconds")
+    retry_at = noted.retry_at or ask_again_at(noted, now)
+    wait_s = max(1, round((retry_at - now).total_seconds()))
+    payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
     if noted.final:
         return ReconnectNeeded(
             "reconnect_needed",
             f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
             + (
                 "Let its end user authorize again: POST /connect/sessions makes the link."
-                if noted.code in GRANT_GONE
+                if noted.code in GONE
                 else "What was typed in holds no longer: connect again, or import it anew."
                 if noted.code in TYPED_IN
                 else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}', "
                 "or let its end user authorize again."
             ),
             payload=payload,
+            retry_after_s=wait_s,
         )
-    wait_s = max(1, round((noted.retry_at - now).total_seconds())) if noted.retry_at else 30
     return Unavailable(
         "token_endpoint_unavailable",
         f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {noted.message}. "
@@ -72,7 +92,12 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
     )
 
 
-def no_way_to_renew(connection: Connection) -> GatewayError:
+def ask_again_at(noted: RefreshFailure, now: datetime) -> datetime:
+    """When it makes sense to ask us again: the provider is not asked, but the end user may have come back by then."""
+    return now + min(max(FIRST, (now - noted.at) / 2), LONGEST)
+
+
+def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
     """The token has ended and came without a refresh token."""
     ref = connection.ref
     return ReconnectNeeded(
@@ -82,6 +107,6 @@ def no_way_to_renew(connection: Connection) -> GatewayError:
         payload={
             "provider_config_key": ref.integration_id,
             "connection_id": ref.connection_id,
-            "reason": "no_refresh_token",
+            "reason": NOT_RENEWABLE,
         },
     )

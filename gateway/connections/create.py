@@ -15,6 +15,7 @@ from gateway.auth.words import short
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections.dialogues import Dialogues
+from gateway.connections.lifespan import lifespan
 from gateway.connections.live import Live
 from gateway.connections.ready import base_url, placement
 from gateway.connections.settings import accepted, complete, parted
@@ -88,6 +89,7 @@ class Creator:
         if tested:
             await self._verifier.verify(mode, held, context)
         plain, secret = parted(provider, settings)
+        now = clock.now()
         new = NewConnection(
             ref=ref,
             provider=provider.name,
@@ -99,8 +101,9 @@ class Creator:
             tags=tags,
             end_user=end_user,
             webhook_url_override=webhook_url_override,
+            life=lifespan(provider, held, key="/".join(ref), granted_at=now, refreshed_at=now),
         )
-        connection, created = await self._store.connections.put(new, now=clock.now())
+        connection, created = await self._store.connections.put(new, now=now)
         self._live.replace(connection)
         log.info(
             "connection_stored",

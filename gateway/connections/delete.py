@@ -29,7 +29,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import Store
 
 LEASE: Final = timedelta(seconds=15)
-SETTLE_S: Final = 12.0  # a token call takes at most 10 s; then the deletion does not wait any longer
+SETTLE_S: Final = 30.0  # a token call takes at most 28 s; then the deletion does not wait any longer
 LOOK_AGAIN_S: Final = 0.1
 ASK_AGAIN_S: Final = 1.0
 

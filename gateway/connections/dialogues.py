@@ -1,5 +1,6 @@
 """Holds the conversations of auth modes with providers: the one place where codes, passwords and refresh tokens leave."""
 
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from gateway import clock
@@ -11,7 +12,7 @@ from gateway.records.call import Call, Reply, scrubbed
 
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 1 << 20
-LAST_CALL_S: Final = 15.0  # no call begins later, so that a renewal ends before its lease does
+LAST_CALL_S: Final = 15.0  # no call begins later
 MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
 
 T = TypeVar("T")
@@ -23,8 +24,8 @@ class Dialogues:
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
-    async def hold(self, dialogue: Dialogue[T]) -> T:
-        """What the dialogue returns.
+    async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S) -> T:
+        """What the dialogue returns. `timeout_s`: for each answer.
 
         Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
         where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
@@ -39,9 +40,11 @@ class Dialogues:
                     raise TokenUnavailable("the provider took too long for all that had to be asked")
                 secrets += call.secrets
                 try:
-                    reply = await self._ask(call)
+                    reply = await self._ask(call, timeout_s)
                 except EgressError as fault:
-                    call = dialogue.throw(TokenUnavailable(f"the token endpoint: {fault.message}"))
+                    maybe_done = fault.sent and fault.kind != "refused"
+                    unanswered = TokenUnavailable(f"the token endpoint: {fault.message}", maybe_done=maybe_done)
+                    call = dialogue.throw(unanswered)
                 else:
                     call = dialogue.send(reply)
             raise TokenUnavailable(f"the provider wanted more than {MOST_CALLS} requests")
@@ -52,19 +55,22 @@ class Dialogues:
             known = tuple(secrets)
             raise TokenRefused(scrubbed(fault.code, known), scrubbed(fault.description, known)) from None
         except TokenUnavailable as fault:
-            raise TokenUnavailable(scrubbed(fault.reason, tuple(secrets)), fault.retry_after_s) from None
+            reason = scrubbed(fault.reason, tuple(secrets))
+            raise TokenUnavailable(reason, fault.retry_after_s, maybe_done=fault.maybe_done) from None
         finally:
             dialogue.close()
 
-    async def _ask(self, call: Call) -> Reply:
-        asked_at = clock.now()
+    async def _ask(self, call: Call, timeout_s: float) -> Reply:
+        began = clock.monotonic()
         answer = await self._egress.fetch(
             call.method,
             call.url,
             headers=call.headers,
             body=call.body,
             limit_bytes=LIMIT_BYTES,
-            timeout_s=TIMEOUT_S,
+            timeout_s=timeout_s,
             identity=call.identity,
         )
+        # Reckoned back from now by the clock that nobody sets, so that one set meanwhile moves no expiry.
+        asked_at = clock.now() - timedelta(seconds=clock.monotonic() - began)
         return Reply(answer.status, answer.headers, answer.body, asked_at)

@@ -32,6 +32,10 @@ class Integrations:
             )
         return found
 
+    def providers(self) -> Sequence[str]:
+        """The names of the catalog entries in use, each once."""
+        return sorted({one.provider for one in self._by_key.values()})
+
     def of(self, environment: str) -> Sequence[Integration]:
         """All of one environment, in the order of the file."""
         return [one for (name, _), one in self._by_key.items() if name == environment]

@@ -42,12 +42,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Kept:
-    """`good_until` (monotonic seconds): until then `opened` may be used without another question."""
+    """`good_until` (monotonic seconds): until then `opened` may be used without another question.
+
+    `renew_at` (monotonic seconds): from then on it is renewed behind the requests, also where none comes just then.
+    """
 
     connection: Connection
     opened: Opened | None = None
     good_until: float = 0.0
     used_at: float = 0.0
+    renew_at: float | None = None
 
 
 class Live:
@@ -122,7 +126,7 @@ class Live:
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             # Still valid: served as it is and renewed behind the request, which never waits for that.
             if backoff.may_try(connection, now):
-                self._renewer.start(connection).add_done_callback(self._took_over)
+                self._renewer.start_behind(connection, self._took_over)
             good_s = AGEING_S
         return self._keep(connection, good_s, began)
 
@@ -282,6 +286,10 @@ class Live:
         for kept in self._kept.values():
             if now >= kept.good_until:
                 kept.opened = None  # sealed again: a credential stays opened for a minute at most
+            if kept.renew_at is not None and now >= kept.renew_at:
+                kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
+                if backoff.may_try(kept.connection, clock.now()):
+                    self._renewer.start_behind(kept.connection, self._took_over)
         for noted in (self._changed_at, self._forgotten_at):
             for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
                 del noted[ref]
@@ -328,8 +336,16 @@ class Live:
         good_until = (
             0.0 if opened.for_one_request else now + min(good_s, self._seconds_left(connection, provider, clock.now()))
         )
-        self._kept[connection.ref] = Kept(connection, opened, good_until, now)
+        self._kept[connection.ref] = Kept(
+            connection, opened, good_until, now, self._renew_at(connection, provider, now)
+        )
         return opened
+
+    @staticmethod
+    def _renew_at(connection: Connection, provider: Provider, now: float) -> float | None:
+        due = refresh_from(connection, provider)
+        left_s = (due - clock.now()).total_seconds() if due is not None else None
+        return now + left_s if left_s is not None and left_s > 0 else None
 
     def _seconds_left(self, connection: Connection, provider: Provider, now: datetime) -> float:
         """Until the credential must be looked at again: until its margin begins, or inside it until its end."""

@@ -45,12 +45,16 @@ class TokenRefused(Exception):
 
 
 class TokenUnavailable(Exception):
-    """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all."""
+    """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all.
 
-    def __init__(self, reason: str, retry_after_s: int | None = None) -> None:
+    `maybe_done`: what was asked may have been done all the same, and only its answer was lost.
+    """
+
+    def __init__(self, reason: str, retry_after_s: int | None = None, *, maybe_done: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
+        self.maybe_done = maybe_done
 
 
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -60,10 +64,15 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
     error or a rate limit is never final, whatever its body says.
     """
     if status >= 500 or status in {408, 425, 429}:
-        raise TokenUnavailable(f"the token endpoint answered {status}", retry_after(headers))
+        raise TokenUnavailable(
+            f"the token endpoint answered {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
+        )
     answer = parse_object(headers, body)
     if answer is None:
-        raise TokenUnavailable(f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object")
+        raise TokenUnavailable(
+            f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object",
+            maybe_done=200 <= status < 300,
+        )
     error = answer.get("error")
     if error:
         code = error if isinstance(error, str) else "error"

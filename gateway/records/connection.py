@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from gateway.records.states import State
+
 
 class ConnectionRef(NamedTuple):
     """The address of a connection; a tuple, since the hot path hashes it once a request."""
@@ -53,13 +55,31 @@ class RefreshFailure:
     retry_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Somebody set out to redeem a refresh token and has not told yet what came of it. `digest` names that token."""
+
+    digest: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Lifespan:
+    """`dies_at`: when the refresh token ends if nothing is done; `keep_alive_at`: when it is refreshed to prevent that."""
+
+    dies_at: datetime | None = None
+    keep_alive_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
 
     `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
     `version` counts the credentials it has held: whoever writes a new one must name the version it replaces.
-    `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret.
+    `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
+    the end user last authorized it. `intent`: see there. `previous` holds the refresh token before this one, which the
+    provider still takes until `previous_until`.
     """
 
     ref: ConnectionRef
@@ -76,6 +96,14 @@ class Connection:
     end_user: EndUser | None = None
     webhook_url_override: str | None = None
     failure: RefreshFailure | None = None
+    state: State = State.ACTIVE
+    state_reason: str | None = None
+    state_since: datetime | None = None
+    intent: Intent | None = None
+    previous: Sealed | None = None
+    previous_until: datetime | None = None
+    granted_at: datetime | None = None
+    life: Lifespan = Lifespan()
     created_at: datetime
     updated_at: datetime
     last_fetched_at: datetime | None = None
@@ -99,3 +127,4 @@ class NewConnection:
     tags: Mapping[str, str] | None = None
     end_user: EndUser | None = None
     webhook_url_override: str | None = None
+    life: Lifespan = Lifespan()

@@ -2,15 +2,47 @@
 
 from typing import Any, Final
 
-from sqlalchemy import RowMapping
+from sqlalchemy import ColumnElement, RowMapping, and_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, NewConnection, RefreshFailure, Sealed
+from gateway.records.connection import (
+    Connection,
+    ConnectionRef,
+    Intent,
+    Lifespan,
+    NewConnection,
+    RefreshFailure,
+    Sealed,
+)
+from gateway.records.states import State
 from gateway.store.end_users import end_user_from_json, end_user_to_json
 from gateway.store.listing import search_text
+from gateway.store.tables import connections
 
 NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 FAILURE: Final = ("code", "message", "final", "at", "attempts", "retry_at")
 NO_FAILURE: Final[dict[str, Any]] = {f"failure_{name}": None for name in FAILURE}
+NO_INTENT: Final[dict[str, Any]] = {"intent_digest": None, "intent_at": None}
+PREVIOUS: Final = "previous_refresh"
+NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
+
+
+def at(ref: ConnectionRef) -> ColumnElement[bool]:
+    """The row with that address."""
+    return and_(
+        connections.c.environment == ref.environment,
+        connections.c.integration_id == ref.integration_id,
+        connections.c.connection_id == ref.connection_id,
+    )
+
+
+async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
+    """The row just written, which is there since we hold its lock."""
+    return connection_of((await db.execute(select(connections).where(at(ref)))).mappings().one())
+
+
+def life_columns(life: Lifespan) -> dict[str, Any]:
+    return {"dies_at": life.dies_at, "keep_alive_at": life.keep_alive_at}
 
 
 def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
@@ -19,7 +51,7 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
 
 def asked_columns(new: NewConnection) -> dict[str, Any]:
     """The plain columns that `new` sets; what it leaves out (None) keeps its value."""
-    columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at}
+    columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at, **life_columns(new.life)}
     for name in ("config", "metadata", "webhook_url_override"):
         if getattr(new, name) is not None:
             columns[name] = getattr(new, name)
@@ -52,6 +84,14 @@ def connection_of(row: RowMapping) -> Connection:
         end_user=end_user_from_json(row["end_user"]),
         webhook_url_override=row["webhook_url_override"],
         failure=_failure(row),
+        state=State(row["state"]),
+        state_reason=row["state_reason"],
+        state_since=row["state_since"],
+        intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
+        previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"]),
+        previous_until=row[f"{PREVIOUS}_until"],
+        granted_at=row["granted_at"],
+        life=Lifespan(row["dies_at"], row["keep_alive_at"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         last_fetched_at=row["last_fetched_at"],

@@ -3,37 +3,36 @@
 import asyncio
 import uuid
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
-from sqlalchemy import ColumnElement, RowMapping, Update, and_, delete, insert, or_, select, update
+from sqlalchemy import RowMapping, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, NewConnection, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, NewConnection
+from gateway.records.states import Happening
 from gateway.store.changes import note_change
-from gateway.store.connection_rows import NO_FAILURE, NO_LEASE, asked_columns, connection_of, failure_columns
-from gateway.store.data_keys import DataKeys
+from gateway.store.connection_rows import (
+    NO_FAILURE,
+    NO_INTENT,
+    NO_LEASE,
+    NO_PREVIOUS,
+    asked_columns,
+    at,
+    connection_of,
+    stored,
+)
+from gateway.store.history import BEFORE, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
+from gateway.store.refreshes import Refreshes, sealed_in
 from gateway.store.tables import connect_sessions, connection_tags, connections
-from gateway.store.transactions import Transactions
 from gateway.store.upsert import insert_if_absent
-from gateway.vault import Vault
 
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
 
 
-class ConnectionStore:
+class ConnectionStore(Refreshes):
     """Every change that other processes must see is noted in `changes` within its own transaction."""
-
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
-        self._transactions = transactions
-        self._vault = vault
-        self._keys = keys
-
-    async def get(self, ref: ConnectionRef) -> Connection | None:
-        async with self._transactions.read() as db:
-            found = await _read(db, ref)
-        return await self._openable(found)
 
     async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
         """The connections of `environment` that `wanted` describes, newest first. Raises InvalidRequest (cursor)."""
@@ -56,9 +55,9 @@ class ConnectionStore:
             created = await self._claim_row(db, new, now)
             while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
                 created = await self._claim_row(db, new, now)
-            stored = await _stored(db, new.ref)
+            written = await stored(db, new.ref)
             await note_change(db, new.ref, now)
-            return stored, created
+            return written, created
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
 
@@ -71,7 +70,7 @@ class ConnectionStore:
         )
 
         async def write(db: AsyncConnection) -> bool:
-            if (await db.execute(delete(connections).where(_at(ref)))).rowcount == 0:
+            if (await db.execute(delete(connections).where(at(ref)))).rowcount == 0:
                 return False
             await db.execute(delete(connect_sessions).where(bound))
             await note_change(db, ref, now)
@@ -79,79 +78,9 @@ class ConnectionStore:
 
         return await self._transactions.write(write)
 
-    async def lease_refresh(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
-        """Ask to be the one that refreshes this credential for the next `ttl` (ADR 5).
-
-        One conditional UPDATE, so it means the same on SQLite and on PostgreSQL. `owner` names this attempt, not the
-        node. Who wins reads the connection again first: another may have refreshed it meanwhile. False: another holds
-        the lease, or there is no such connection; wait for what is written.
-        """
-        until = connections.c.lease_until
-        claim = update(connections).where(_at(ref), or_(until.is_(None), until <= now))
-        return await self._changed(claim.values(lease_owner=owner, lease_until=now + ttl))
-
-    async def release_lease(self, ref: ConnectionRef, *, owner: str) -> None:
-        """Give the lease back unused; nothing happens if it is another's by now."""
-        await self._changed(update(connections).where(_at(ref), connections.c.lease_owner == owner).values(NO_LEASE))
-
-    async def save_refreshed(
-        self,
-        ref: ConnectionRef,
-        *,
-        owner: str,
-        version: int,
-        credential: Mapping[str, Any],
-        expires_at: datetime | None,
-        now: datetime,
-    ) -> Connection | None:
-        """Replace the credential of `version` and end the lease. When this returns, it is on the disk.
-
-        None: fenced off, since the row is gone, has another credential by now, or another holds the lease.
-        """
-
-        async def write(db: AsyncConnection) -> Connection | None:
-            held = _held(ref, owner, version)
-            uid = (await db.execute(select(connections.c.uid).where(held).with_for_update())).scalar()
-            if uid is None:
-                return None
-            changed: dict[str, Any] = {
-                "version": version + 1,
-                "credential": self._seal(credential, ref, uid, "credential", version + 1),
-                "expires_at": expires_at,
-                "updated_at": now,
-                "last_refreshed_at": now,
-            }
-            await db.execute(update(connections).where(held).values(changed | NO_FAILURE | NO_LEASE))
-            stored = await _stored(db, ref)
-            await note_change(db, ref, now)
-            return stored
-
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
-
-    async def record_failure(
-        self, ref: ConnectionRef, *, owner: str, version: int, failure: RefreshFailure
-    ) -> Connection | None:
-        """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above."""
-        told = update(connections).where(_held(ref, owner, version)).values(failure_columns(failure) | NO_LEASE)
-
-        async def write(db: AsyncConnection) -> Connection | None:
-            if (await db.execute(told.values(updated_at=failure.at))).rowcount == 0:
-                return None
-            stored = await _stored(db, ref)
-            await note_change(db, ref, failure.at)
-            return stored
-
-        return await self._transactions.write(write)
-
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
         """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
-        await self._changed(update(connections).where(_at(ref)).values(last_fetched_at=now))
-
-    async def _changed(self, statement: Update) -> bool:
-        async def write(db: AsyncConnection) -> bool:
-            return (await db.execute(statement)).rowcount == 1
-
-        return await self._transactions.write(write)
+        await self._changed(update(connections).where(at(ref)).values(last_fetched_at=now))
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
         """Make the row if it is absent, as version 0; its credential follows, sealed for the version it gets."""
@@ -171,7 +100,7 @@ class ConnectionStore:
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
         """False: there is no such row."""
-        identity = select(connections.c.id, connections.c.uid, connections.c.version).where(_at(new.ref))
+        identity = select(*BEFORE, connections.c.uid, connections.c.version).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False
@@ -182,47 +111,27 @@ class ConnectionStore:
             "credential": self._seal(new.credential, new.ref, row.uid, "credential", version),
             "updated_at": now,
             "last_refreshed_at": now,
+            "granted_at": now,
         }
         if new.secret_config is not None:
             sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)
             changed |= {"secret_config": sealed, "secret_config_version": version}
-        await db.execute(update(connections).where(connections.c.id == row.id).values(changed | NO_FAILURE | NO_LEASE))
+        changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
+        reason = "authorized" if version == 1 else "reconnected"
+        await note_happening(db, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
         if new.tags is not None:
             await _index_tags(db, row.id, new.tags)
         return True
 
-    def _seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
-        sealed = self._vault.seal_json(
-            value, environment=ref.environment, table="connections", row=uid, column=column, version=version
-        )
-        return sealed.ciphertext
-
     async def _openable(self, found: Connection | None) -> Connection | None:
         if found is not None:
-            await self._keys.learn(*filter(None, (found.credential, found.secret_config)))
+            await self._keys.learn(*sealed_in(found))
         return found
 
 
-def _at(ref: ConnectionRef) -> ColumnElement[bool]:
-    return and_(
-        connections.c.environment == ref.environment,
-        connections.c.integration_id == ref.integration_id,
-        connections.c.connection_id == ref.connection_id,
-    )
-
-
-def _held(ref: ConnectionRef, owner: str, version: int) -> ColumnElement[bool]:
-    return and_(_at(ref), connections.c.version == version, connections.c.lease_owner == owner)
-
-
 async def _read(db: AsyncConnection, ref: ConnectionRef) -> Connection | None:
-    row: RowMapping | None = (await db.execute(select(connections).where(_at(ref)))).mappings().first()
+    row: RowMapping | None = (await db.execute(select(connections).where(at(ref)))).mappings().first()
     return None if row is None else connection_of(row)
-
-
-async def _stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
-    """The row just written, which is there since we hold its lock."""
-    return connection_of((await db.execute(select(connections).where(_at(ref)))).mappings().one())
 
 
 async def _index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:

@@ -30,6 +30,7 @@ class ListFilter:
     organization_id: str | None = None
     integration_ids: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    dies_before: datetime | None = None
     limit: int = 10_000
     offset: int = 0
     cursor: str | None = None
@@ -69,6 +70,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
         conditions.append(table.organization_id == wanted.organization_id)
     if wanted.integration_ids:
         conditions.append(table.integration_id.in_(wanted.integration_ids))
+    if wanted.dies_before is not None:
+        conditions.append(table.dies_at < wanted.dies_before)
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]

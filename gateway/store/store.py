@@ -13,8 +13,11 @@ from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
 from gateway.store.data_keys import DataKeys
 from gateway.store.flows import FlowStore
+from gateway.store.history import HistoryStore
+from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
+from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
 from gateway.vault import Vault, VaultError
@@ -28,6 +31,9 @@ class Store:
         self._keys = keys
         self.vault = vault
         self.connections = ConnectionStore(transactions, vault, keys)
+        self.history = HistoryStore(transactions)
+        self.keep_alive = KeepAliveStore(transactions, keys)
+        self.tasks = TaskLeases(transactions)
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.changes = ChangeLog(transactions, watch)
@@ -53,6 +59,7 @@ class Store:
         await self.sessions.prune(now)
         await self.flows.prune(now)
         await self.changes.prune(now)
+        await self.connections.forget_previous(now)
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""

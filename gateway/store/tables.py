@@ -20,6 +20,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    text,
 )
 
 
@@ -55,6 +56,12 @@ def _row_id() -> Column[Any]:
 
 def _environment() -> Column[Any]:
     return Column("environment", Text, ForeignKey("environments.name"), nullable=False)
+
+
+def _where_set(name: str, column: str, *columns: str) -> Index:
+    """An index over the few rows in which `column` is not null."""
+    condition = text(f"{column} IS NOT NULL")
+    return Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
 
 environments = Table(
@@ -115,12 +122,27 @@ connections = Table(
     Column("updated_at", UtcTime, nullable=False),
     Column("last_fetched_at", UtcTime),
     Column("last_refreshed_at", UtcTime),
+    Column("state", Text, nullable=False, server_default="active"),
+    Column("state_reason", Text),
+    Column("state_since", UtcTime),
+    Column("granted_at", UtcTime),
+    Column("intent_digest", Text),
+    Column("intent_at", UtcTime),
+    Column("previous_refresh", LargeBinary),  # the refresh token before this one, for the provider's grace time
+    Column("previous_refresh_version", Integer),
+    Column("previous_refresh_until", UtcTime),
+    Column("dies_at", UtcTime),
+    Column("keep_alive_at", UtcTime),
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
     Index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
     Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
+    Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
+    _where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
+    _where_set("connections_by_lease", "lease_until", "lease_until"),
+    _where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
     sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
 )
 
@@ -132,6 +154,29 @@ connection_tags = Table(
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
     Index("connection_tags_by_value", "key", "value", "connection"),
+)
+
+connection_history = Table(
+    "connection_history",
+    metadata,
+    _row_id(),
+    Column("connection", RowId, ForeignKey("connections.id", ondelete="CASCADE"), nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("state_before", Text),
+    Column("reason", Text, nullable=False),
+    Column("detail", Text),
+    Index("connection_history_by_connection", "connection", "id"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+)
+
+# Work that one node does for all: whoever holds the row by that name.
+task_leases = Table(
+    "task_leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("until", UtcTime, nullable=False),
 )
 
 connect_sessions = Table(

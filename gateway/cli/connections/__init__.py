@@ -7,6 +7,7 @@ from gateway.cli.lazy import Command, LazyGroup
 COMMANDS = {
     "list": Command("gateway.cli.connections.list:list_connections", "connections, newest first, a line each"),
     "show": Command("gateway.cli.connections.show:show", "one connection, without its credential"),
+    "why": Command("gateway.cli.connections.why:why", "what happened to a connection, and the one action that helps"),
     "refresh": Command("gateway.cli.connections.refresh:refresh", "renew credentials now"),
     "delete": Command(
         "gateway.cli.connections.delete:delete", "delete connections and end their tokens at the provider"

@@ -48,14 +48,13 @@ def show(file: Path, environment: str | None, integration: str, connection_id: s
 
 def _told(services: "Services", row: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import stamp, whole
-    from gateway.cli.connections.list import state
 
     shown = whole(services.store, row, credentials=False)
     shown.pop("credentials")
     noted = row.failure
     return {
         **shown,
-        "state": state(row),
+        "state_reason": row.state_reason,
         "credential_type": services.store.open(row.credential).get("type"),
         "expires_at": stamp(row.expires_at) if row.expires_at else None,
         "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,

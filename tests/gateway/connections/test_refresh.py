@@ -14,21 +14,6 @@ from tests.fakes.tracker import Tracker
 REF = ("dev", "tracker", "c1")
 
 
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Moves both clocks on by so many seconds."""
-    shift = 0.0
-    now, monotonic = clock.now, clock.monotonic
-    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=shift))
-    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + shift)
-
-    def move(seconds: float) -> None:
-        nonlocal shift
-        shift += seconds
-
-    return move
-
-
 async def call(running: RunningGateway, expect: int = 200) -> Any:
     async with running.proxied("c1") as answer:
         told = await answer.json()
@@ -324,7 +309,7 @@ async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
         return await save(*args, **kwargs)
 
     monkeypatch.setattr(store, "save_refreshed", stumble)
-    monkeypatch.setattr("gateway.connections.renew.SAVE_AGAIN_S", (0,))
+    monkeypatch.setattr("gateway.connections.redeem.SAVE_AGAIN_S", (0,))
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked

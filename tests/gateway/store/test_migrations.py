@@ -42,3 +42,30 @@ async def test_a_migrated_database_is_the_one_that_create_all_would_make(store: 
 def test_every_revision_is_listed_in_order() -> None:
     scripts = ScriptDirectory.from_config(configuration())
     assert tuple(script.revision for script in reversed(list(scripts.walk_revisions()))) == REVISIONS
+
+
+def test_connections_from_before_their_states_get_the_state_that_their_last_failure_tells() -> None:
+    from alembic import command
+    from sqlalchemy import create_engine, text
+
+    when, rows = "2026-01-02 03:04:05.000000", {"well": (None, None), "weak": ("timeout", False), "gone": ("no", True)}
+    engine = create_engine("sqlite://")
+    with engine.begin() as db:
+        command.upgrade(configuration(db), "0001")
+        db.execute(text("INSERT INTO environments VALUES ('dev', :at)"), {"at": when})
+        for name, (code, final) in rows.items():
+            values = {"name": name, "at": when, "code": code, "final": final, "failed": when if code else None}
+            db.execute(text(OLD_ROW), values)
+        command.upgrade(configuration(db), "head")
+        states = dict(db.execute(text("SELECT connection_id, state FROM connections")).all())  # type: ignore[arg-type]
+        told = db.execute(text("SELECT count(*), min(state) FROM connection_history")).one()
+    engine.dispose()
+    assert states == {"well": "active", "weak": "degraded", "gone": "needs_reauth"}
+    assert tuple(told) == (5, "active")
+
+
+OLD_ROW = """
+INSERT INTO connections (uid, environment, integration_id, connection_id, provider, version, credential, config, tags,
+  search_text, failure_code, failure_final, failure_at, created_at, updated_at)
+VALUES (:name, 'dev', 'tracker', :name, 'tracker', 1, x'00', '{}', '{}', :name, :code, :final, :failed, :at, :at)
+"""

@@ -77,7 +77,7 @@ async def test_connections_are_listed_and_shown_without_a_secret(far: Far, gatew
     code, out, _ = await command(gateway, "list", "--limit", "2")
     assert (code, "user-c3" in out, "c1" in out) == (0, True, False)
     code, shown, _ = await command(gateway, "show", "--integration", "tracker", "c1", "--json")
-    assert (code, json.loads(shown)["credential_type"], json.loads(shown)["state"]) == (0, "OAUTH2", "ok")
+    assert (code, json.loads(shown)["credential_type"], json.loads(shown)["state"]) == (0, "OAUTH2", "active")
     assert "access-c1" not in out + shown
     code, _, err = await command(gateway, "show", "--integration", "tracker", "nobody")
     assert (code, "no connection 'nobody'" in err) == (1, True)

@@ -1,0 +1,31 @@
+"""Takes up refreshes whose holder died: an intent that is still open when its lease runs out is tried once more.
+
+Where the provider had not redeemed the token yet, or still takes it for a grace time, that brings a new pair. Where it
+refuses, the rotation is lost, and the connection says so (`rotation_lost`).
+"""
+
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.connections.renew import Renewer
+from gateway.errors import GatewayError
+from gateway.store import Store
+
+EVERY_S: Final = 5.0
+AT_ONCE: Final = 100
+
+log = structlog.get_logger(__name__)
+
+
+async def recover(store: Store, renewer: Renewer) -> None:
+    """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
+    while True:
+        try:
+            for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
+                log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
+                renewer.start(row, force=True)
+        except GatewayError as fault:
+            log.warning("recovery_failed", detail=fault.message)
+        await clock.sleep(EVERY_S)

@@ -1,0 +1,258 @@
+"""One refresh from the claim to the commit (ADR 20).
+
+    claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ the new pair, on the disk
+
+A refresh token may be good for one use only, and a provider that sees it twice may revoke the whole grant. So the intent
+says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import chain, repeat
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.mode import AuthMode
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.connections import backoff
+from gateway.connections.dialogues import Dialogues
+from gateway.connections.fitting import mode_for
+from gateway.connections.integrations import Integrations
+from gateway.connections.lease import LEASE, TOKEN_CALL_S, held
+from gateway.connections.lifespan import lifespan
+from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
+from gateway.metrics import Metrics
+from gateway.metrics.families import REFRESHES
+from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
+from gateway.records.states import Happening
+from gateway.secret import digest
+from gateway.store import Store
+
+LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)  # the last one again and again
+SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
+
+log = structlog.get_logger(__name__)
+
+
+class Redeemer:
+    """Holds what a refresh needs; each call of `redeem` is one refresh. A reload makes another."""
+
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._catalog = catalog
+        self._dialogues = dialogues
+        self._metrics = metrics
+
+    async def redeem(self, seen: Connection, *, force: bool) -> Connection:
+        """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
+        try:
+            self._entry(seen)
+        except ReconnectNeeded as fault:
+            await self._ended(seen, fault)
+            raise
+        while True:
+            owner = uuid.uuid4().hex
+            row = await self._claimed(seen, owner, force)
+            if row.version != seen.version:
+                return row
+            renewed = await self._asked(row, owner)
+            if renewed is not None and renewed.version != seen.version:
+                return renewed
+            # The lease was lost to another, who is still at it: wait for what that one writes.
+
+    def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
+        """Raises ReconnectNeeded where there is nothing to renew it with, or no entry any more after a reload."""
+        kept = self._store.open(seen.credential)
+        provider = self._catalog.get(seen.provider)
+        if provider is None:
+            raise backoff.no_way_to_renew(seen)
+        mode = mode_for(provider, kept, seen.ref)
+        if not mode.refreshable(kept, provider):
+            raise backoff.no_way_to_renew(seen)
+        return provider, mode, kept
+
+    async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
+        """The row with our lease and intent on it, or the row with a newer version than `seen`."""
+        waits = chain(LOOK_AGAIN_S, repeat(LOOK_AGAIN_S[-1]))
+        while True:
+            row = await self._read(seen.ref)
+            if row.version != seen.version:
+                return row
+            noted, now = row.failure, clock.now()
+            if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
+                raise backoff.refusal(row, noted, now)  # told no before; with force only if just now, by another
+            intent = self._digest(row)
+            if await self._store.connections.lease_refresh(
+                seen.ref, owner=owner, now=now, ttl=LEASE, seen=row, intent=intent
+            ):
+                return row
+            await clock.sleep(next(waits))
+
+    async def _asked(self, row: Connection, owner: str) -> Connection | None:
+        """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
+        async with held(self._store, row.ref, owner):
+            started = clock.monotonic()
+            try:
+                integration = self._integrations.get(*row.ref[:2])
+                provider, mode, kept = self._entry(row)
+                config = {**row.config, **self._store.open(row.secret_config)}
+                context = Context(provider, integration, config, row.metadata)
+                fresh = await self._called(row, mode, kept, context)
+            except (TokenRefused, TokenUnavailable) as fault:
+                return await self._failed(row, owner, fault)
+            except InvalidRequest as fault:  # a setting is missing, and nothing was asked
+                await self._unfinished(row, owner, fault)
+                raise
+            except GatewayError:  # nothing was asked: a reload took its entry away
+                await self._store.connections.release_lease(row.ref, owner=owner, still_open=row.intent is not None)
+                raise
+            except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
+                await self._store.connections.release_lease(row.ref, owner=owner, still_open=True)
+                raise
+            saved = await self._saved(row, owner, provider, mode, kept, fresh)
+        if saved is None:
+            saved = await self._rescued(row, provider, mode, kept, fresh)
+        if saved is not None:
+            took_ms = round((clock.monotonic() - started) * 1000)
+            self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
+            log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
+        return saved
+
+    async def _called(
+        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context
+    ) -> dict[str, Any]:
+        try:
+            return await self._dialogues.hold(mode.renew(kept, context), timeout_s=TOKEN_CALL_S)
+        except TokenRefused as fault:
+            before = self._before(row)
+            if fault.code not in GRANT_GONE or before is None:
+                raise
+            # The provider still takes the token before this one, for the case that it, not we, lost the rotation.
+            log.warning("previous_refresh_token_tried", **who(row.ref), reason=fault.code)
+            return await self._dialogues.hold(mode.renew({**kept, **before}, context), timeout_s=TOKEN_CALL_S)
+
+    def _before(self, row: Connection) -> Mapping[str, Any] | None:
+        in_time = row.previous_until is not None and clock.now() < row.previous_until
+        return self._store.open(row.previous) if in_time and row.previous is not None else None
+
+    async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
+        """Judged by the row as it is now: whoever holds another credential or the lease by now overrules us."""
+        now = clock.now()
+        lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
+        noted = backoff.failure(fault, row.failure, now, lost_at=lost_at)
+        maybe_done = isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        after = await self._store.connections.record_failure(
+            row.ref, owner=owner, version=row.version, failure=noted, still_open=maybe_done
+        )
+        if after is None:
+            return None
+        log.warning("token_refresh_failed", **who(row.ref), reason=noted.code, final=noted.final, detail=noted.message)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
+        raise backoff.refusal(after, noted, now) from fault
+
+    async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
+        """Note that a token without a refresh token has come to its end: its state says so from now on."""
+        now = clock.now()
+        if seen.failure is not None or seen.expires_at is None or seen.expires_at > now:
+            return
+        if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
+            return
+        owner = uuid.uuid4().hex
+        if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=now, ttl=LEASE, seen=seen):
+            words = "the access token has expired, and the provider gave no refresh token"
+            noted = RefreshFailure(backoff.NOT_RENEWABLE, words, True, now, 1)
+            await self._store.connections.record_failure(seen.ref, owner=owner, version=seen.version, failure=noted)
+
+    async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
+        noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
+        await self._store.connections.record_failure(
+            row.ref,
+            owner=owner,
+            version=row.version,
+            failure=noted,
+            still_open=row.intent is not None,
+            happening=Happening.UNFINISHED,
+        )
+
+    async def _saved(
+        self,
+        row: Connection,
+        owner: str,
+        provider: Provider,
+        mode: AuthMode,
+        kept: Mapping[str, Any],
+        fresh: dict[str, Any],
+    ) -> Connection | None:
+        """Commit the new pair. It exists nowhere else, so a store that stumbles, however, is asked until it takes it;
+        the lease is not given back before that, since the refresh token in the row is spent.
+        """
+        waits = chain(SAVE_AGAIN_S, repeat(SAVE_AGAIN_S[-1]))
+        spent, grace = _spent(kept, fresh), provider.refresh.reuse_grace_s if provider.refresh else None
+        while True:
+            now = clock.now()
+            life = lifespan(provider, fresh, key=row.uid, granted_at=row.granted_at or row.created_at, refreshed_at=now)
+            try:
+                return await self._store.connections.save_refreshed(
+                    row.ref,
+                    owner=owner,
+                    version=row.version,
+                    credential=fresh,
+                    expires_at=mode.expires_at(fresh),
+                    now=now,
+                    life=life,
+                    previous=spent if grace else None,
+                    previous_until=_later(now, grace) if spent else None,
+                )
+            except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
+                log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
+                await asyncio.sleep(next(waits))
+
+    async def _rescued(
+        self, row: Connection, provider: Provider, mode: AuthMode, kept: Mapping[str, Any], fresh: dict[str, Any]
+    ) -> Connection | None:
+        """Our pair, stored after all where whoever took the lease from us got no newer one; None where they did."""
+        log.warning("refresh_lease_was_lost", **who(row.ref))
+        waits = chain(LOOK_AGAIN_S, repeat(LOOK_AGAIN_S[-1]))
+        while (now_there := await self._read(row.ref)).version == row.version:
+            owner = uuid.uuid4().hex
+            if await self._store.connections.lease_refresh(
+                row.ref, owner=owner, now=clock.now(), ttl=LEASE, seen=now_there
+            ):
+                return await self._saved(row, owner, provider, mode, kept, fresh)
+            await clock.sleep(next(waits))
+        return None
+
+    def _digest(self, row: Connection) -> str:
+        """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
+        token = self._store.open(row.credential).get("refresh_token")
+        return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
+
+    async def _read(self, ref: ConnectionRef) -> Connection:
+        row = await self._store.connections.get(ref)
+        if row is None:
+            raise NotFound("unknown_connection", f"Connection '{ref.connection_id}' has been deleted.")
+        return row
+
+
+def who(ref: ConnectionRef) -> dict[str, str]:
+    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
+
+
+def _spent(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
+    """The refresh token that `fresh` replaces by another."""
+    token = kept.get("refresh_token")
+    return token if isinstance(token, str) and token != fresh.get("refresh_token") else None
+
+
+def _later(now: datetime, seconds: int | None) -> datetime | None:
+    return now + timedelta(seconds=seconds) if seconds else None

@@ -1,0 +1,146 @@
+"""Why a connection is as it is: a time line, the likely causes in order, and the one action that helps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.catalog.provider import Provider
+from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
+from gateway.records.connection import Connection
+from gateway.records.states import Change, State
+
+SOON: Final = timedelta(days=14)
+RECONNECT: Final = "Let the end user authorize again: POST /connect/sessions makes the link."
+BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One entry of the time line. `ahead`: it has not come yet."""
+
+    at: datetime
+    what: str
+    detail: str | None = None
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`name` is for programs; `why` is a sentence."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings`` or ``import``; `how` is a sentence."""
+
+    name: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """`causes`: the likeliest first; empty where nothing is wrong."""
+
+    moments: Sequence[Moment]
+    causes: Sequence[Cause]
+    action: Action
+
+
+def story(row: Connection, changes: Sequence[Change], provider: Provider | None, now: datetime) -> Story:
+    """Of one connection. `changes` is its history, oldest first."""
+    causes = list(_causes(row, provider, now))
+    return Story(_moments(row, changes, now), causes, _action(row, causes, now))
+
+
+def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[Moment]:
+    told = [Moment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
+    if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
+        told.append(Moment(row.last_refreshed_at, "last renewed"))
+    noted = row.failure
+    if noted is not None and noted.attempts > 1:
+        told.append(Moment(noted.at, f"renewal failed for the {_th(noted.attempts)} time in a row", noted.message))
+    if row.intent is not None:
+        told.append(Moment(row.intent.at, "refresh token sent, outcome not known yet"))
+    ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
+    coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
+    told += [Moment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
+    return sorted(told, key=lambda moment: moment.at)
+
+
+def _causes(row: Connection, provider: Provider | None, now: datetime) -> Iterator[Cause]:
+    noted = row.failure
+    if row.state is State.INCOMPLETE:
+        yield Cause("setting_missing", noted.message if noted else "A setting is missing that the renewal needs.")
+        return
+    if noted is None:
+        yield from _ends(row, now)
+    elif not noted.final:
+        yield Cause("provider_outage", f"The token endpoint gave no usable answer: {noted.message}.")
+    elif noted.code == ROTATION_LOST:
+        yield Cause(ROTATION_LOST, f"{noted.message}. A process of the gateway, or the network, died in that moment.")
+        yield Cause("access_taken_back", "The end user or an administrator took the access back.")
+    elif noted.code == NOT_RENEWABLE:
+        scope = provider.refresh.requires_scope if provider and provider.refresh else None
+        ask = f"the scope {scope}" if scope else "the scope that allows it (often offline_access)"
+        yield Cause(NOT_RENEWABLE, f"Its token has ended, and it came without a refresh token: add {ask} first.")
+    elif noted.code in TYPED_IN:
+        yield Cause("credential_changed", f"The password or key no longer holds: {noted.message}.")
+    elif noted.code in BLAMES_CLIENT:
+        yield Cause("client_refused", f"The provider refuses the app itself ({noted.code}): {noted.message}.")
+        yield Cause("access_taken_back", "Some providers say so of a refresh token that has ended.")
+    elif noted.code in GONE:
+        yield from _gone(row, provider)
+    else:
+        yield Cause("request_refused", f"The provider refuses the renewal ({noted.code}): {noted.message}.")
+
+
+def _gone(row: Connection, provider: Provider | None) -> Iterator[Cause]:
+    noted, dies_at = row.failure, row.life.dies_at
+    if noted is not None and dies_at is not None and dies_at <= noted.at:
+        yield Cause("died_of_disuse", f"Its refresh token died of disuse on {dies_at:%Y-%m-%d}.")
+    yield Cause(
+        "access_taken_back",
+        "The end user or an administrator took the access back, removed the app, or changed the password"
+        + (f" ({noted.code}: {noted.message})." if noted else "."),
+    )
+    if provider is not None and provider.refresh is not None and provider.refresh.rotating:
+        yield Cause(
+            "used_elsewhere",
+            "Something else used the same refresh token: a copy of the database, or the system it was imported from.",
+        )
+
+
+def _ends(row: Connection, now: datetime) -> Iterator[Cause]:
+    if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < SOON:
+        yield Cause("ends_soon", f"Its refresh token ends on {row.life.dies_at:%Y-%m-%d}, however much it is used.")
+
+
+def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
+    ref, noted = row.ref, row.failure
+    first = causes[0].name if causes else ""
+    if first == "provider_outage":
+        left = row.expires_at is None or row.expires_at > now
+        until = f" at {noted.retry_at:%Y-%m-%d %H:%M:%S} UTC" if noted and noted.retry_at else ""
+        serves = "; what it holds is still valid and serves" if left else ""
+        return Action("wait", f"Wait: the gateway tries again by itself{until}{serves}.")
+    if first in {"client_refused", "request_refused"}:
+        renew = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
+        return Action(
+            "fix_integration",
+            f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
+            f"console; then: {renew}. If they are right, let the end user authorize again.",
+        )
+    if first == "setting_missing":
+        return Action("fix_settings", "Connect or import it anew with that setting under connection_config.")
+    if first == "credential_changed":
+        return Action("import", "Import the new password or key under the same connection_id, or connect again.")
+    return Action("reconnect", RECONNECT) if first else Action("none", "Nothing needs to be done.")
+
+
+def _th(number: int) -> str:
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

@@ -1,0 +1,107 @@
+"""Who may renew now. A thousand tokens that end in one minute must not stand in the way of everything else.
+
+Renewals that somebody waits for go first, so many at once for an integration; those that nobody waits for go few at once
+and one after the other, so that they cost other calls nothing that these would notice.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway import clock
+from gateway.records.connection import ConnectionRef
+
+URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
+BEHIND: Final = 4
+PACE_S: Final = 0.015  # between two that nobody waits for: 10,000 take two and a half minutes
+
+Waiting = OrderedDict[ConnectionRef, "asyncio.Future[None]"]
+
+
+@dataclass(slots=True)
+class Line:
+    """Of one integration."""
+
+    running: set[ConnectionRef] = field(default_factory=set)
+    urgent: Waiting = field(default_factory=OrderedDict)
+    behind: Waiting = field(default_factory=OrderedDict)
+    running_behind: set[ConnectionRef] = field(default_factory=set)
+    paced: bool = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self.running or self.urgent or self.behind)
+
+
+class Turns:
+    """One line an integration; the pace is of all together."""
+
+    def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
+        self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._next_behind = 0.0
+
+    async def take(self, ref: ConnectionRef, *, urgent: bool) -> None:
+        """Return when it is this connection's turn; `give_back` ends it."""
+        line = self._lines.setdefault(ref[:2], Line())
+        turn = asyncio.get_running_loop().create_future()
+        (line.urgent if urgent else line.behind)[ref] = turn
+        self._admit(line)
+        try:
+            await turn
+        except BaseException:
+            self.give_back(ref)
+            raise
+
+    def urge(self, ref: ConnectionRef) -> None:
+        """Somebody waits for it by now."""
+        line = self._lines.get(ref[:2])
+        turn = line.behind.pop(ref, None) if line is not None else None
+        if line is not None and turn is not None:
+            line.urgent[ref] = turn
+            self._admit(line)
+
+    def give_back(self, ref: ConnectionRef) -> None:
+        line = self._lines.get(ref[:2])
+        if line is None:
+            return
+        for place in (line.urgent, line.behind):
+            place.pop(ref, None)
+        line.running.discard(ref)
+        line.running_behind.discard(ref)
+        self._admit(line)
+        if line.idle:
+            self._lines.pop(ref[:2], None)
+
+    def close(self) -> None:
+        """Send those home whose turn has not come and for whom nobody waits: they have begun nothing."""
+        for line in self._lines.values():
+            for turn in line.behind.values():
+                turn.cancel()
+            line.behind.clear()
+
+    def _admit(self, line: Line) -> None:
+        while line.urgent and len(line.running) - len(line.running_behind) < self._urgent:
+            self._begin(line, line.urgent)
+        while line.behind and len(line.running_behind) < self._behind:
+            now = clock.monotonic()
+            if now < self._next_behind:
+                if not line.paced:
+                    line.paced = True
+                    asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
+                return
+            self._next_behind = now + self._pace_s
+            line.running_behind.add(self._begin(line, line.behind))
+
+    def _go_on(self, line: Line) -> None:
+        line.paced = False
+        self._admit(line)
+
+    @staticmethod
+    def _begin(line: Line, waiting: Waiting) -> ConnectionRef:
+        ref, turn = waiting.popitem(last=False)
+        line.running.add(ref)
+        if not turn.done():
+            turn.set_result(None)
+        return ref

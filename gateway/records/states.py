@@ -1,0 +1,76 @@
+"""The states of a connection and every way from one to the next. Nothing else decides what state a connection is in.
+
+authorized ──▶ active ──unavailable──▶ degraded ──renewed──▶ active
+                 │  ╲                      │
+              refused  unfinished       refused
+                 ▼       ▼                 ▼
+           needs_reauth  incomplete   needs_reauth        authorized or renewed leads from anywhere to active
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+
+class State(StrEnum):
+    """`active`: renewals go well. `degraded`: the last one failed in passing; what is still valid serves.
+
+    `needs_reauth`: the provider refuses for good. `incomplete`: a setting is missing that the next renewal needs.
+    `revoked`: the provider says that the grant was taken back.
+    """
+
+    ACTIVE = "active"
+    DEGRADED = "degraded"
+    NEEDS_REAUTH = "needs_reauth"
+    INCOMPLETE = "incomplete"
+    REVOKED = "revoked"
+
+
+class Happening(StrEnum):
+    """What can befall a connection."""
+
+    AUTHORIZED = "authorized"
+    RENEWED = "renewed"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+    TAKEN_BACK = "taken_back"
+    UNFINISHED = "unfinished"
+
+
+TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
+ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
+_ALWAYS: Final = {
+    Happening.AUTHORIZED: State.ACTIVE,
+    Happening.RENEWED: State.ACTIVE,
+    Happening.REFUSED: State.NEEDS_REAUTH,
+    Happening.TAKEN_BACK: State.REVOKED,
+    Happening.UNFINISHED: State.INCOMPLETE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of a connection's history. `reason` is for programs, `detail` for people; neither holds a secret."""
+
+    at: datetime
+    state: State
+    reason: str
+    detail: str | None = None
+    before: State | None = None
+
+
+def after(state: State, happening: Happening) -> State:
+    """The state that follows. An outage says nothing about a grant that is known to be gone."""
+    if happening is Happening.UNAVAILABLE:
+        return State.DEGRADED if state is State.ACTIVE else state
+    if happening is Happening.REFUSED and state is State.REVOKED:
+        return state
+    return _ALWAYS[happening]
+
+
+def of_failure(code: str, *, final: bool) -> Happening:
+    """What a failed renewal amounts to."""
+    if not final:
+        return Happening.UNAVAILABLE
+    return Happening.TAKEN_BACK if code in TAKEN_BACK_CODES else Happening.REFUSED

@@ -1,0 +1,76 @@
+"""The history of a connection: each change of its state with the reason, the last fifty of them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.states import Change, Happening, State, after
+from gateway.store.tables import connection_history, connections
+from gateway.store.transactions import Transactions
+
+KEPT: Final = 50
+BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
+"""What must be known of a row to say what a happening means for it."""
+
+
+async def note_happening(
+    db: AsyncConnection,
+    row: Any,
+    happening: Happening,
+    values: Mapping[str, Any],
+    *,
+    now: datetime,
+    reason: str,
+    detail: str | None = None,
+) -> None:
+    """Write `values` and the state that follows from `happening`, in the caller's transaction, which holds `row` (`BEFORE`).
+
+    What changes neither the state nor the reason for it is no news, and has no entry.
+    """
+    state = after(State(row.state), happening)
+    moved = state != row.state or (happening is not Happening.RENEWED and reason != row.state_reason)
+    told: dict[str, Any] = {}
+    if moved or happening is Happening.AUTHORIZED:
+        told = {"state": state.value, "state_reason": reason, "state_since": now}
+        before = State(row.state) if row.state_since is not None else None
+        await _add(db, row.id, Change(now, state, reason, detail, before))
+    await db.execute(update(connections).where(connections.c.id == row.id).values({**values, **told}))
+
+
+async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
+    history = connection_history.c
+    entry = {
+        "connection": row_id,
+        "at": change.at,
+        "state": change.state.value,
+        "state_before": change.before.value if change.before else None,
+        "reason": change.reason,
+        "detail": change.detail,
+    }
+    await db.execute(insert(connection_history).values(entry))
+    mine = select(history.id).where(history.connection == row_id).order_by(history.id.desc())
+    oldest = mine.limit(1).offset(KEPT).scalar_subquery()
+    await db.execute(delete(connection_history).where(history.connection == row_id, history.id <= oldest))
+
+
+class HistoryStore:
+    """Read by whoever wants to know how a connection came to be as it is."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def of(self, row_id: int) -> list[Change]:
+        """The changes of the connection with that number, oldest first."""
+        history = connection_history.c
+        wanted = select(connection_history).where(history.connection == row_id).order_by(history.id)
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted)).all()
+        return [
+            Change(
+                row.at, State(row.state), row.reason, row.detail, State(row.state_before) if row.state_before else None
+            )
+            for row in rows
+        ]

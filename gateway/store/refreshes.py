@@ -1,0 +1,220 @@
+"""What a refresh writes: the lease, the intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
+
+Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. Whoever
+lost the lease to another, or comes when the credential is another by now, changes nothing.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Update, and_, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure, Sealed
+from gateway.records.states import Happening, of_failure
+from gateway.store.changes import note_change
+from gateway.store.connection_rows import (
+    NO_FAILURE,
+    NO_INTENT,
+    NO_LEASE,
+    NO_PREVIOUS,
+    PREVIOUS,
+    at,
+    connection_of,
+    failure_columns,
+    life_columns,
+    stored,
+)
+from gateway.store.data_keys import DataKeys
+from gateway.store.history import BEFORE, note_happening
+from gateway.store.tables import connections
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault
+
+NEVER: Final = Lifespan()
+_WRITTEN: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at")
+_SAVED: Final[dict[str, Any]] = {
+    **dict.fromkeys(_WRITTEN),
+    **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
+    **life_columns(NEVER),
+}
+"""Every column that a save sets."""
+
+
+class Refreshes:
+    """The part of `ConnectionStore` that refreshes use."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+        self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
+
+    async def lease_refresh(
+        self,
+        ref: ConnectionRef,
+        *,
+        owner: str,
+        now: datetime,
+        ttl: timedelta,
+        seen: Connection | None = None,
+        intent: str | None = None,
+    ) -> bool:
+        """Ask to be the one that refreshes this credential for the next `ttl` (ADR 5).
+
+        One conditional UPDATE, so it means the same on SQLite and on PostgreSQL. `owner` names this attempt, not the
+        node. With `seen` it succeeds only while the row is as `seen` has it, so that nothing need be read again; and
+        `intent`, the digest of the refresh token that is about to be redeemed, is on the disk when this returns. False:
+        another holds the lease, the row is another by now or is gone; wait for what is written.
+        """
+        until = connections.c.lease_until
+        claim = update(connections).where(at(ref), or_(until.is_(None), until <= now))
+        if seen is not None:
+            claim = claim.where(connections.c.version == seen.version, connections.c.updated_at == seen.updated_at)
+        values: dict[str, Any] = {"lease_owner": owner, "lease_until": now + ttl}
+        if intent is None:
+            return await self._changed(claim.values(values))
+        values |= {"intent_digest": intent, "intent_at": now}
+
+        async def write(db: AsyncConnection) -> bool:
+            if not self._rehearsed:
+                self._rehearsed = True
+                nobody = update(connections).where(connections.c.id == 0)
+                await db.execute(nobody.values(_SAVED))
+            return (await db.execute(claim.values(values))).rowcount == 1
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+
+    async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
+        """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
+        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
+        return await self._changed(mine.values(lease_until=now + ttl))
+
+    async def release_lease(self, ref: ConnectionRef, *, owner: str, still_open: bool = False) -> None:
+        """Give the lease back: nothing was asked. Nothing happens if it is another's by now.
+
+        `still_open`: an earlier intent is as unsettled as it was.
+        """
+        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
+        await self._changed(mine.values(NO_LEASE if still_open else NO_LEASE | NO_INTENT))
+
+    async def save_refreshed(
+        self,
+        ref: ConnectionRef,
+        *,
+        owner: str,
+        version: int,
+        credential: Mapping[str, Any],
+        expires_at: datetime | None,
+        now: datetime,
+        life: Lifespan = NEVER,
+        previous: str | None = None,
+        previous_until: datetime | None = None,
+    ) -> Connection | None:
+        """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
+
+        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. None: fenced off, since the
+        row is gone, has another credential by now, or another holds the lease.
+        """
+
+        async def write(db: AsyncConnection) -> bool:
+            mine = select(*BEFORE, connections.c.uid).where(_held(ref, owner, version))
+            row = (await db.execute(mine.with_for_update())).one_or_none()
+            if row is None:
+                return False
+            changed = dict(_SAVED) | life_columns(life)
+            changed |= {"version": version + 1, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
+            changed["credential"] = self._seal(credential, ref, row.uid, "credential", version + 1)
+            if previous is not None:
+                changed[PREVIOUS] = self._seal({"refresh_token": previous}, ref, row.uid, PREVIOUS, version + 1)
+                changed |= {f"{PREVIOUS}_version": version + 1, f"{PREVIOUS}_until": previous_until}
+            await note_happening(db, row, Happening.RENEWED, changed, now=now, reason="renewed")
+            await note_change(db, ref, now)
+            return True
+
+        if not await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment)):
+            return None
+        return await self.get(ref)  # after the commit, so that nothing but what must be lies between answer and disk
+
+    async def get(self, ref: ConnectionRef) -> Connection | None:
+        """The connection as it is now."""
+        async with self._transactions.read() as db:
+            rows = (await db.execute(select(connections).where(at(ref)))).mappings().all()
+        found = await self._opened(rows)
+        return found[0] if found else None
+
+    async def record_failure(
+        self,
+        ref: ConnectionRef,
+        *,
+        owner: str,
+        version: int,
+        failure: RefreshFailure,
+        still_open: bool = False,
+        happening: Happening | None = None,
+    ) -> Connection | None:
+        """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
+
+        `still_open`: the provider may have redeemed the token all the same. `happening`, if it is not what such a failure
+        means elsewhere.
+        """
+        what = happening or of_failure(failure.code, final=failure.final)
+        changed = failure_columns(failure) | NO_LEASE | ({} if still_open else NO_INTENT)
+        table = connections.c
+
+        async def write(db: AsyncConnection) -> Connection | None:
+            held = select(*BEFORE, table.keep_alive_at).where(_held(ref, owner, version)).with_for_update()
+            row = (await db.execute(held)).one_or_none()
+            if row is None:
+                return None
+            again = row.keep_alive_at
+            if again is not None:  # what is not to be asked for again has nothing to be kept alive
+                again = max(again, failure.retry_at) if failure.retry_at is not None else None
+            values = changed | {"updated_at": failure.at, "keep_alive_at": again}
+            why = {"reason": failure.code, "detail": failure.message}
+            await note_happening(db, row, what, values, now=failure.at, **why)
+            written = await stored(db, ref)
+            await note_change(db, ref, failure.at)
+            return written
+
+        return await self._transactions.write(write)
+
+    async def abandoned(self, now: datetime, *, limit: int) -> list[Connection]:
+        """Connections whose refresh was begun by somebody who has died since: an intent under a lease that has run out."""
+        table = connections.c
+        wanted = select(connections).where(table.lease_until <= now, table.intent_digest.is_not(None))
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted.order_by(table.lease_until).limit(limit))).mappings().all()
+        return await self._opened(rows)
+
+    async def forget_previous(self, now: datetime) -> None:
+        """Remove refresh tokens whose grace time is over."""
+        old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
+        await self._transactions.write(lambda db: db.execute(old.values(NO_PREVIOUS)))
+
+    async def _opened(self, rows: Any) -> list[Connection]:
+        found = [connection_of(row) for row in rows]
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        return found
+
+    async def _changed(self, statement: Update) -> bool:
+        async def write(db: AsyncConnection) -> bool:
+            return (await db.execute(statement)).rowcount == 1
+
+        return await self._transactions.write(write)
+
+    def _seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
+        sealed = self._vault.seal_json(
+            value, environment=ref.environment, table="connections", row=uid, column=column, version=version
+        )
+        return sealed.ciphertext
+
+
+def sealed_in(one: Connection) -> list[Sealed]:
+    """All its ciphertexts."""
+    return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
+
+
+def _held(ref: ConnectionRef, owner: str, version: int) -> ColumnElement[bool]:
+    return and_(at(ref), connections.c.version == version, connections.c.lease_owner == owner)

@@ -1,0 +1,129 @@
+"""What is told of a connection: its state in lists, its history, the likely causes and what helps."""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.store.history import KEPT
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+ADDRESS = "/connections/c1?provider_config_key=tracker&include=history"
+FORCED = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+CAUSES = {
+    "invalid_grant": ("needs_reauth", "access_taken_back", "reconnect"),
+    "token_revoked": ("revoked", "access_taken_back", "reconnect"),
+    "invalid_client": ("needs_reauth", "client_refused", "fix_integration"),
+    "invalid_scope": ("needs_reauth", "request_refused", "fix_integration"),
+    "no such error": ("degraded", "provider_outage", "wait"),
+}
+
+
+async def listed(running: RunningGateway) -> Any:
+    return (await running.json("GET", "/connections"))["connections"][0]
+
+
+async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_authorization(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    assert (await listed(running))["state"] == "active"
+    told = await running.json("GET", ADDRESS, expect=200)
+    assert [(one["state"], one["reason"]) for one in told["history"]] == [("active", "authorized")]
+    assert told["diagnosis"]["causes"] == []
+    assert told["diagnosis"]["action"]["do"] == "none"
+    assert "history" not in await running.json("GET", ADDRESS.replace("&include=history", ""))
+
+
+@pytest.mark.parametrize("code", CAUSES)
+async def test_each_refusal_has_its_state_its_likeliest_cause_and_one_action(
+    code: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": code, "error_description": "the words"}, status=400)
+    told = (await running.json("GET", ADDRESS))["error"]["payload"]["connection"]
+    found = told["diagnosis"]
+    assert (found["state"], found["causes"][0]["cause"], found["action"]["do"]) == CAUSES[code]
+    assert (await listed(running))["state"] == CAUSES[code][0]
+    assert told["history"][-1]["previous_state"] == "active"
+    assert "refresh-0" not in json.dumps(told)
+
+
+async def test_a_flapping_provider_makes_one_entry_a_change(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    for _ in range(2):
+        tracker.answer = web.Response(status=503)
+        for _ in range(3):
+            later(3601)
+            await running.json("GET", FORCED)
+        tracker.answer = None
+        later(3601)
+        await running.json("GET", FORCED, expect=200)
+    told = await running.json("GET", ADDRESS, expect=200)
+    states = [one["state"] for one in told["history"]]
+    assert states == ["active", "degraded", "active", "degraded", "active"]
+
+
+async def test_a_history_keeps_its_last_entries_and_goes_with_its_connection(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    for _ in range(KEPT + 5):
+        await running.imported(tracker.grant())
+    told = await running.json("GET", ADDRESS, expect=200)
+    assert len(told["history"]) == KEPT
+    assert {one["reason"] for one in told["history"]} == {"reconnected"}
+    await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert await running.services.store.history.of(told["id"]) == []
+
+
+async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await running.imported(grant)
+    later(3601)
+    for _ in range(2):
+        told = await running.json("GET", ADDRESS, expect=424)
+        assert told["error"]["payload"]["reason"] == "no_refresh_token"
+    found = told["error"]["payload"]["connection"]["diagnosis"]
+    assert (found["state"], found["causes"][0]["cause"]) == ("needs_reauth", "no_refresh_token")
+
+
+async def test_the_command_line_tells_the_same_story(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
+    await running.json("GET", FORCED, expect=424)
+    file = running.folder / "gateway.yaml"
+    file.write_text(json.dumps(running.document))
+
+    async def command(*words: str) -> tuple[int | None, str]:
+        line = ("-m", "gateway", "connections", "why", "-c", str(file), *words)
+        process = await asyncio.create_subprocess_exec(sys.executable, *line, stdout=PIPE, stderr=PIPE)
+        out, err = await process.communicate()
+        return process.returncode, (out + err).decode()
+
+    code, text = await command("c1")
+    assert code == 0, text
+    assert "c1 (tracker) is needs_reauth since" in text
+    assert "1. The end user or an administrator took the access back" in text
+    assert "gone for good" in text
+    assert "POST /connect/sessions" in text
+    code, text = await command("c1", "--json")
+    assert json.loads(text)["diagnosis"]["action"]["do"] == "reconnect"
+    code, text = await command("nobody")
+    assert (code, "no 'nobody'" in text) == (1, True)
+
+
+async def test_only_what_there_is_can_be_included(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    told = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
+    assert told["error"]["code"] == "invalid_query_params"

@@ -1,0 +1,98 @@
+"""Who renews when many tokens end at once: those that somebody waits for, at once; the others few and paced."""
+
+import asyncio
+
+import pytest
+
+from gateway.connections.turns import Turns
+from gateway.records.connection import ConnectionRef
+
+
+def ref(number: int, integration: str = "tracker") -> ConnectionRef:
+    return ConnectionRef("dev", integration, f"c{number}")
+
+
+class Crowd:
+    """`most`: how many were at it at once. `order`: who began, in that order."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.now = self.most = 0
+        self.order: list[ConnectionRef] = []
+        self.go = asyncio.Event()
+
+    async def renew(self, one: ConnectionRef, *, urgent: bool = False) -> None:
+        await self.turns.take(one, urgent=urgent)
+        self.order.append(one)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        await self.go.wait()
+        self.now -= 1
+        self.turns.give_back(one)
+
+    def start(self, numbers: range, *, urgent: bool = False) -> "list[asyncio.Task[None]]":
+        return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_ten_thousand_that_nobody_waits_for_are_renewed_few_at_once() -> None:
+    crowd = Crowd(Turns(behind=4, pace_s=0))
+    crowd.go.set()
+    await asyncio.gather(*crowd.start(range(10_000)))
+    assert (crowd.most, len(crowd.order)) == (4, 10_000)
+
+
+async def test_who_is_waited_for_goes_ahead_of_the_crowd() -> None:
+    crowd = Crowd(Turns(behind=2, urgent=8, pace_s=0))
+    crowd.start(range(100))
+    await settled()
+    waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
+    await settled()
+    assert crowd.order == [ref(0), ref(1), ref(1000)]
+    crowd.turns.urge(ref(77))  # and so does one of the crowd as soon as somebody asks for it
+    await settled()
+    assert crowd.order[-1] == ref(77)
+    crowd.go.set()
+    await waiting
+
+
+async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
+    crowd = Crowd(Turns(behind=100, pace_s=0.02))
+    crowd.go.set()
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*crowd.start(range(6)))
+    assert asyncio.get_running_loop().time() - began >= 5 * 0.02 * 0.9
+
+
+async def test_a_slow_provider_holds_up_its_own_only() -> None:
+    turns = Turns(urgent=2, pace_s=0)
+    for number in range(2):
+        await turns.take(ref(number), urgent=True)
+    third = asyncio.create_task(turns.take(ref(3), urgent=True))
+    await turns.take(ref(1, "other"), urgent=True)
+    assert not third.done()
+    turns.give_back(ref(0))
+    await third
+
+
+async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
+    crowd = Crowd(Turns(behind=1, pace_s=0))
+    tasks = crowd.start(range(3))
+    await settled()
+    crowd.turns.close()
+    crowd.go.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_a_line_that_is_empty_is_forgotten(urgent: bool) -> None:
+    turns = Turns(pace_s=0)
+    await turns.take(ref(1), urgent=urgent)
+    turns.give_back(ref(1))
+    assert turns._lines == {}

@@ -1,0 +1,37 @@
+"""The state machine: where each happening leads from each state."""
+
+import pytest
+
+from gateway.records.states import Happening, State, after, of_failure
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("happening", [Happening.AUTHORIZED, Happening.RENEWED])
+def test_a_new_token_makes_any_connection_active(state: State, happening: Happening) -> None:
+    assert after(state, happening) is State.ACTIVE
+
+
+def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> None:
+    assert after(State.ACTIVE, Happening.UNAVAILABLE) is State.DEGRADED
+    for state in set(State) - {State.ACTIVE}:
+        assert after(state, Happening.UNAVAILABLE) is state
+
+
+@pytest.mark.parametrize(
+    ("code", "final", "state"),
+    [
+        ("token_endpoint_unavailable", False, State.DEGRADED),
+        ("invalid_grant", True, State.NEEDS_REAUTH),
+        ("rotation_lost", True, State.NEEDS_REAUTH),
+        ("invalid_client", True, State.NEEDS_REAUTH),
+        ("token_revoked", True, State.REVOKED),
+    ],
+)
+def test_a_failed_renewal_leads_to_the_state_its_code_stands_for(code: str, final: bool, state: State) -> None:
+    assert after(State.ACTIVE, of_failure(code, final=final)) is state
+
+
+def test_a_missing_setting_makes_it_incomplete_and_a_later_refusal_still_counts() -> None:
+    assert after(State.DEGRADED, Happening.UNFINISHED) is State.INCOMPLETE
+    assert after(State.INCOMPLETE, Happening.REFUSED) is State.NEEDS_REAUTH
+    assert after(State.REVOKED, Happening.REFUSED) is State.REVOKED

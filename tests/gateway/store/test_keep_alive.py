@@ -1,0 +1,82 @@
+"""Tasks of one node, due connections by index, and the fence, on either backend."""
+
+from datetime import timedelta
+
+from sqlalchemy import text
+
+from gateway.records.connection import ConnectionRef, Lifespan
+from gateway.store import Store
+from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
+
+TTL = timedelta(seconds=30)
+DAY = timedelta(days=1)
+
+
+async def test_a_task_is_one_nodes_until_it_lets_go_or_dies(opener: Opener) -> None:
+    one, other = await opener(), await opener()
+    assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
+    assert await one.tasks.hold("keep_alive", owner="a", now=NOW, ttl=TTL)
+    assert not await other.tasks.hold("keep_alive", owner="b", now=NOW, ttl=TTL)
+    assert await other.tasks.hold("another", owner="b", now=NOW, ttl=TTL)
+    assert await other.tasks.hold("keep_alive", owner="b", now=NOW + TTL, ttl=TTL)
+    await one.tasks.release("keep_alive", owner="a")
+    assert not await one.tasks.hold("keep_alive", owner="a", now=NOW + TTL, ttl=TTL)
+    await other.tasks.release("keep_alive", owner="b")
+    assert await one.tasks.hold("keep_alive", owner="a", now=NOW + TTL, ttl=TTL)
+
+
+async def test_what_is_due_comes_in_the_order_of_its_time(store: Store) -> None:
+    for number, due in enumerate((NOW + DAY, NOW - DAY, NOW - 2 * DAY, None)):
+        ref = ConnectionRef("dev", "jira", f"u{number}")
+        await store.connections.put(new(ref, life=Lifespan(NOW + 9 * DAY, due)), now=NOW)
+    found = await store.keep_alive.due("jira", NOW, limit=10)
+    assert [one.ref.connection_id for one in found] == ["u2", "u1"]
+    assert [one.ref.connection_id for one in await store.keep_alive.unplanned("jira", after_id=0, limit=9)] == ["u3"]
+    assert [one.ref.connection_id for one in await store.keep_alive.too_late("jira", NOW, limit=9)] == ["u0"]
+    assert await store.keep_alive.due("github", NOW, limit=10) == []
+
+
+async def test_a_plan_for_a_credential_that_is_another_by_now_is_void(store: Store) -> None:
+    old, _ = await store.connections.put(new(), now=NOW)
+    await store.connections.put(new(life=Lifespan(NOW + DAY, NOW)), now=NOW)
+    await store.keep_alive.plan([(old, Lifespan(None, NOW + 5 * DAY))])
+    assert (await store.connections.get(REF)).life == Lifespan(NOW + DAY, NOW)  # type: ignore[union-attr]
+
+
+async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) -> None:
+    one, other = await opener(), await opener()
+    seen, _ = await one.connections.put(new(), now=NOW)
+    await other.connections.put(new(), now=NOW + TTL)
+    lease = one.connections.lease_refresh
+    assert not await lease(REF, owner="a", now=NOW + TTL, ttl=TTL, seen=seen, intent="d")
+    current = await one.connections.get(REF)
+    assert current is not None
+    assert current.intent is None
+    assert await lease(REF, owner="a", now=NOW + TTL, ttl=TTL, seen=current, intent="d")
+
+
+async def test_a_lease_can_be_held_on_to_and_a_lost_one_cannot(opener: Opener) -> None:
+    one, other = await opener(), await opener()
+    await one.connections.put(new(), now=NOW)
+    assert await one.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    assert await one.connections.extend_lease(REF, owner="a", now=NOW + TTL / 2, ttl=TTL)
+    assert not await other.connections.lease_refresh(REF, owner="b", now=NOW + TTL, ttl=TTL)
+    assert await other.connections.lease_refresh(REF, owner="b", now=NOW + 2 * TTL, ttl=TTL)
+    assert not await one.connections.extend_lease(REF, owner="a", now=NOW + 2 * TTL, ttl=TTL)
+    assert (
+        await one.connections.save_refreshed(
+            REF, owner="a", version=1, credential={"late": True}, expires_at=None, now=NOW
+        )
+        is None
+    )
+
+
+@sqlite_only
+async def test_due_connections_are_found_by_index(store: Store) -> None:
+    query = (
+        "SELECT * FROM connections WHERE provider = 'jira' AND keep_alive_at <= :now ORDER BY keep_alive_at, id LIMIT 9"
+    )
+    async with store._transactions.read() as db:
+        plan = (await db.execute(text(f"EXPLAIN QUERY PLAN {query}"), {"now": "2026"})).all()
+    assert len(plan) == 1, plan
+    assert "USING INDEX connections_by_keep_alive" in plan[0][3]

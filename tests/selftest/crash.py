@@ -1,0 +1,155 @@
+"""One crash: a gateway is killed at a named point of a refresh, another takes its place, and what was lost is seen."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from gateway.records.connection import ConnectionRef
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.processes import ROOT, Serving
+from tests.fakes.tracker import Tracker
+from tests.selftest.points import LEASE, POINTS
+
+REF: Final = ConnectionRef("dev", "tracker", "c1")
+AT_PROVIDER: Final = "at the provider, before it rotates"
+ALL: Final = (*(point for point in POINTS if point != "never"), AT_PROVIDER)
+LIMIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`killed`: the process did die there. `requests`: token requests in all, `status`: of a call afterwards, `reason`: of
+    the connection's state, `entries`: its history. `sound`: whether SQLite finds its file in order.
+    """
+
+    killed: bool
+    requests: int
+    status: int
+    state: str
+    reason: str | None
+    entries: tuple[str, ...]
+    sound: bool
+
+    @property
+    def lost(self) -> bool:
+        return self.status != 200
+
+    @property
+    def silent(self) -> bool:
+        """Lost without being told so: what must never be."""
+        return self.lost and self.reason != "rotation_lost"
+
+
+class Forgiving(Tracker):
+    """Takes the refresh token before the last one again, as providers with a grace time do."""
+
+    def _refreshed(self, token: str) -> web.Response:
+        for grant in self.grants:
+            if token in grant.spent:
+                return web.json_response(self._issued(grant))
+        return super()._refreshed(token)
+
+
+async def crash(point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None) -> Outcome:
+    """Kill a process at `point`, or `after_s` seconds into the refresh wherever it then is."""
+    tracker = Forgiving() if forgiving else Tracker()
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    config = document([f"127.0.0.1/32:{server.port}"])
+    try:
+        before = RunningGateway(folder, config)
+        await before.start()
+        try:
+            ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
+            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
+        finally:
+            await before.stop()
+        killed = await _killed(point, folder, config, tracker, after_s)
+        return await _seen(folder, config, tracker, killed)
+    finally:
+        await server.close()
+
+
+async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:
+    file = folder / "killed.yaml"
+    file.write_text(json.dumps({**config, "server": {"port": 0, "host": "127.0.0.1"}}))
+    async with _process("never" if point == AT_PROVIDER else point, file) as serving:
+        if point == AT_PROVIDER:
+            tracker.hold.clear()
+        calling = asyncio.create_task(_call(serving.port))
+        if point == AT_PROVIDER:
+            async with asyncio.timeout(LIMIT_S):
+                while not tracker.calls["refresh_token"]:
+                    await asyncio.sleep(0.001)
+            serving.signal(signal.SIGKILL)
+        elif after_s is not None:
+            await asyncio.sleep(after_s)
+            serving.signal(signal.SIGKILL)
+        code = await serving.ended()
+        await asyncio.gather(calling, return_exceptions=True)
+        if point == AT_PROVIDER:
+            tracker.answer = web.Response(status=503)  # whoever asked is gone, and its request is never worked off
+            tracker.hold.set()
+            await asyncio.sleep(0.1)
+            tracker.answer = None
+        return code == -signal.SIGKILL
+
+
+@asynccontextmanager
+async def _process(point: str, file: Path) -> AsyncIterator[Serving]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.selftest.points", point, "serve", "-c", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    serving = Serving(process)
+    try:
+        await serving.ready()
+        yield serving
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def _call(port: int) -> int:
+    gateway = RunningGateway(Path(), {})
+    headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/proxy/x", headers=headers) as answer:
+        return answer.status
+
+
+async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: bool) -> Outcome:
+    await asyncio.sleep(LEASE.total_seconds())  # the dead holder's lease runs out
+    with closing(sqlite3.connect(folder / "gateway.db")) as db:
+        sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    after = RunningGateway(folder, config)
+    await after.start()
+    try:
+        async with after.proxied("c1") as answer:
+            status = answer.status
+        async with after.proxied("c1") as answer:
+            assert answer.status == status
+        row = await after.services.store.connections.get(REF)
+        assert row is not None
+        history = await after.services.store.history.of(row.id)
+        entries = tuple(f"{change.state.value}: {change.reason}" for change in history)
+        return Outcome(
+            killed, tracker.calls["refresh_token"], status, row.state.value, row.state_reason, entries, sound
+        )
+    finally:
+        await after.stop()

@@ -1,0 +1,70 @@
+"""``python -m tests.selftest.points POINT serve …``: the gateway's command line in a process that kills itself at POINT.
+
+SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+LEASE: Final = timedelta(seconds=1.5)
+POINTS: Final = (
+    "before the claim",
+    "after the intent",
+    "answer in memory",
+    "inside the commit",
+    "after the commit",
+    "never",
+)
+
+
+def shorten() -> None:
+    """Short leases in this process."""
+    from gateway.connections import lease, recover, redeem
+
+    redeem.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
+    lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
+    recover.EVERY_S = 0.1  # type: ignore[misc]
+
+
+def die(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(point: str) -> None:
+    """Put the kill in its place."""
+    from gateway.connections.redeem import Redeemer
+    from gateway.store import refreshes
+    from gateway.store.connections import ConnectionStore
+
+    def after(name: str) -> Callable[..., Any]:
+        did = getattr(ConnectionStore, name)
+
+        async def then_die(*args: Any, **options: Any) -> Any:
+            await did(*args, **options)
+            die()
+
+        return then_die
+
+    if point == "before the claim":
+        ConnectionStore.lease_refresh = die  # type: ignore[method-assign]
+    elif point == "after the intent":
+        ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
+    elif point == "answer in memory":
+        Redeemer._saved = die  # type: ignore[method-assign]
+    elif point == "inside the commit":
+        refreshes.note_change = die  # type: ignore[attr-defined]
+    elif point == "after the commit":
+        ConnectionStore.save_refreshed = after("save_refreshed")  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    from gateway.cli import main
+
+    shorten()
+    arm(sys.argv[1])
+    sys.argv = ["gateway", *sys.argv[2:]]
+    main()

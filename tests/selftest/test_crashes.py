@@ -1,0 +1,36 @@
+"""Killed at every step of a refresh, a gateway loses a token nowhere but where nobody could know it, and says so."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.selftest.crash import AT_PROVIDER, crash
+
+# Where nothing was asked, or the answer is on the disk, nothing is lost; requests: how many the provider gets in all.
+KEPT = {"before the claim": 1, "after the intent": 1, AT_PROVIDER: 2, "after the commit": 1}
+LOST = ("answer in memory", "inside the commit")
+
+
+@pytest.mark.parametrize("point", KEPT)
+async def test_a_process_killed_there_loses_nothing(point: str, tmp_path: Path) -> None:
+    seen = await crash(point, tmp_path)
+    assert seen.killed
+    assert (seen.status, seen.state, seen.requests, seen.sound) == (200, "active", KEPT[point], True), seen
+
+
+@pytest.mark.parametrize("point", LOST)
+async def test_an_answer_that_dies_in_memory_is_told_as_a_lost_rotation_and_asked_for_once(
+    point: str, tmp_path: Path
+) -> None:
+    seen = await crash(point, tmp_path)
+    assert seen.killed
+    assert (seen.status, seen.state, seen.requests, seen.sound) == (424, "needs_reauth", 2, True), seen
+    assert seen.entries == ("active: authorized", "needs_reauth: rotation_lost")
+    assert not seen.silent
+
+
+@pytest.mark.parametrize("point", LOST)
+async def test_where_the_provider_has_a_grace_time_not_even_that_is_lost(point: str, tmp_path: Path) -> None:
+    seen = await crash(point, tmp_path, forgiving=True)
+    assert seen.killed
+    assert (seen.status, seen.state, seen.requests) == (200, "active", 2), seen
