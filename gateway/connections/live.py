@@ -6,10 +6,10 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Coroutine, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -35,6 +35,7 @@ AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked
 SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
+LONGEST_END_S: Final = 2.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
@@ -233,19 +234,10 @@ class Live:
         while True:
             await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
-                async with asyncio.timeout(LONGEST_LOOK_S):
-                    seen = await self._store.changes.version()
-                    newest, changed = last_id, list[ConnectionRef]()
-                    if seen != version:
-                        newest, changed = await self._store.changes.since(last_id)
-                    self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
-                    for ref in dict.fromkeys((*changed, *self._unread)):
-                        await self._refresh_entry(ref)
-                    last_id, version = newest, seen
-                    self._synced_at = clock.monotonic()
-                    if lost_at is not None:
-                        log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
-                        lost_at = None
+                last_id, version = await _to_its_end(self._look(last_id, version))
+                if lost_at is not None:
+                    log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
+                    lost_at = None
             except ChangesMissed as missed:
                 self._kept.clear()
                 self._cleared_at = clock.monotonic()
@@ -257,6 +249,19 @@ class Live:
                     log.warning("store_unreadable", detail=detail, effect="what is in memory serves on")
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._sweep()
+
+    async def _look(self, last_id: int, version: Hashable) -> tuple[int, Hashable]:
+        """Take over what has changed since. Returns where the log ends now, and the store's version."""
+        async with asyncio.timeout(LONGEST_LOOK_S):
+            seen = await self._store.changes.version()
+            newest, changed = last_id, list[ConnectionRef]()
+            if seen != version:
+                newest, changed = await self._store.changes.since(last_id)
+            self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
+            for ref in dict.fromkeys((*changed, *self._unread)):
+                await self._refresh_entry(ref)
+            self._synced_at = clock.monotonic()
+            return newest, seen
 
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
         kept = self._kept.get(ref)
@@ -357,3 +362,15 @@ class Live:
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
+
+
+async def _to_its_end(look: Coroutine[Any, Any, tuple[int, Hashable]]) -> tuple[int, Hashable]:
+    """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
+    task = asyncio.create_task(look)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=LONGEST_END_S)
+        task.cancel()
+        raise
