@@ -43,7 +43,7 @@ def read_again(running: Config, given: Configured | None = None) -> Config:
     new = read(_file_of(running) if given is None else given)
     config, ignored = with_fixed(new, running)
     for place in ignored:
-        log.warning("needs_a_restart", where=new.where(*place), key=".".join(place), effect="the old value stays")
+        log.warning("needs_a_restart", where=new.where(*place), setting=".".join(place), effect="the old value stays")
     return config
 
 

@@ -201,10 +201,10 @@ class Connection(asyncio.Protocol):
 
     def begun(self, head: AnswerHead) -> None:
         self._keep_s = head.keep_s
-        self._begun = True
         self._sink = self._taker.sink_for(head) if self._taker is not None else None
         if self._sink is None:
             self._sink = self._answer = self._fresh = Answer(head, self)
+        self._begun = True
 
     def came(self, piece: bytes) -> None:
         sink = self._sink

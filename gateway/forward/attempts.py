@@ -32,10 +32,11 @@ _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
 class Handed(NamedTuple):
-    """What the fast lane hands over, and the seconds that were spent on it."""
+    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with."""
 
     outcome: FirstOutcome
     spent_s: float
+    opened: Opened
 
 
 class Attempts:
@@ -46,6 +47,7 @@ class Attempts:
         "_renewed",
         "_request",
         "_retried",
+        "_sent_with",
         "_services",
         "_timing",
         "_upgrade",
@@ -68,6 +70,7 @@ class Attempts:
         self._retried = 0
         self._waited_s = 0.0
         self._renewed = False
+        self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
 
     async def answer(self) -> Exchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
@@ -128,6 +131,13 @@ class Attempts:
             return None
         self._timing.began -= handed.spent_s
         self._timing.upstream_s += handed.spent_s
+        self._watch.began_earlier(handed.spent_s)
+        if handed.opened.base != self._request[CONNECTION].base:  # a reload has moved it meanwhile: ask the new place
+            close = getattr(handed.outcome, "close", None)
+            if close is not None:
+                close()
+            return None
+        self._sent_with = handed.opened
         return handed.outcome
 
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
@@ -155,10 +165,13 @@ class Attempts:
 
     async def _newer_credential(self) -> bool:
         """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
-        live, sent = self._services.live, self._request[CONNECTION]
+        live, sent = self._services.live, self._sent_with or self._request[CONNECTION]
+        self._sent_with = None
         if not self._may_repeat(sent=True):
             live.start_after_refusal(sent)  # for the next request
             return False
+        if self._request[CONNECTION].connection.version > sent.connection.version:
+            return True  # renewed while the lane waited: the request carries the newer one already
         with self._watch.resting(), self._timing.waiting_for_token():
             newer = await live.after_refusal(sent)
         if newer is None:

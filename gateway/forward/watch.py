@@ -64,6 +64,12 @@ class Watch:
         self._began_at = clock.monotonic()
         self.moved()
 
+    def began_earlier(self, spent_s: float) -> None:
+        """So many seconds of the time for all of it are gone already."""
+        self._began_at -= spent_s
+        self._timer.cancel()
+        self._plan()
+
     def taken_back(self, *, total: bool = False) -> StoodStill | None:
         """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched anew.
 

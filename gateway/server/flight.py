@@ -14,7 +14,7 @@ from gateway.connections.opened import Opened
 from gateway.egress.answer import Answer
 from gateway.egress.connection import Connection, Lost
 from gateway.egress.errors import EgressError
-from gateway.egress.gates import Gate
+from gateway.egress.gates import Gate, Outcome
 from gateway.forward.attempts import FirstOutcome, Handed
 from gateway.forward.body import is_live
 from gateway.forward.head import ATTEMPTS, UNBUFFERED, passed_fields
@@ -58,6 +58,7 @@ class Flight:
         "_data",
         "_gate",
         "_head_at",
+        "_left",
         "_out",
         "_over",
         "_plan",
@@ -94,6 +95,7 @@ class Flight:
         self._sent_bytes = 0
         self._chunked = False
         self._over = False
+        self._left = False
         self.held_bytes = 0  # we hold nothing: `pause` reads no more
         self.last = False
         self.moved_at = self._sent_at = clock.monotonic()
@@ -103,7 +105,6 @@ class Flight:
 
     def sink_for(self, head: AnswerHead) -> "Flight | None":
         """This flight, if the answer is to be passed on as it is."""
-        self._gate.leave("answered", probe=False)
         status = head.status
         if status == 101 or status == 401 or (status >= 400 and self._retries):
             return None
@@ -116,7 +117,7 @@ class Flight:
         if is_live(head.fields):
             fields.append(UNBUFFERED)
         plan.request_id = plan.request_id or new_id()
-        self._head_at = now = clock.monotonic()
+        self._head_at = self.moved_at = now = clock.monotonic()
         timing = server_timing((self._sent_at - plan.began) * 1000, 0.0, (now - self._sent_at) * 1000)
         fields += [(HEADER, plan.request_id), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
         method = "HEAD" if plan.method == b"HEAD" else "GET"
@@ -129,7 +130,14 @@ class Flight:
         self._out = [head_bytes(HttpVersion11, status, printable(head.reason), fields)]
         return self
 
+    def _leave(self, outcome: Outcome) -> None:
+        """The gate, once, whatever else goes wrong."""
+        if not self._left:
+            self._left = True
+            self._gate.leave(outcome, probe=False)
+
     def answered(self, answer: Answer | None) -> None:
+        self._leave("answered")
         if answer is not None:
             self._hand_over(answer)
         elif self._out is not None and not self._over:
@@ -139,7 +147,7 @@ class Flight:
         if self._over:
             return
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
-        self._gate.leave("failed" if down else "untold", probe=False)
+        self._leave("failed" if down else "untold")
         self._hand_over(fault if isinstance(fault, EgressError | Lost) else Lost())
 
     # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,6 +201,7 @@ class Flight:
 
     def resume(self) -> None:
         if not self._over:
+            self.moved_at = clock.monotonic()
             self._connection.may_go_on()
 
     def announce_end(self) -> None:
@@ -205,7 +214,7 @@ class Flight:
         if self._over:
             return
         if not self._status:
-            self._gate.leave("untold", probe=False)
+            self._leave("untold")
         self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
         self._connection.abort()
 
@@ -223,7 +232,7 @@ class Flight:
             self._tear()
         else:
             if not self._status:
-                self._gate.leave("untold" if fault.total else "failed", probe=False)
+                self._leave("untold" if fault.total else "failed")
             self._hand_over(fault)
         self._connection.abort()
 
@@ -235,7 +244,7 @@ class Flight:
 
     def _hand_over(self, outcome: FirstOutcome) -> None:
         self._over = True
-        self._client.overtake(self._data, Handed(outcome, clock.monotonic() - self._plan.began))
+        self._client.overtake(self._data, Handed(outcome, clock.monotonic() - self._plan.began, self._plan.opened))
 
     def _finish(self, status: int, error: str | None) -> None:
         self._over = True

@@ -40,8 +40,11 @@ if TYPE_CHECKING:
 
 MOUNT: Final = "/proxy"
 HEAD_BYTES: Final = 8192
-KNOWN_HEADS: Final = 4096
-HEADS_A_CONNECTION: Final = 64
+KNOWN_HEADS: Final = 1024
+KNOWN_BYTES: Final = 2048
+KNOWN_LINES: Final = 40
+KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
+HEADS_A_CONNECTION: Final = 8
 _LINE: Final = re.compile(rb"(GET|HEAD) (/proxy(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n")
 _END: Final = b"\r\n\r\n"
 _PROBE: Final = b"GET /proxy HTTP/1.1\r\n"
@@ -71,7 +74,8 @@ class Lane:
         self._services = services
         self._make_parser = make_parser
         self._parser = make_parser()
-        self._known: dict[bytes, Known | None] = {}
+        self._known: dict[bytes, Known] = {}
+        self._swept_at = 0.0
         self.taken = 0
         self.handed_over = 0
 
@@ -83,15 +87,18 @@ class Lane:
         block = data[line.end() :]
         if len(data) > HEAD_BYTES or block.find(_END) != len(block) - 4:
             return None
+        if len(block) > KNOWN_BYTES or block.count(b"\n") > KNOWN_LINES:
+            return None
         began = clock.monotonic()
         head_id = sha256(block).digest()
-        known = self._known[head_id] if head_id in self._known else self._learned(head_id, block)
+        known = self._known.get(head_id) or self._read(head_id, block)
         if known is None:
             return None
         services = self._services()
         opened = self._opened(known, services)
         if opened is None:
             return None
+        self._remember(known)  # not before its key has opened something: strangers fill no memory
         try:
             target = url.join(opened.base.path, url.rest_of(line[2].decode("ascii"), MOUNT))
         except GatewayError:
@@ -121,18 +128,21 @@ class Lane:
         origin = (base.scheme, base.host, base.port)
         pool = services.egress.pool(origin)
         gate = services.gates.to(origin)
-        if pool is None or not gate.enter_at_once():
+        if pool is None:
+            return None
+        try:
+            lines = plan.opened.heads.get(known.head_id) or self._head_lines(plan.opened, known, pool.host)
+            head = b"%b %b HTTP/1.1\r\n%b" % (plan.method, plan.target.encode("ascii"), lines)
+        except (GatewayError, ValueError):
+            return None
+        if not gate.enter_at_once():
             return None
         connection = pool.kept()
         if connection is None:
             gate.leave("untold", probe=False)
             return None
-        lines = plan.opened.heads.get(known.head_id)
-        if lines is None:
-            lines = self._head_lines(plan.opened, known, pool.host)
         self.taken += 1
         flight = Flight(client, data, plan, gate, connection, retries=known.asked.retries)
-        head = b"%b %b HTTP/1.1\r\n%b" % (plan.method, plan.target.encode("ascii"), lines)
         connection.tell(head, flight, method="HEAD" if plan.method == b"HEAD" else "GET")
         return flight
 
@@ -148,11 +158,18 @@ class Lane:
         opened.heads[known.head_id] = lines
         return lines
 
-    def _learned(self, head_id: bytes, block: bytes) -> Known | None:
+    def _remember(self, known: Known) -> None:
+        if known.head_id in self._known:
+            return
         if len(self._known) >= KNOWN_HEADS:
             self._known.clear()
-        known = self._known[head_id] = self._read(head_id, block)
-        return known
+        self._known[known.head_id] = known
+
+    def sweep(self, now: float) -> None:
+        """Forget what was learned a minute ago; to be called about once a second, with monotonic seconds."""
+        if now - self._swept_at >= KNOWN_S:
+            self._swept_at = now
+            self._known.clear()
 
     def _read(self, head_id: bytes, block: bytes) -> Known | None:
         """What the block says, by the decisions of the chain; None where that would refuse it or has more to do."""

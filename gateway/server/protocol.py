@@ -325,8 +325,8 @@ class ClientProtocol(RequestHandler):
         if self._server.lane is not None:
             self._server.lane.handed_over += 1
         held, self._held = self._held, b""
+        self._resume_held()  # first: aiohttp may pause it again over what comes of the rest
         self._read(data + held)
-        self._resume_held()
 
     def take_handed(self) -> Handed | None:
         """Once: for the first attempt of the request that the chain has taken over."""

@@ -79,6 +79,8 @@ class GatewayServer(Server):
         """One timer for all connections, since one for each request would cost more than all that it watches."""
         self._look = None
         now = self._loop.time()
+        if self.lane is not None:
+            self.lane.sweep(now)
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
                 connection.look(now, begun_by=now - self._head_s)

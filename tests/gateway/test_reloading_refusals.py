@@ -45,7 +45,7 @@ async def test_what_needs_a_restart_is_told_and_stays(
     after = running.app[SERVICES].config
     assert (after.server, after.store) == (before.server, before.store)
     (warning,) = [event for event in told if event["event"] == "needs_a_restart"]
-    assert warning["key"] == ".".join(place)
+    assert warning["setting"] == ".".join(place)
     line = next(
         n for n, text in enumerate((running.folder / "gateway.yaml").read_text().splitlines(), 1) if place[1] in text
     )
