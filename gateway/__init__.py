@@ -4,7 +4,7 @@ The composition root is imported only when called, since `middleware` stands bet
 either of the two must be importable first.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Configured: TypeAlias = Config | Mapping[str, Any] | str | PathLike[str]
 
-__all__ = ["create_app", "reload", "runner", "setup"]
+__all__ = ["create_app", "reload", "runner", "setup", "watch"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
@@ -43,6 +43,17 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
     from gateway.reloading import reload as again
 
     return await again(app, config)
+
+
+async def watch(app: "web.Application") -> "AsyncIterator[None]":
+    """``app.cleanup_ctx.append(gateway.watch)``: changed files of the operator's catalog folders take effect at once.
+
+    `gateway serve` does so by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
+    """
+    from gateway.watching import watching
+
+    async for nothing in watching(app):
+        yield nothing
 
 
 def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) -> "web.BaseRunner":

@@ -8,6 +8,7 @@ from gateway import resources
 from gateway.auth import modes
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.faults import CatalogFaults
+from gateway.catalog.folder import state_of
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
@@ -28,8 +29,9 @@ SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 def catalog_of(config: Config | None) -> Catalog:
     """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults, which
     is a config.Faults, with every fault of every file."""
-    folders = [resources.folder("catalog"), *(config.catalog if config else ())]
-    return load_catalog(folders, scripts=SCRIPTS, modes=known_modes())
+    own = config.catalog if config else ()
+    seen = state_of(own)
+    return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
 
 
 def known_modes() -> frozenset[str]:

@@ -42,7 +42,8 @@ class Context:
         return {**values(self.provider, self.integration, self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """An address of the entry, filled in and checked for where in it a value lands.
+        """An address of the entry, filled in and checked for where in it a value lands. It may name ``${clientId}``, which
+        is no secret, besides `credential`.
 
         Raises InvalidRequest, also where the entry has no such address.
         """
@@ -50,7 +51,8 @@ class Context:
             raise InvalidRequest(
                 "unresolved_setting", f"The entry of provider '{self.provider.name}' lacks an address that is needed."
             )
-        plain = {name: secret.reveal() for name, secret in credential.items()}
+        plain = {"clientId": self.integration.client_id} if self.integration.client_id else {}
+        plain |= {name: secret.reveal() for name, secret in credential.items()}
         return filled(self.provider, template, self.config, plain)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:

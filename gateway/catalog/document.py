@@ -44,8 +44,9 @@ class Unreadable(Exception):
 class Document:
     """`value` is the file's content; `faults` what is wrong with it as YAML, which leaves the rest readable."""
 
-    def __init__(self, shown_path: str, root: yaml.Node) -> None:
+    def __init__(self, shown_path: str, root: yaml.Node, most_nodes: int = MOST_NODES) -> None:
         self._path = shown_path
+        self._most_nodes = most_nodes
         self._root = root
         self._nodes = 0
         self.faults: list[Fault] = []
@@ -66,7 +67,7 @@ class Document:
 
     def _plain(self, node: yaml.Node, depth: int) -> Any:
         self._nodes += 1
-        if self._nodes > MOST_NODES or depth > DEEPEST:
+        if self._nodes > self._most_nodes or depth > DEEPEST:
             raise Unreadable(Fault(self._at(node), "is nested too deep, or its aliases multiply without end"))
         if isinstance(node, yaml.MappingNode):
             return dict(self._pairs(node, depth))
@@ -118,21 +119,24 @@ def _child(node: yaml.Node, step: str | int) -> tuple[int, yaml.Node] | None:
     return None
 
 
-def read(path: Path) -> Document:
-    """The YAML file at `path`. Raises Unreadable if it is missing, no UTF-8, no YAML, too large or empty."""
+def read(path: Path, *, largest_bytes: int = LARGEST_BYTES, most_nodes: int = MOST_NODES) -> Document:
+    """The YAML file at `path`, one entry unless the limits say otherwise.
+
+    Raises Unreadable if it is missing, no UTF-8, no YAML, too large or empty.
+    """
     shown = shown_path(path)
     try:
         raw = path.read_bytes()
     except OSError as wrong:
         raise Unreadable(Fault(f"{shown}:1", f"cannot be read: {wrong.strerror}")) from None
-    if len(raw) > LARGEST_BYTES:
-        raise Unreadable(Fault(f"{shown}:1", f"is larger than {LARGEST_BYTES // 1024} KiB, too large for one entry"))
+    if len(raw) > largest_bytes:
+        raise Unreadable(Fault(f"{shown}:1", f"is larger than {largest_bytes // 1024} KiB, too large for one entry"))
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
         line = raw.count(b"\n", 0, wrong.start) + 1
         raise Unreadable(Fault(f"{shown}:{line}", "is not UTF-8; save it as UTF-8")) from None
-    return Document(shown, _compose(text, shown))
+    return Document(shown, _compose(text, shown), most_nodes)
 
 
 def _compose(text: str, shown: str) -> yaml.Node:

@@ -105,6 +105,26 @@ def _where(document: Document, place: Sequence[str | int]) -> str:
     return document.where(*place)
 
 
+def state_of(folders: Sequence[Path]) -> int:
+    """A number that is another one once a file of `folders` was written, came, went or was replaced. Reads no content.
+
+    What a link leads to counts, not the link: a mounted ConfigMap changes by turning one. For comparison in one process.
+    """
+    seen: list[tuple[object, ...]] = []
+    for folder in folders:
+        files, _ = files_in(folder)
+        seen.append((str(folder), folder.exists()))
+        for path in files:
+            try:
+                status = path.stat()
+            except OSError:
+                seen.append((path.name,))
+            else:
+                times = (status.st_mtime_ns, status.st_ctime_ns)
+                seen.append((path.name, status.st_dev, status.st_ino, status.st_size, *times))
+    return hash(tuple(seen))
+
+
 def files_in(folder: Path) -> tuple[list[Path], list[Fault]]:
     """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML.
 

@@ -68,11 +68,21 @@ class Values(Mapping[str, Mapping[str, Any]]):
 class Catalog:
     """The providers, by name and in the order of their names. Never changes: a reload makes a new one."""
 
-    def __init__(self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = ()) -> None:
-        """`contents`: each entry as JSON; `faulty`: names of entries that are there and cannot be used."""
+    def __init__(
+        self, contents: Mapping[str, bytes], paths: Mapping[str, str], faulty: Collection[str] = (), seen: int = 0
+    ) -> None:
+        """`contents`: each entry as JSON; `faulty`: names of entries that are there and cannot be used; `seen`: the
+        `folder.state_of` the operator's folders as of just before they were read."""
         self.providers = Providers(contents)
         self.faulty = frozenset(faulty)
+        self.seen = seen
         self._paths = dict(paths)
+
+    def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
+        """This one, but with the entries called `names` as they are in `of`, as far as it has them."""
+        kept = {name: of.providers.contents[name] for name in names if name in of.providers}
+        paths = {name: of._paths[name] for name in kept}
+        return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
 
     def get(self, name: str) -> Provider | None:
         """The provider of that name, or None."""
@@ -91,12 +101,16 @@ class Catalog:
 
 
 def load_catalog(
-    folders: Sequence[Path], *, scripts: Collection[str] | None = None, modes: Collection[str] | None = None
+    folders: Sequence[Path],
+    *,
+    scripts: Collection[str] | None = None,
+    modes: Collection[str] | None = None,
+    seen: int = 0,
 ) -> Catalog:
     """The catalog in `folders`, later ones winning.
 
     `scripts` and `modes` are the names an entry may use; None leaves scripts unchecked and takes every auth mode of the
-    vocabulary. Raises CatalogFaults with everything that is wrong in any file.
+    vocabulary. `seen` is handed on. Raises CatalogFaults with everything that is wrong in any file.
     """
     words = Words(AUTH_MODES if modes is None else modes, scripts)
     contents: dict[str, bytes] = {}
@@ -116,7 +130,7 @@ def load_catalog(
             else:
                 faulty.discard(name)
                 contents[name] = content
-    catalog = Catalog(contents, paths, faulty)
+    catalog = Catalog(contents, paths, faulty, seen)
     if faults:
         raise CatalogFaults(faults, catalog)
     return catalog

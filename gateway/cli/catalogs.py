@@ -1,12 +1,14 @@
 """The catalog as the commands see it: read with the scripts and auth modes that a gateway started here would have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gateway import resources
+from gateway.catalog.checks import Words
 from gateway.catalog.faults import Fault
 from gateway.catalog.lint import lint
-from gateway.catalog.load import Catalog
+from gateway.catalog.load import Catalog, Values
 from gateway.config import load
 from gateway.declared import SCRIPTS, catalog_of, known_modes
 
@@ -18,6 +20,16 @@ def linted(folders: Sequence[Path]) -> list[Fault]:
     shipped = resources.folder("catalog")
     below = [] if shipped in folders else [shipped]
     return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
+
+
+def words() -> Words:
+    """The auth modes and scripts that an entry may name here."""
+    return Words(known_modes(), SCRIPTS)
+
+
+def shipped_values() -> Mapping[str, Mapping[str, Any]]:
+    """What the shipped entries say, whole."""
+    return Values(catalog_of(None).providers.contents)
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:

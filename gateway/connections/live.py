@@ -6,10 +6,10 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 """
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Coroutine, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -35,6 +35,7 @@ AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked
 SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOAD_S: Final = 120.0
 LONGEST_LOOK_S: Final = 10.0
+LONGEST_END_S: Final = 2.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
@@ -71,7 +72,9 @@ class Live:
         self._kept: dict[ConnectionRef, Kept] = {}
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._changed_at: dict[ConnectionRef, float] = {}
+        self._forgotten_at: dict[ConnectionRef, float] = {}
         self._synced_at = clock.monotonic()
+        self._unread: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._swept_at = 0.0
         self.provider_at: dict[str, str] = {}
@@ -210,7 +213,7 @@ class Live:
     def forget(self, ref: ConnectionRef) -> None:
         """Delete is effective here at once; elsewhere within `trust_s`."""
         self._kept.pop(ref, None)
-        self._changed_at[ref] = clock.monotonic()
+        self._forgotten_at[ref] = clock.monotonic()
 
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
@@ -231,17 +234,10 @@ class Live:
         while True:
             await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
-                async with asyncio.timeout(LONGEST_LOOK_S):
-                    seen = await self._store.changes.version()
-                    if seen != version:
-                        newest, changed = await self._store.changes.since(last_id)
-                        for ref in changed:
-                            await self._refresh_entry(ref)
-                        last_id, version = newest, seen
-                    self._synced_at = clock.monotonic()
-                    if lost_at is not None:
-                        log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
-                        lost_at = None
+                last_id, version = await _to_its_end(self._look(last_id, version))
+                if lost_at is not None:
+                    log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
+                    lost_at = None
             except ChangesMissed as missed:
                 self._kept.clear()
                 self._cleared_at = clock.monotonic()
@@ -254,16 +250,30 @@ class Live:
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._sweep()
 
+    async def _look(self, last_id: int, version: Hashable) -> tuple[int, Hashable]:
+        """Take over what has changed since. Returns where the log ends now, and the store's version."""
+        async with asyncio.timeout(LONGEST_LOOK_S):
+            seen = await self._store.changes.version()
+            newest, changed = last_id, list[ConnectionRef]()
+            if seen != version:
+                newest, changed = await self._store.changes.since(last_id)
+            self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
+            for ref in dict.fromkeys((*changed, *self._unread)):
+                await self._refresh_entry(ref)
+            self._synced_at = clock.monotonic()
+            return newest, seen
+
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
-        self._changed_at[ref] = clock.monotonic()
         kept = self._kept.get(ref)
         if kept is None:
+            self._unread.pop(ref, None)
             return
         try:
             row = await self._store.connections.get(ref)
         except Exception:
-            self.forget(ref)  # what cannot be read is not served on; its next use asks again
+            self._unread.setdefault(ref, clock.monotonic())  # asked again at the next look, and `_sweep` sees how long
             raise
+        self._unread.pop(ref, None)
         if row is None:
             self.forget(ref)
         elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
@@ -275,6 +285,9 @@ class Live:
             self._kept.clear()
         for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
             del self._kept[ref]
+        for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
+            del self._unread[ref]
+            self.forget(ref)  # known to have changed, and how cannot be read: not served on
         for kept in self._kept.values():
             if now >= kept.good_until:
                 kept.opened = None  # sealed again: a credential stays opened for a minute at most
@@ -282,8 +295,9 @@ class Live:
                 kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
                 if backoff.may_try(kept.connection, clock.now()):
                     self._renewer.start_behind(kept.connection, self._took_over)
-        for ref in [ref for ref, at in self._changed_at.items() if now - at > LONGEST_LOAD_S]:
-            del self._changed_at[ref]
+        for noted in (self._changed_at, self._forgotten_at):
+            for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
+                del noted[ref]
 
     async def _loaded(self, ref: ConnectionRef) -> Connection:
         """From the store, once for all who ask meanwhile. Raises NotFound."""
@@ -315,8 +329,12 @@ class Live:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
+        if self._forgotten_at.get(connection.ref, 0.0) >= began:
+            return opened  # deleted while it was being loaded: good for this request, not to be remembered
         if max(self._changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            return opened  # changed or deleted while it was being loaded: good for this request, not to be remembered
+            self._unread.setdefault(
+                connection.ref, now
+            )  # which came first, its change or our reading, the next look tells
         self._kept.pop(connection.ref, None)
         while len(self._kept) >= self._config.max_connections:
             del self._kept[next(iter(self._kept))]
@@ -344,3 +362,15 @@ class Live:
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
+
+
+async def _to_its_end(look: Coroutine[Any, Any, tuple[int, Hashable]]) -> tuple[int, Hashable]:
+    """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
+    task = asyncio.create_task(look)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=LONGEST_END_S)
+        task.cancel()
+        raise

@@ -1,4 +1,4 @@
-"""One refresh from the claim to the commit (ADR 19).
+"""One refresh from the claim to the commit (ADR 20).
 
     claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ the new pair, on the disk
 

@@ -23,6 +23,7 @@ from gateway.server.tasks import beside
 from gateway.server.terminal import Terminal
 from gateway.server.workers import Outcome
 from gateway.services import SERVICES
+from gateway.watching import Watch
 
 NOTICE_S: Final = 1.0  # /ready is 503 for so long before the socket closes, so that a load balancer sees it
 GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
@@ -72,6 +73,7 @@ class Worker:
             around.push_async_callback(run.cleanup)
             await run.setup()
             await around.enter_async_context(beside(_reload_when_asked(self.app, reread)))
+            await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
             await web.SockSite(run, self.public, backlog=BACKLOG).start()
             settle()
             ready()

@@ -1,4 +1,4 @@
-"""What a refresh writes: the lease, the intent before the call, and what came of it, each fenced (ADR 5, ADR 19).
+"""What a refresh writes: the lease, the intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
 
 Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. Whoever
 lost the lease to another, or comes when the credential is another by now, changes nothing.

@@ -63,7 +63,6 @@ class Store:
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""
-        self._transactions.check()
         async with self._transactions.read() as db:
             await db.execute(select(1))
 

@@ -42,6 +42,7 @@ class Transactions:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees what is committed and can change nothing."""
+        self.check()  # a new connection to a file that is gone would make another one in its place
         with told_as_unavailable():
             async with self._engines.reader.connect() as db:
                 yield db

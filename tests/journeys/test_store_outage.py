@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from gateway import clock
+from gateway.errors import Unavailable
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
@@ -112,6 +114,25 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
     ) as answer:
         assert answer.status == 200
     assert await until(there, 404, "c1") < HEALED_S, "changes are followed again"
+
+
+async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_longer_than_trusted(
+    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = two
+    await here.imported(tracker.grant(), "c1")
+    assert await status(there) == 200
+    asked = asyncio.Event()
+
+    async def unreadable(_ref: object) -> None:
+        asked.set()
+        raise Unavailable("store_unavailable", "It does not answer.", retry_after_s=5)
+
+    there.services.live._config = replace(there.services.live._config, trust_s=0.2)
+    monkeypatch.setattr(there.services.store.connections, "get", unreadable)
+    await here.imported(tracker.grant(), "c1")
+    await asyncio.wait_for(asked.wait(), HEALED_S)
+    assert await until(there, 503) < HEALED_S
 
 
 async def test_what_changed_while_a_node_could_not_listen_is_caught_up(

@@ -3,10 +3,15 @@
 import json
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import as_json, catalog_of
+
+if TYPE_CHECKING:
+    from gateway.catalog.load import Catalog
+    from gateway.catalog.provider import Provider
 
 
 @click.command()
@@ -22,13 +27,20 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
     with faults_end_the_command():
         catalog, public_url = catalog_and_url(file)
-    if catalog.get(name) is None:
-        near = get_close_matches(name, catalog.providers, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "`gateway catalog list` shows what there is"
-        raise click.ClickException(f"the catalog has no provider '{name}'; {hint}")
+    named(catalog, name)
     entry = catalog.shown(name, public_url)
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
         return
     print(f"# {catalog.where(name)}")
     print(yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=120), end="")
+
+
+def named(catalog: "Catalog", name: str) -> "Provider":
+    """The provider of that name. Raises click.ClickException with the nearest one there is."""
+    provider = catalog.get(name)
+    if provider is None:
+        near = get_close_matches(name, catalog.providers, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "`gateway catalog list` shows what there is"
+        raise click.ClickException(f"the catalog has no provider '{name}'; {hint}")
+    return provider

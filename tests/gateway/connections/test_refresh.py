@@ -364,6 +364,7 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
+    await call(running)
     (running.folder / "gateway.db").unlink()
     body = {"provider_config_key": "tracker", "credentials": {"access_token": tracker.grant()["access_token"]}}
     told = await running.json("POST", "/connections", json=body, expect=503)

@@ -91,9 +91,15 @@ class Shown:
         raise RuntimeError("broke")
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """`gateway serve` runs on uvloop, a host may run on either; their transports differ in how they close."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """`gateway serve` runs on uvloop, a host may run on either; their transports differ in how they close.
+
+    What has a whole gateway and its store behind it runs on the one that is shipped.
+    """
+    shipped = {"uvloop": uvloop.new_event_loop}
+    return shipped if item.path.name.startswith("test_lane") else {"asyncio": asyncio.new_event_loop, **shipped}
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ GO_ON += (
 def upgrade() -> None:
     _columns()
     op.create_index("connections_by_keep_alive", "connections", ["provider", "keep_alive_at", "id"])
-    op.create_index("connections_by_end", "connections", ["environment", "dies_at", "id"])
-    op.create_index("connections_by_lease", "connections", ["lease_until"])
-    op.create_index("connections_by_previous", "connections", ["previous_refresh_until"])
+    _index_where_set("connections_by_end", "dies_at", ["environment", "dies_at", "id"])
+    _index_where_set("connections_by_lease", "lease_until", ["lease_until"])
+    _index_where_set("connections_by_previous", "previous_refresh_until", ["previous_refresh_until"])
     _history()
     op.create_table(
         "task_leases",
@@ -40,6 +40,11 @@ def upgrade() -> None:
     )
     for statement in (TELL, BEGIN, GO_ON):
         op.execute(statement)
+
+
+def _index_where_set(name: str, column: str, columns: list[str]) -> None:
+    condition = sa.text(f"{column} IS NOT NULL")
+    op.create_index(name, "connections", columns, sqlite_where=condition, postgresql_where=condition)
 
 
 def _columns() -> None:
