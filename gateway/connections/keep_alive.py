@@ -81,6 +81,8 @@ class KeepAlive:
             pending = set(tasks)
             while pending and await self._mine():
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
+            if any(task.cancelled() for task in tasks):  # the gateway stops; another node goes on
+                break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _failed(task)]
             await self._put_off(failed)
             done += len(rows) - len(failed)

@@ -6,12 +6,9 @@ A refresh token may be good for one use only, and a provider that sees it twice 
 says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
 """
 
-import asyncio
 import uuid
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from itertools import chain, repeat
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -21,11 +18,11 @@ from gateway.auth.mode import AuthMode
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections import backoff
+from gateway.connections.commit import LOOK_AGAIN_S, Pair, again, commit, rescue, who
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
 from gateway.connections.lease import LEASE, TOKEN_CALL_S, held
-from gateway.connections.lifespan import lifespan
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
@@ -35,14 +32,11 @@ from gateway.records.states import Happening
 from gateway.secret import digest
 from gateway.store import Store
 
-LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)  # the last one again and again
-SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
-
 log = structlog.get_logger(__name__)
 
 
 class Redeemer:
-    """Holds what a refresh needs; each call of `redeem` is one refresh. A reload makes another."""
+    """Holds what a refresh needs; each call of `redeem` is one refresh."""
 
     def __init__(
         self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
@@ -52,6 +46,10 @@ class Redeemer:
         self._catalog = catalog
         self._dialogues = dialogues
         self._metrics = metrics
+
+    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
+        """Work by another configuration, also where a turn is being waited for: what is not declared is not asked for."""
+        self._integrations, self._catalog, self._dialogues = integrations, catalog, dialogues
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
@@ -83,7 +81,7 @@ class Redeemer:
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
         """The row with our lease and intent on it, or the row with a newer version than `seen`."""
-        waits = chain(LOOK_AGAIN_S, repeat(LOOK_AGAIN_S[-1]))
+        waits = again(LOOK_AGAIN_S)
         while True:
             row = await self._read(seen.ref)
             if row.version != seen.version:
@@ -119,9 +117,10 @@ class Redeemer:
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
                 await self._store.connections.release_lease(row.ref, owner=owner, still_open=True)
                 raise
-            saved = await self._saved(row, owner, provider, mode, kept, fresh)
+            pair = Pair(provider, kept, fresh, mode.expires_at(fresh))
+            saved = await commit(self._store, row, owner, pair)
         if saved is None:
-            saved = await self._rescued(row, provider, mode, kept, fresh)
+            saved = await rescue(self._store, row, pair)
         if saved is not None:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
@@ -184,54 +183,6 @@ class Redeemer:
             happening=Happening.UNFINISHED,
         )
 
-    async def _saved(
-        self,
-        row: Connection,
-        owner: str,
-        provider: Provider,
-        mode: AuthMode,
-        kept: Mapping[str, Any],
-        fresh: dict[str, Any],
-    ) -> Connection | None:
-        """Commit the new pair. It exists nowhere else, so a store that stumbles, however, is asked until it takes it;
-        the lease is not given back before that, since the refresh token in the row is spent.
-        """
-        waits = chain(SAVE_AGAIN_S, repeat(SAVE_AGAIN_S[-1]))
-        spent, grace = _spent(kept, fresh), provider.refresh.reuse_grace_s if provider.refresh else None
-        while True:
-            now = clock.now()
-            life = lifespan(provider, fresh, key=row.uid, granted_at=row.granted_at or row.created_at, refreshed_at=now)
-            try:
-                return await self._store.connections.save_refreshed(
-                    row.ref,
-                    owner=owner,
-                    version=row.version,
-                    credential=fresh,
-                    expires_at=mode.expires_at(fresh),
-                    now=now,
-                    life=life,
-                    previous=spent if grace else None,
-                    previous_until=_later(now, grace) if spent else None,
-                )
-            except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
-                log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
-                await asyncio.sleep(next(waits))
-
-    async def _rescued(
-        self, row: Connection, provider: Provider, mode: AuthMode, kept: Mapping[str, Any], fresh: dict[str, Any]
-    ) -> Connection | None:
-        """Our pair, stored after all where whoever took the lease from us got no newer one; None where they did."""
-        log.warning("refresh_lease_was_lost", **who(row.ref))
-        waits = chain(LOOK_AGAIN_S, repeat(LOOK_AGAIN_S[-1]))
-        while (now_there := await self._read(row.ref)).version == row.version:
-            owner = uuid.uuid4().hex
-            if await self._store.connections.lease_refresh(
-                row.ref, owner=owner, now=clock.now(), ttl=LEASE, seen=now_there
-            ):
-                return await self._saved(row, owner, provider, mode, kept, fresh)
-            await clock.sleep(next(waits))
-        return None
-
     def _digest(self, row: Connection) -> str:
         """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
         token = self._store.open(row.credential).get("refresh_token")
@@ -242,17 +193,3 @@ class Redeemer:
         if row is None:
             raise NotFound("unknown_connection", f"Connection '{ref.connection_id}' has been deleted.")
         return row
-
-
-def who(ref: ConnectionRef) -> dict[str, str]:
-    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
-
-
-def _spent(kept: Mapping[str, Any], fresh: Mapping[str, Any]) -> str | None:
-    """The refresh token that `fresh` replaces by another."""
-    token = kept.get("refresh_token")
-    return token if isinstance(token, str) and token != fresh.get("refresh_token") else None
-
-
-def _later(now: datetime, seconds: int | None) -> datetime | None:
-    return now + timedelta(seconds=seconds) if seconds else None

@@ -28,7 +28,6 @@ class Renewer:
     def __init__(
         self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
     ) -> None:
-        self._store = store
         self._metrics = metrics
         self._redeemer = Redeemer(store, integrations, catalog, dialogues, metrics)
         self._turns = Turns()
@@ -36,7 +35,7 @@ class Renewer:
 
     def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
         """Work by another configuration; what is being asked for ends under the one it began with."""
-        self._redeemer = Redeemer(self._store, integrations, catalog, dialogues, self._metrics)
+        self._redeemer.turn_to(integrations, catalog, dialogues)
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.

@@ -41,9 +41,12 @@ class Turns:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
         self._lines: dict[tuple[str, str], Line] = {}
         self._next_behind = 0.0
+        self._closed = False
 
     async def take(self, ref: ConnectionRef, *, urgent: bool) -> None:
-        """Return when it is this connection's turn; `give_back` ends it."""
+        """Return when it is this connection's turn; `give_back` ends it. Raises CancelledError where it will not come."""
+        if self._closed and not urgent:
+            raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], Line())
         turn = asyncio.get_running_loop().create_future()
         (line.urgent if urgent else line.behind)[ref] = turn
@@ -76,6 +79,7 @@ class Turns:
 
     def close(self) -> None:
         """Send those home whose turn has not come and for whom nobody waits: they have begun nothing."""
+        self._closed = True
         for line in self._lines.values():
             for turn in line.behind.values():
                 turn.cancel()

@@ -1,5 +1,6 @@
 """Between a row of `connections` and the record: which column holds what."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, RowMapping, and_, select
@@ -65,7 +66,7 @@ def asked_columns(new: NewConnection) -> dict[str, Any]:
     return columns
 
 
-def connection_of(row: RowMapping) -> Connection:
+def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     """The record of a whole row; its ciphertexts with the address they were sealed for."""
     return Connection(
         ref=ConnectionRef(row["environment"], row["integration_id"], row["connection_id"]),
@@ -99,11 +100,11 @@ def connection_of(row: RowMapping) -> Connection:
     )
 
 
-def _sealed(row: RowMapping, column: str, version: int) -> Sealed:
+def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int) -> Sealed:
     return Sealed(row[column], row["environment"], "connections", row["uid"], column, version)
 
 
-def _failure(row: RowMapping) -> RefreshFailure | None:
+def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:
     if row["failure_code"] is None:
         return None
     return RefreshFailure(**{name: row[f"failure_{name}"] for name in FAILURE})

@@ -25,9 +25,10 @@ async def note_happening(
     now: datetime,
     reason: str,
     detail: str | None = None,
-) -> None:
+) -> dict[str, Any]:
     """Write `values` and the state that follows from `happening`, in the caller's transaction, which holds `row` (`BEFORE`).
 
+    Returns all that was written.
     What changes neither the state nor the reason for it is no news, and has no entry.
     """
     state = after(State(row.state), happening)
@@ -37,7 +38,9 @@ async def note_happening(
         told = {"state": state.value, "state_reason": reason, "state_since": now}
         before = State(row.state) if row.state_since is not None else None
         await _add(db, row.id, Change(now, state, reason, detail, before))
-    await db.execute(update(connections).where(connections.c.id == row.id).values({**values, **told}))
+    written = {**values, **told}
+    await db.execute(update(connections).where(connections.c.id == row.id).values(written))
+    return written
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:

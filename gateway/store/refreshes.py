@@ -118,24 +118,22 @@ class Refreshes:
         row is gone, has another credential by now, or another holds the lease.
         """
 
-        async def write(db: AsyncConnection) -> bool:
-            mine = select(*BEFORE, connections.c.uid).where(_held(ref, owner, version))
+        async def write(db: AsyncConnection) -> Connection | None:
+            mine = select(connections).where(_held(ref, owner, version))
             row = (await db.execute(mine.with_for_update())).one_or_none()
             if row is None:
-                return False
+                return None
             changed = dict(_SAVED) | life_columns(life)
             changed |= {"version": version + 1, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
             changed["credential"] = self._seal(credential, ref, row.uid, "credential", version + 1)
             if previous is not None:
                 changed[PREVIOUS] = self._seal({"refresh_token": previous}, ref, row.uid, PREVIOUS, version + 1)
                 changed |= {f"{PREVIOUS}_version": version + 1, f"{PREVIOUS}_until": previous_until}
-            await note_happening(db, row, Happening.RENEWED, changed, now=now, reason="renewed")
+            written = await note_happening(db, row, Happening.RENEWED, changed, now=now, reason="renewed")
             await note_change(db, ref, now)
-            return True
+            return connection_of({**row._mapping, **written})
 
-        if not await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment)):
-            return None
-        return await self.get(ref)  # after the commit, so that nothing but what must be lies between answer and disk
+        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
 
     async def get(self, ref: ConnectionRef) -> Connection | None:
         """The connection as it is now."""

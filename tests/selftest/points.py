@@ -23,9 +23,9 @@ POINTS: Final = (
 
 def shorten() -> None:
     """Short leases in this process."""
-    from gateway.connections import lease, recover, redeem
+    from gateway.connections import commit, lease, recover, redeem
 
-    redeem.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
+    redeem.LEASE = commit.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
     lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     recover.EVERY_S = 0.1  # type: ignore[misc]
 
@@ -36,7 +36,7 @@ def die(*_: Any, **__: Any) -> Any:
 
 def arm(point: str) -> None:
     """Put the kill in its place."""
-    from gateway.connections.redeem import Redeemer
+    from gateway.connections import redeem
     from gateway.store import refreshes
     from gateway.store.connections import ConnectionStore
 
@@ -54,7 +54,7 @@ def arm(point: str) -> None:
     elif point == "after the intent":
         ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
     elif point == "answer in memory":
-        Redeemer._saved = die  # type: ignore[method-assign]
+        redeem.commit = die
     elif point == "inside the commit":
         refreshes.note_change = die  # type: ignore[attr-defined]
     elif point == "after the commit":

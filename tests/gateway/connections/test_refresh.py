@@ -309,7 +309,7 @@ async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
         return await save(*args, **kwargs)
 
     monkeypatch.setattr(store, "save_refreshed", stumble)
-    monkeypatch.setattr("gateway.connections.redeem.SAVE_AGAIN_S", (0,))
+    monkeypatch.setattr("gateway.connections.commit.SAVE_AGAIN_S", (0,))
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked

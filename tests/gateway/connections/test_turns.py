@@ -88,6 +88,9 @@ async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
     crowd.go.set()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
+    with pytest.raises(asyncio.CancelledError):
+        await crowd.turns.take(ref(7), urgent=False)
+    await crowd.turns.take(ref(8), urgent=True)  # somebody waits for it, and the drain waits for them
 
 
 @pytest.mark.parametrize("urgent", [True, False])

@@ -1,0 +1,94 @@
+"""Puts a new pair on the disk. It exists nowhere else, so whatever stumbles is asked again until it takes it."""
+
+import asyncio
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain, repeat
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.catalog.provider import Provider
+from gateway.connections.lease import LEASE
+from gateway.connections.lifespan import lifespan
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.store import Store
+
+LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)
+SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What a token endpoint gave (`fresh`) for what was held before (`kept`)."""
+
+    provider: Provider
+    kept: Mapping[str, Any] = field(repr=False)
+    fresh: Mapping[str, Any] = field(repr=False)
+    expires_at: datetime | None
+
+    @property
+    def spent(self) -> str | None:
+        """The refresh token that was replaced by another, where the provider still takes it for a while."""
+        token = self.kept.get("refresh_token")
+        replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
+        return token if replaced and self.grace is not None else None
+
+    @property
+    def grace(self) -> timedelta | None:
+        """How long it does."""
+        policy = self.provider.refresh
+        return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
+
+
+async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Connection | None:
+    """The row with the new pair in place of what `row` holds; None where another has the lease or was quicker.
+
+    A store that stumbles, however, is asked again; the lease is not given back before, since the refresh token in the row
+    is spent.
+    """
+    waits, spent, grace = again(SAVE_AGAIN_S), pair.spent, pair.grace
+    while True:
+        now = clock.now()
+        granted_at = row.granted_at or row.created_at
+        try:
+            return await store.connections.save_refreshed(
+                row.ref,
+                owner=owner,
+                version=row.version,
+                credential=pair.fresh,
+                expires_at=pair.expires_at,
+                now=now,
+                life=lifespan(pair.provider, pair.fresh, key=row.uid, granted_at=granted_at, refreshed_at=now),
+                previous=spent,
+                previous_until=now + grace if spent and grace else None,
+            )
+        except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
+            log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
+            await asyncio.sleep(next(waits))
+
+
+async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
+    """Our pair, stored after all where whoever took the lease from us got no newer one; None where they did."""
+    log.warning("refresh_lease_was_lost", **who(row.ref))
+    waits = again(LOOK_AGAIN_S)
+    while (there := await store.connections.get(row.ref)) is not None and there.version == row.version:
+        owner, now = uuid.uuid4().hex, clock.now()
+        if await store.connections.lease_refresh(row.ref, owner=owner, now=now, ttl=LEASE, seen=there):
+            return await commit(store, row, owner, pair)
+        await clock.sleep(next(waits))
+    return None
+
+
+def again(waits_s: Sequence[float]) -> Iterator[float]:
+    """These seconds in turn, and then the last of them for ever."""
+    return chain(waits_s, repeat(waits_s[-1]))
+
+
+def who(ref: ConnectionRef) -> dict[str, str]:
+    return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
