@@ -46,7 +46,7 @@ class KeepAlive:
                     await self.once()
                 except GatewayError as fault:
                     log.warning("keep_alive_failed", detail=fault.message)
-                await clock.sleep(EVERY_S)
+                await asyncio.sleep(EVERY_S)
         finally:
             try:
                 await self._store.tasks.release(TASK, owner=self._owner)

@@ -4,6 +4,7 @@ Where the provider had not redeemed the token yet, or still takes it for a grace
 refuses, the rotation is lost, and the connection says so (`rotation_lost`).
 """
 
+import asyncio
 from typing import Final
 
 import structlog
@@ -28,4 +29,4 @@ async def recover(store: Store, renewer: Renewer) -> None:
                 renewer.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
-        await clock.sleep(EVERY_S)
+        await asyncio.sleep(EVERY_S)
