@@ -366,7 +366,7 @@ class Live:
 
 async def _to_its_end(look: Coroutine[Any, Any, tuple[int, Hashable]]) -> tuple[int, Hashable]:
     """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
-    task = asyncio.create_task(look)
+    task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         return await asyncio.shield(task)
