@@ -111,7 +111,7 @@ def wait_s(
         return None
     else:
         wait = told_s * (1 + SPREAD * chance)
-    return wait if waited_s + wait <= all_s else None
+    return wait if wait <= all_s - waited_s else None
 
 
 def _names(names: Iterable[str] | str | None) -> tuple[str, ...]:
