@@ -462,3 +462,42 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
         assert SERVICES in app
     finally:
         await run.cleanup()
+
+
+async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
+    """What a block of lines means is remembered once its key has opened something."""
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
+        assert (await client.ask(foreign)).status == 401
+        assert not running.lane._known
+        await warm(running)
+        assert (await client.ask(get())).status == 200
+        assert len(running.lane._known) == 1
+
+
+async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"Bearer key-of-c1\r\n" in head and b"/warm" not in head:
+                asked.set()
+                await may_answer.wait()
+                writer.write(b"HTTP/1.1 401 Old\r\nContent-Length: 0\r\n\r\n")
+            else:
+                writer.write(OK)
+
+    async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            await asked.wait()
+            credentials = {"type": "API_KEY", "apiKey": "newer-key"}
+            body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
+            await running.json("POST", "/connections", json=body, expect=201)
+            may_answer.set()
+            told = await client.answer()
+        assert told.status == 200
+        assert b"\r\nGateway-Attempts: 2\r\n" in told.head.raw
+        assert running.lane.handed_over == 1
