@@ -1,4 +1,4 @@
-"""What lives for minutes while an end user connects: the session a customer opens, and the flow a browser walks."""
+"""What lives for minutes while an end user connects: the session a customer opens, the flow a browser walks, its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,8 @@ class ConnectSession:
     """Made by the customer's back end, handed to the browser as a token, kept as that token's digest (hex SHA-256).
 
     `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``:
-    integration ▸ ``{connection_config, authorization_params, user_scopes}``. `connection_id` pins a reconnect.
+    integration ▸ ``{connection_config, authorization_params, user_scopes}``. `connection_id` is the id that
+    whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect.
     """
 
     digest: str
@@ -27,6 +28,11 @@ class ConnectSession:
     webhook_url_override: str | None = None
     connection_id: str | None = None
     integration_id: str | None = None
+
+    @property
+    def reconnects(self) -> bool:
+        """Whether the connection that it pins must be there already, and stay the same account's."""
+        return self.connection_id is not None and self.integration_id is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +64,27 @@ class NewFlow:
     session_digest: str
     expires_at: datetime
     details: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one attempt to connect, for the browser's WebSocket and for whoever polls.
+
+    `client_digest`: of the ``ws_client_id`` that the browser's window named. `error_type` (api-contract 1.6) and `error_desc`
+    are there where it failed; `code` is then ours of docs/http-api.md.
+    """
+
+    environment: str
+    session_digest: str
+    integration_id: str
+    at: datetime
+    connection_id: str | None = None
+    client_digest: str | None = None
+    is_pending: bool = False
+    error_type: str | None = None
+    error_desc: str | None = None
+    code: str | None = None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.error_type is None

@@ -71,6 +71,14 @@ class Lifespan:
     keep_alive_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who authorized, as the provider tells: `id` never changes for one account, `label` is for people."""
+
+    id: str | None = None
+    label: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
@@ -104,6 +112,7 @@ class Connection:
     previous_until: datetime | None = None
     granted_at: datetime | None = None
     life: Lifespan = Lifespan()
+    account: Account = Account()
     created_at: datetime
     updated_at: datetime
     last_fetched_at: datetime | None = None
@@ -128,3 +137,4 @@ class NewConnection:
     end_user: EndUser | None = None
     webhook_url_override: str | None = None
     life: Lifespan = Lifespan()
+    account: Account = Account()

@@ -1,9 +1,20 @@
 """An integration: the configured use of one provider (requirement 2.3)."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from gateway.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Of an integration that was made through the API: its row's identity and version, and when it was written."""
+
+    uid: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,8 +23,10 @@ class Integration:
 
     `scopes` None means that the operator named none, so the provider's default scopes are asked for.
     `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
-    what it signs with, in PEM.
+    what it signs with, in PEM. `webhook_secret` is what the provider signs its webhooks with, and during a rotation
+    `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on.
     `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
+    `custom`: names and values of the customer's own, kept for it. `made` None: it stands in gateway.yaml.
     """
 
     environment: str
@@ -25,7 +38,17 @@ class Integration:
     app_id: str | None = None
     app_link: str | None = None
     private_key: Secret | None = field(default=None, repr=False)
+    webhook_secret: Secret | None = field(default=None, repr=False)
+    webhook_secret_previous: Secret | None = field(default=None, repr=False)
     scopes: tuple[str, ...] | None = None
     allowed_origins: tuple[str, ...] = ()
     forward_set_cookie: bool = False
     site_selection: Literal["match", "ask"] = "match"
+    forward_webhooks: bool = True
+    custom: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    made: Made | None = None
+
+    @property
+    def webhook_secrets(self) -> tuple[Secret, ...]:
+        """Each of them signs well, the newest first."""
+        return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one is not None)

@@ -37,6 +37,7 @@ class Paging:
     """What one call asked for.
 
     `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
+    `cursor_named`: the caller said where the cursor is.
     `start`: the position to go on from, None for the beginning. `marks`: a line after each page tells how far it came.
     `request_digest` names the call that a resume cursor belongs to.
     """
@@ -46,3 +47,4 @@ class Paging:
     start: Position | None
     marks: bool
     request_digest: str
+    cursor_named: bool = False

@@ -39,6 +39,7 @@ class Happening(StrEnum):
 
 
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
+RESTORED: Final = "restored"  # the reason of an entry in the history that changes no state: a backup was put back
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,

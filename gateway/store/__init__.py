@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gateway.store.changes import ChangeLog, ChangesMissed
     from gateway.store.connections import ConnectionStore
+    from gateway.store.edits import Edit, UnknownConnection
+    from gateway.store.event_log import EventFilter
     from gateway.store.flows import FlowStore
     from gateway.store.listing import ListFilter, cursor_after
     from gateway.store.opening import open_store
@@ -22,12 +24,15 @@ __all__ = [
     "ChangeLog",
     "ChangesMissed",
     "ConnectionStore",
+    "Edit",
+    "EventFilter",
     "FlowStore",
     "ListFilter",
     "RequestLog",
     "SessionStore",
     "Store",
     "StoreRefused",
+    "UnknownConnection",
     "cursor_after",
     "open_store",
 ]
@@ -36,12 +41,15 @@ _HOMES: Final = {
     "ChangeLog": "changes",
     "ChangesMissed": "changes",
     "ConnectionStore": "connections",
+    "EventFilter": "event_log",
+    "Edit": "edits",
     "FlowStore": "flows",
     "ListFilter": "listing",
     "RequestLog": "request_log",
     "SessionStore": "sessions",
     "Store": "store",
     "StoreRefused": "refusal",
+    "UnknownConnection": "edits",
     "cursor_after": "listing",
     "open_store": "opening",
 }

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, RowMapping, and_, select
+from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import (
+    Account,
     Connection,
     ConnectionRef,
+    EndUser,
     Intent,
     Lifespan,
     NewConnection,
@@ -18,7 +20,8 @@ from gateway.records.connection import (
 from gateway.records.states import State
 from gateway.store.end_users import end_user_from_json, end_user_to_json
 from gateway.store.listing import search_text
-from gateway.store.tables import connections
+from gateway.store.tables import connection_tags, connections
+from gateway.wire.origin import parse_address
 
 NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 FAILURE: Final = ("code", "message", "final", "at", "attempts", "retry_at")
@@ -42,6 +45,14 @@ async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
     return connection_of((await db.execute(select(connections).where(at(ref)))).mappings().one())
 
 
+async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:
+    """Have the row found by `tags`, and by no others."""
+    await db.execute(delete(connection_tags).where(connection_tags.c.connection == row_id))
+    rows = [{"connection": row_id, "key": key.lower(), "value": value} for key, value in tags.items()]
+    if rows:
+        await db.execute(insert(connection_tags), rows)
+
+
 def life_columns(life: Lifespan) -> dict[str, Any]:
     return {"dies_at": life.dies_at, "keep_alive_at": life.keep_alive_at}
 
@@ -53,17 +64,35 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
 def asked_columns(new: NewConnection) -> dict[str, Any]:
     """The plain columns that `new` sets; what it leaves out (None) keeps its value."""
     columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at, **life_columns(new.life)}
+    columns |= {"account_id": new.account.id, "account_label": new.account.label}
     for name in ("config", "metadata", "webhook_url_override"):
         if getattr(new, name) is not None:
             columns[name] = getattr(new, name)
+    if new.config is not None:
+        columns["site_origin"] = site_origin(new.config)
     if new.tags is not None:
         columns["tags"] = {key.lower(): value for key, value in new.tags.items()}
     if new.end_user is not None:
-        columns["end_user"] = end_user_to_json(new.end_user)
-        columns["end_user_id"] = new.end_user.id
-        columns["organization_id"] = new.end_user.organization_id
-        columns["search_text"] = search_text(new.ref.connection_id, new.end_user)
+        columns |= end_user_columns(new.ref, new.end_user)
     return columns
+
+
+def site_origin(config: Mapping[str, Any]) -> str | None:
+    """Scheme, host and port of the site that a connection is for, by which a provider's webhook finds it."""
+    url = config.get("baseUrl")
+    try:
+        return parse_address(url).origin if isinstance(url, str) else None
+    except ValueError:
+        return None
+
+
+def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
+    return {
+        "end_user": end_user_to_json(user),
+        "end_user_id": user.id,
+        "organization_id": user.organization_id,
+        "search_text": search_text(ref.connection_id, user),
+    }
 
 
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
@@ -93,11 +122,17 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         previous_until=row[f"{PREVIOUS}_until"],
         granted_at=row["granted_at"],
         life=Lifespan(row["dies_at"], row["keep_alive_at"]),
+        account=Account(row["account_id"], row["account_label"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         last_fetched_at=row["last_fetched_at"],
         last_refreshed_at=row["last_refreshed_at"],
     )
+
+
+def sealed_in(one: Connection) -> list[Sealed]:
+    """All its ciphertexts."""
+    return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 
 def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int) -> Sealed:

@@ -2,15 +2,17 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import RowMapping, and_, delete, insert, select, update
+from sqlalchemy import RowMapping, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import Connection, ConnectionRef, NewConnection
+from gateway.records.event import Event
+from gateway.records.past import Past
 from gateway.records.states import Happening
+from gateway.store.arrivals import give_past
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
     NO_FAILURE,
@@ -20,12 +22,14 @@ from gateway.store.connection_rows import (
     asked_columns,
     at,
     connection_of,
+    index_tags,
+    sealed_in,
     stored,
 )
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
-from gateway.store.refreshes import Refreshes, sealed_in
-from gateway.store.tables import connect_sessions, connection_tags, connections
+from gateway.store.refreshes import Refreshes
+from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
 
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
@@ -42,7 +46,7 @@ class ConnectionStore(Refreshes):
             for some in rows.partitions(ROWS_AT_ONCE):
                 found += map(connection_of, some)
                 await asyncio.sleep(0)
-        await self._keys.learn(*(connection.credential for connection in found))
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
         return found
 
     async def put(self, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
@@ -61,6 +65,27 @@ class ConnectionStore(Refreshes):
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
 
+    async def arrive(
+        self, new: NewConnection, past: Past, *, over: bool, now: datetime
+    ) -> tuple[Connection, bool] | None:
+        """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
+
+        None, and nothing is written, where it held something and `over` is false. The application is told of no event: to
+        it, nothing is new.
+        """
+
+        async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
+            created = await self._claim_row(db, new, now)
+            if not (created or over):
+                return None
+            while not await self._fill_row(db, new, now, told=False):
+                created = await self._claim_row(db, new, now)
+            await give_past(db, (await stored(db, new.ref)).id, past, now=now)
+            await note_change(db, new.ref, now)
+            return await stored(db, new.ref), created
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
         """Remove it, and the connect sessions that were made for it, which could bring it back. False: no such one."""
         bound = and_(
@@ -70,8 +95,11 @@ class ConnectionStore(Refreshes):
         )
 
         async def write(db: AsyncConnection) -> bool:
-            if (await db.execute(delete(connections).where(at(ref)))).rowcount == 0:
+            there = (await db.execute(select(connections.c.id).where(at(ref)).with_for_update())).scalar()
+            if there is None:
                 return False
+            await self._outbox.note(db, there, Event.DELETED, now=now)
+            await db.execute(delete(connections).where(connections.c.id == there))
             await db.execute(delete(connect_sessions).where(bound))
             await note_change(db, ref, now)
             return True
@@ -98,8 +126,8 @@ class ConnectionStore(Refreshes):
         }
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
-    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
-        """False: there is no such row."""
+    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, told: bool = True) -> bool:
+        """False: there is no such row. `told`: to the application, as an event."""
         identity = select(*BEFORE, connections.c.uid, connections.c.version).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
@@ -112,15 +140,17 @@ class ConnectionStore(Refreshes):
             "updated_at": now,
             "last_refreshed_at": now,
             "granted_at": now,
+            "expiry_told_days": None,
         }
         if new.secret_config is not None:
             sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)
             changed |= {"secret_config": sealed, "secret_config_version": version}
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
-        await note_happening(db, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
+        outbox = self._outbox if told else None
+        await note_happening(db, outbox, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
         if new.tags is not None:
-            await _index_tags(db, row.id, new.tags)
+            await index_tags(db, row.id, new.tags)
         return True
 
     async def _openable(self, found: Connection | None) -> Connection | None:
@@ -132,10 +162,3 @@ class ConnectionStore(Refreshes):
 async def _read(db: AsyncConnection, ref: ConnectionRef) -> Connection | None:
     row: RowMapping | None = (await db.execute(select(connections).where(at(ref)))).mappings().first()
     return None if row is None else connection_of(row)
-
-
-async def _index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:
-    await db.execute(delete(connection_tags).where(connection_tags.c.connection == row_id))
-    rows = [{"connection": row_id, "key": key.lower(), "value": value} for key, value in tags.items()]
-    if rows:
-        await db.execute(insert(connection_tags), rows)

@@ -5,25 +5,31 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+import structlog
 from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import insert, select, update
+from sqlalchemy import exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.records.connection import Sealed
+from gateway.store.faults import unavailable
 from gateway.store.tables import data_keys, environments
-from gateway.store.transactions import Transactions
+from gateway.store.transactions import Fence, Overtaken, Transactions
 from gateway.store.upsert import insert_if_absent
-from gateway.vault import Keyring, Vault, WrappedKey
+from gateway.store.verdict import judge_keys
+from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import DataKey
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
 SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then
 SEALS_A_TURN: Final = 16  # more than any one transaction seals
 
+NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
+
+log = structlog.get_logger(__name__)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
@@ -44,21 +50,36 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self._transactions = transactions
-        self._keyring = keyring
+        self.keyring = keyring
         self._vault = vault
         self._allowing = asyncio.Lock()
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
-    async def load(self) -> dict[str, DataKey]:
-        """Hand every stored data key to the vault. Returns the newest of each environment."""
-        newest: dict[str, DataKey] = {}
+    async def load(self) -> dict[str, DataKey | None]:
+        """Hand every stored data key to the vault. Returns the newest of each environment.
+
+        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given.
+        What is sealed under older keys is not to suffer from that.
+        """
+        newest: dict[str, DataKey | None] = {}
         async with self._transactions.read() as db:
-            for stored in await db.run_sync(stored_keys):
-                newest[stored.environment] = self._vault.take(
-                    stored.id, stored.environment, self._keyring.unwrap(stored)
-                )
+            found = await db.run_sync(stored_keys)
+        for stored in found:
+            try:
+                key = self.keyring.unwrap(stored)
+            except UnknownKey as fault:
+                newest[stored.environment] = None
+                log.error("data_key_unusable", detail=str(fault), fix="add that key to store.encryption_keys; reload")
+            else:
+                newest[stored.environment] = self._vault.take(stored.id, stored.environment, key)
         return newest
+
+    async def turn_to(self, keyring: Keyring) -> None:
+        """Go by other master keys from now on. Raises StoreRefused, and changes nothing, where a data key needs another."""
+        async with self._transactions.read() as db:
+            judge_keys("The database", await db.run_sync(stored_keys), keyring)
+        self.keyring = keyring
 
     async def ensure(self, names: Sequence[str]) -> None:
         """Make the environments `names`, each with a data key. Two processes that start at once make one of each."""
@@ -69,7 +90,7 @@ class DataKeys:
                 await insert_if_absent(db, environments, row, key=["name"])
                 present = select(data_keys.c.id).where(data_keys.c.environment == name).limit(1)
                 if (await db.execute(present)).first() is None:
-                    await self._make(db, name)
+                    await self.make(db, name)
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
@@ -80,26 +101,49 @@ class DataKeys:
         """What all transactions that may run at once seal at most."""
         return SEALS_A_TURN * self._transactions.writes_at_once
 
-    async def allow(self, environment: str) -> None:
-        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way."""
-        async with self._allowing:
-            await self._allow(environment)
+    async def allow(self, environment: str, *, seals: int = 0) -> Fence:
+        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way.
 
-    async def _allow(self, environment: str) -> None:
+        `seals`: where it is more than other transactions seal. Returns what such a transaction begins with. Raises
+        Unavailable where another node has made a key that this one cannot open.
+        """
+        async with self._allowing:
+            await self._allow(environment, self.enough + seals)
+        return partial(self._hold, environment)
+
+    async def _hold(self, environment: str, db: AsyncConnection) -> None:
+        """Only the newest key seals, and it stays in its place until `db` has committed. Raises Overtaken.
+
+        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22).
+        """
+        held = NEWEST.where(data_keys.c.environment == environment).with_for_update(read=True, key_share=True)
+        newest = (await db.execute(held)).scalar_one_or_none()
         key = self._vault.sealing_key(environment)
-        while key is not None and key.allowance < self.enough:
+        if key is not None and key.id != newest:
+            key.replaced = True
+            raise Overtaken
+
+    async def _allow(self, environment: str, enough: int) -> None:
+        key = self._vault.sealing_key(environment)
+        while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
                 key.allowance += self._reserved
                 self._vault.seal_with(key)
             else:
                 key = await self._after(key)
 
-    async def _after(self, worn: DataKey) -> DataKey | None:
+    async def _after(self, worn: DataKey) -> DataKey:
         """The key that seals once `worn` may not: another process may have made it already."""
-        newest = (await self.load()).get(worn.environment)
-        if newest is None or newest.id == worn.id:
-            await self._transactions.begin(partial(self._make, environment=worn.environment))
-            newest = (await self.load()).get(worn.environment)
+        newest = await self._newest(worn.environment)
+        if newest.id == worn.id:
+            await self._transactions.begin(partial(self.make, environment=worn.environment))
+            newest = await self._newest(worn.environment)
+        return newest
+
+    async def _newest(self, environment: str) -> DataKey:
+        newest = (await self.load()).get(environment)
+        if newest is None:
+            raise unavailable("its newest data key is under an encryption key that this node was not given")
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:
@@ -108,12 +152,16 @@ class DataKeys:
             await self.load()
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:
+        """False: it has sealed its share, or is no longer the newest of its environment."""
         more = data_keys.c.seals_reserved + self._reserved
-        taken = update(data_keys).where(data_keys.c.id == key_id, more <= self._seals_per_key)
+        newer = data_keys.alias("newer")
+        replaced = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
+        taken = update(data_keys).where(data_keys.c.id == key_id, more <= self._seals_per_key, ~replaced)
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
-    async def _make(self, db: AsyncConnection, environment: str) -> None:
-        wrapped, _ = self._keyring.new_data_key(environment)
+    async def make(self, db: AsyncConnection, environment: str) -> None:
+        """A new key for `environment`, wrapped under the first master key; whoever seals next takes it."""
+        wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
             insert(data_keys).values(
                 id=wrapped.id,

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 READERS: Final = 4
+READING: Final = 3  # times `busy_s`: reads wait for nobody, so that a queue of them moves
 EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 
@@ -34,10 +35,11 @@ class Engines:
 
 def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     """Engines over `path`, which exists and is in WAL mode; a writer waits `busy_s` for those of other processes."""
-    url = URL.create("sqlite+aiosqlite", database=str(path))
     busy = f"busy_timeout = {int(busy_s * 1000)}"
-    writer = _engine(url, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
-    reader = _engine(url, connections=READERS, wait_s=busy_s, pragmas=(busy, "query_only = ON"), isolation="AUTOCOMMIT")
+    writer = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
+    reader = _engine(
+        path, connections=READERS, wait_s=READING * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
+    )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
     return Engines(writer, reader, writes_at_once=1)
 
@@ -45,16 +47,19 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
 def sqlite_watcher(path: Path, *, busy_s: float) -> AsyncEngine:
     """One connection that is always the same, since data_version compares with itself only."""
     pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
-    url = URL.create("sqlite+aiosqlite", database=str(path))
-    return _engine(url, connections=1, wait_s=busy_s, pragmas=pragmas, isolation="AUTOCOMMIT")
+    return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
 
 
 def _engine(
-    url: URL, *, connections: int, wait_s: float, pragmas: tuple[str, ...], isolation: Any = None
+    path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
 ) -> AsyncEngine:
-    options = {"isolation_level": isolation} if isolation else {}
+    from gateway.store.sqlite_driver import connector  # a node on PostgreSQL does not load the driver
+
+    # What begins no transaction has none to roll back, and is spared the trip.
+    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
     engine = create_async_engine(
-        url,
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        async_creator=connector(path),
         pool_size=connections,
         max_overflow=0,
         pool_timeout=wait_s,

@@ -7,7 +7,9 @@ from typing import Any, Final
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.event import Event, of_change
 from gateway.records.states import Change, Happening, State, after
+from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
@@ -18,6 +20,7 @@ BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reas
 
 async def note_happening(
     db: AsyncConnection,
+    outbox: Outbox | None,
     row: Any,
     happening: Happening,
     values: Mapping[str, Any],
@@ -29,17 +32,22 @@ async def note_happening(
     """Write `values` and the state that follows from `happening`, in the caller's transaction, which holds `row` (`BEFORE`).
 
     Returns all that was written.
-    What changes neither the state nor the reason for it is no news, and has no entry.
+    What changes neither the state nor the reason for it is no news, and has no entry. What the application does not know
+    yet goes into the outbox too, where there is one.
     """
     state = after(State(row.state), happening)
     moved = state != row.state or (happening is not Happening.RENEWED and reason != row.state_reason)
     told: dict[str, Any] = {}
+    before = State(row.state) if row.state_since is not None else None
     if moved or happening is Happening.AUTHORIZED:
         told = {"state": state.value, "state_reason": reason, "state_since": now}
-        before = State(row.state) if row.state_since is not None else None
         await _add(db, row.id, Change(now, state, reason, detail, before))
     written = {**values, **told}
     await db.execute(update(connections).where(connections.c.id == row.id).values(written))
+    again = happening is Happening.AUTHORIZED and before is not None
+    event = Event.RECONNECTED if again else of_change(before, state)
+    if event is not None and outbox is not None:
+        await outbox.note(db, row.id, event, now=now, reason=reason, detail=detail)
     return written
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.states import ENDED
-from gateway.store.connection_rows import connection_of, life_columns
+from gateway.store.connection_rows import connection_of, life_columns, sealed_in
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
@@ -55,7 +55,7 @@ class KeepAliveStore:
         async with self._transactions.read() as db:
             rows = (await db.execute(wanted)).mappings().all()
         found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(one.credential for one in found))
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
         return found
 
 

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from sqlalchemy import ColumnElement, Select, and_, or_, select
 
 from gateway.errors import InvalidRequest, Issue
+from gateway.records.access import Limits
 from gateway.records.connection import Connection, EndUser
 from gateway.store.tables import connection_tags, connections
 
@@ -21,6 +22,7 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """All that is given must hold. `integration_ids` empty means any; `tags` keys count in lower case.
 
+    `within`: the limits of whoever asks.
     `cursor` (from `cursor_after`) and `offset` both skip; a cursor stays right while connections come and go.
     """
 
@@ -31,6 +33,7 @@ class ListFilter:
     integration_ids: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     dies_before: datetime | None = None
+    within: tuple[Limits, ...] = ()
     limit: int = 10_000
     offset: int = 0
     cursor: str | None = None
@@ -75,7 +78,26 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]
+    for limits in wanted.within:
+        conditions += _reached(limits)
     return conditions
+
+
+def _reached(limits: Limits) -> Iterator[ColumnElement[bool]]:
+    """As `access.policy` decides for one connection."""
+    table = connections.c
+    if limits.integrations:
+        yield table.integration_id.in_(limits.integrations)
+    if limits.connections:
+        named = [one.partition("/")[::2] for one in limits.connections]
+        yield or_(
+            *(
+                and_(table.connection_id == connection_id, *([] if key == "*" else [table.integration_id == key]))
+                for key, connection_id in named
+            )
+        )
+    for key, value in limits.tags.items():
+        yield table.id.in_(_tagged(key.lower(), value))
 
 
 def _tagged(key: str, value: str) -> Select[Any]:

@@ -7,20 +7,21 @@ told within two seconds even where Python may keep no bytecode.
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
 from gateway.store.refusal import StoreRefused, sqlite_cause
 from gateway.store.revisions import VERSION_TABLE
-from gateway.store.verdict import judge_keys, judge_schema
+from gateway.store.sealed_columns import KEY_ID_BYTES, KEY_ID_FROM, SEALED
+from gateway.store.verdict import judge_keys, judge_schema, locked_out
 from gateway.vault import Keyring, WrappedKey
 
-HEADER: Final = b"SQLite format 3\0"
 EXAMPLE: Final = "sqlite:///gateway.db"
 LOOKS: Final = 10
 LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
+COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
@@ -40,23 +41,24 @@ def sqlite_path(url: str) -> Path:
     return Path(name).absolute()
 
 
-def look(path: Path, keyring: Keyring) -> None:
+def look(path: Path, keyring: Keyring) -> str | None:
     """See that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
 
-    Reads only, so that a refused start leaves every byte as it was. Raises StoreRefused. Blocks.
+    Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
+    Raises StoreRefused. Blocks.
     """
     for last_look in (False,) * LOOKS + (True,):
         before = _stamp(path)
         try:
-            _look_once(path, keyring)
-            return
+            return _look_once(path, keyring)
         except StoreRefused:
             if last_look or before == _stamp(path):
                 raise
         time.sleep(0.05)  # another process was at work on the file, so what was seen may have been half of it
+    raise AssertionError("the last look returns or raises")
 
 
-def _look_once(path: Path, keyring: Keyring) -> None:
+def _look_once(path: Path, keyring: Keyring) -> str | None:
     try:
         _look_at_file(path)
         if path.exists() and path.stat().st_size:
@@ -64,10 +66,34 @@ def _look_once(path: Path, keyring: Keyring) -> None:
                 revision = _revision(db)
                 judge_schema(path, revision=revision, tables=_tables(db), other="another file")
                 if revision is not None:
-                    judge_keys(path, [WrappedKey(*row) for row in db.execute(STORED_KEYS)], keyring)
+                    stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
+                    judge_keys(path, stored, keyring, values=_sealed_under(db, locked_out(stored, keyring)))
+                return revision
+        return None
     except (sqlite3.Error, OSError) as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+            raise StoreRefused(f"{path} is not a SQLite database: let store.url name another file.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
+
+
+def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:
+    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    if not keys:
+        return None
+    end = time.monotonic() + COUNT_S
+    db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    ids = [bytes.fromhex(key.id) for key in keys]
+    marks, total = ", ".join("?" * len(ids)), 0
+    try:
+        for one in SEALED:
+            key_id = f"substr({one.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
+            total += db.execute(f"SELECT count(*) FROM {one.table} WHERE {key_id} IN ({marks})", ids).fetchone()[0]  # noqa: S608 (names of ours)
+    except sqlite3.OperationalError:  # interrupted, or an older schema
+        return None
+    finally:
+        db.set_progress_handler(None, 0)
+    return total
 
 
 def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
@@ -88,6 +114,10 @@ def _wal(path: Path) -> bool:
 
 
 def _look_at_file(path: Path) -> None:
+    """What can be told without opening it: to close it would drop the locks that this process's own connections hold.
+
+    (POSIX, fcntl(2): a process's locks on a file end when it closes any descriptor of it.)
+    """
     if path.is_dir():
         raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
     if not path.parent.is_dir():
@@ -100,9 +130,6 @@ def _look_at_file(path: Path) -> None:
         raise StoreRefused(f"{path} is not a regular file.")
     if not os.access(path, os.R_OK | os.W_OK):
         raise StoreRefused(f"{path} is not readable and writable for this user.")
-    with path.open("rb") as file:
-        if file.read(len(HEADER)) not in (HEADER, b""):
-            raise StoreRefused(f"{path} is not a SQLite database: let store.url name another file.")
 
 
 @contextmanager

@@ -10,17 +10,19 @@ if TYPE_CHECKING:
 POSTGRES: Final = "postgresql://"
 
 
-def look_at(store: "StoreConfig") -> None:
-    """Refuse what cannot be opened before the seconds that loading the rest may take. Raises StoreRefused. Blocks."""
+def look_at(store: "StoreConfig") -> str | None:
+    """Refuse what cannot be opened before the seconds that loading the rest may take. Raises StoreRefused. Blocks.
+
+    Returns the schema's revision; None where no gateway has made one yet.
+    """
     keyring = Keyring(store.encryption_keys)
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import look as postgres
 
-        postgres.look(store.url, keyring, connect_s=store.pool.connect_s)
-        return
+        return postgres.look(store.url, keyring, connect_s=store.pool.connect_s)
     from gateway.store.look import look, sqlite_path
 
-    look(sqlite_path(store.url), keyring)
+    return look(sqlite_path(store.url), keyring)
 
 
 def usable(url: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Update, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure, Sealed
+from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
 from gateway.records.states import Happening, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
@@ -24,10 +24,12 @@ from gateway.store.connection_rows import (
     connection_of,
     failure_columns,
     life_columns,
+    sealed_in,
     stored,
 )
 from gateway.store.data_keys import DataKeys
 from gateway.store.history import BEFORE, note_happening
+from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
@@ -45,10 +47,11 @@ _SAVED: Final[dict[str, Any]] = {
 class Refreshes:
     """The part of `ConnectionStore` that refreshes use."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
         self._transactions = transactions
         self._vault = vault
         self._keys = keys
+        self._outbox = outbox
         self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
 
     async def lease_refresh(
@@ -129,7 +132,7 @@ class Refreshes:
             if previous is not None:
                 changed[PREVIOUS] = self._seal({"refresh_token": previous}, ref, row.uid, PREVIOUS, version + 1)
                 changed |= {f"{PREVIOUS}_version": version + 1, f"{PREVIOUS}_until": previous_until}
-            written = await note_happening(db, row, Happening.RENEWED, changed, now=now, reason="renewed")
+            written = await note_happening(db, self._outbox, row, Happening.RENEWED, changed, now=now, reason="renewed")
             await note_change(db, ref, now)
             return connection_of({**row._mapping, **written})
 
@@ -171,7 +174,7 @@ class Refreshes:
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
-            await note_happening(db, row, what, values, now=failure.at, **why)
+            await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
             await note_change(db, ref, failure.at)
             return written
@@ -207,11 +210,6 @@ class Refreshes:
             value, environment=ref.environment, table="connections", row=uid, column=column, version=version
         )
         return sealed.ciphertext
-
-
-def sealed_in(one: Connection) -> list[Sealed]:
-    """All its ciphertexts."""
-    return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 
 def _held(ref: ConnectionRef, owner: str, version: int) -> ColumnElement[bool]:

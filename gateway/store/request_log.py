@@ -1,9 +1,8 @@
 """The log of proxied requests: written in batches, pruned by age, never waited for by a request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
-from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Dialect, delete, insert, select
@@ -18,7 +17,8 @@ PRUNED_AT_ONCE: Final = 5000  # rows; other writes come between
 # which costs both more than to write a row.
 AT_ONCE: Final = (200, 20, 1)
 _COLUMNS: Final = tuple(column.name for column in request_log.columns if not column.primary_key)
-_members: Final[Callable[[Exchange], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
+_WIDTH: Final = len(_COLUMNS)
+assert Exchange._fields[:_WIDTH] == _COLUMNS  # so that a row is a slice of a record
 
 
 class RequestLog:
@@ -36,15 +36,16 @@ class RequestLog:
         if self._statement is None:
             self._statement = _positional(db.dialect)
         if db.dialect.name != "sqlite":
-            await db.exec_driver_sql(self._statement, [_members(exchange) for exchange in exchanges])
+            await db.exec_driver_sql(self._statement, [exchange[:_WIDTH] for exchange in exchanges])
             return
         at = 0
         for size in AT_ONCE:
             statement = _of_many(self._statement, size)
             while len(exchanges) - at >= size:
                 values: list[Any] = []
-                for moment, *rest in map(_members, exchanges[at : at + size]):
-                    values += (_as_sqlite_keeps_it(moment), *rest)
+                for exchange in exchanges[at : at + size]:
+                    values.append(_as_sqlite_keeps_it(exchange.at))
+                    values += exchange[1:_WIDTH]
                 await db.exec_driver_sql(statement, tuple(values))
                 at += size
 

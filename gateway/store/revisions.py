@@ -2,6 +2,13 @@
 
 from typing import Final
 
-REVISIONS: Final = ("0001", "0002")  # oldest first; the last is the one this version needs
+REVISIONS: Final = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+)  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

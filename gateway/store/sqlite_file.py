@@ -1,5 +1,6 @@
 """The database file, once `look` found it in order: made ready, and seen to be there still."""
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -18,7 +19,7 @@ def prepare(path: Path, *, busy_s: float) -> None:
     statements do, hence the loop.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _create(path)
         with closing(sqlite3.connect(path, timeout=busy_s, isolation_level=None)) as db:
             deadline = time.monotonic() + busy_s
             while not _in_wal_mode(db, last_try=time.monotonic() > deadline):
@@ -26,6 +27,12 @@ def prepare(path: Path, *, busy_s: float) -> None:
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else cause_of(error)
         raise StoreRefused(f"{path} cannot be opened for writing: {reason or error}.") from error
+
+
+def _create(path: Path) -> None:
+    """Where it is there already it is not opened: see `look` on what closing it would do."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:

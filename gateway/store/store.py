@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -12,15 +12,28 @@ from gateway.records.connection import Sealed
 from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
 from gateway.store.data_keys import DataKeys
+from gateway.store.deliveries import DeliveryStore
+from gateway.store.edits import EditStore
+from gateway.store.event_log import EventLog
+from gateway.store.expiring import ExpiringStore
+from gateway.store.flow_results import FlowResults
 from gateway.store.flows import FlowStore
 from gateway.store.history import HistoryStore
+from gateway.store.integrations import IntegrationStore
 from gateway.store.keep_alive import KeepAliveStore
+from gateway.store.keys import KeyStore
+from gateway.store.outbox import Outbox
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
+from gateway.store.signing_keys import SigningKeyStore
 from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
-from gateway.vault import Vault, VaultError
+from gateway.store.webhooks import WebhookStore
+from gateway.vault import Keyring, Vault, VaultError
+
+if TYPE_CHECKING:
+    from gateway.store.rotation import Rotation
 
 
 class Store:
@@ -30,12 +43,22 @@ class Store:
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
-        self.connections = ConnectionStore(transactions, vault, keys)
+        self.outbox = Outbox(transactions)
+        self.connections = ConnectionStore(transactions, vault, keys, self.outbox)
+        self.deliveries = DeliveryStore(transactions, vault, keys)
+        self.event_log = EventLog(transactions)
+        self.expiring = ExpiringStore(transactions, self.outbox)
+        self.signing_keys = SigningKeyStore(transactions, vault, keys)
+        self.webhooks = WebhookStore(transactions, vault, keys, self.outbox)
+        self.edits = EditStore(transactions)
+        self.integrations = IntegrationStore(transactions, vault, keys)
         self.history = HistoryStore(transactions)
         self.keep_alive = KeepAliveStore(transactions, keys)
         self.tasks = TaskLeases(transactions)
+        self.keys = KeyStore(transactions)
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
+        self.flow_results = FlowResults(transactions)
         self.changes = ChangeLog(transactions, watch)
         self.request_log = RequestLog(transactions)
 
@@ -54,11 +77,25 @@ class Store:
         """Make the environments that a reloaded configuration names for the first time."""
         await self._keys.ensure(sorted(names))
 
+    async def turn_to(self, keyring: Keyring) -> None:
+        """Go by other master keys from now on. Raises StoreRefused where what is stored needs another."""
+        await self._keys.turn_to(keyring)
+
+    @property
+    def rotation(self) -> "Rotation":
+        """What seals everything anew; loaded when it is asked for, since a gateway that serves does not need it."""
+        from gateway.store.rotation import Rotation
+
+        return Rotation(self._transactions, self.vault, self._keys)
+
     async def prune(self, now: datetime) -> None:
-        """Remove what has expired: sessions, flows, and changes that every node has long seen. Call it now and then."""
+        """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then."""
         await self.sessions.prune(now)
         await self.flows.prune(now)
+        await self.keys.prune(now)
+        await self.flow_results.prune(now)
         await self.changes.prune(now)
+        await self.event_log.prune(now)
         await self.connections.forget_previous(now)
 
     async def ping(self) -> None:

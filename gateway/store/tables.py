@@ -90,6 +90,25 @@ data_keys = Table(
     sqlite_autoincrement=True,
 )
 
+# Those that were made through the API; others stand in gateway.yaml.
+integrations = Table(
+    "integrations",
+    metadata,
+    Column("uid", Text, primary_key=True),  # the row's own identity: it stays where the key is renamed
+    _environment(),
+    Column("integration_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("display_name", Text),
+    Column("forward_webhooks", Boolean, nullable=False),
+    Column("scopes", Json),
+    Column("secrets", LargeBinary, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but whoever deletes it
+    UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
+)
+
 connections = Table(
     "connections",
     metadata,
@@ -135,6 +154,10 @@ connections = Table(
     Column("previous_refresh_until", UtcTime),
     Column("dies_at", UtcTime),
     Column("keep_alive_at", UtcTime),
+    Column("expiry_told_days", Integer),  # how many days ahead its end was told of last
+    Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
+    Column("account_id", Text),
+    Column("account_label", Text),
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
@@ -143,6 +166,7 @@ connections = Table(
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
     Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
     _where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
+    _where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
     _where_set("connections_by_lease", "lease_until", "lease_until"),
     _where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
     sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
@@ -213,6 +237,52 @@ flows = Table(
     Index("flows_by_expiry", "expires_at"),
 )
 
+# Those of gateway.yaml are not among them.
+keys = Table(
+    "keys",
+    metadata,
+    _row_id(),
+    Column("digest", Text, nullable=False),
+    _environment(),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("last_four", Text, nullable=False),
+    Column("scopes", Json, nullable=False),
+    Column("limits", Json, nullable=False),
+    Column("rate", Integer),
+    Column("budget", BigInteger),
+    Column("calls", BigInteger, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("parent_id", RowId),
+    Column("expires_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    Column("last_used_at", UtcTime),
+    UniqueConstraint("digest", name="keys_by_digest"),
+    Index("keys_by_environment", "environment", "id"),
+    Index("keys_by_parent", "parent_id"),
+    sqlite_autoincrement=True,  # an id is never given twice: a key that is gone must not be another's parent
+)
+
+flow_results = Table(
+    "flow_results",
+    metadata,
+    _row_id(),
+    _environment(),
+    Column("session_digest", Text, nullable=False),
+    Column("client_digest", Text),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text),
+    Column("is_pending", Boolean, nullable=False),
+    Column("error_type", Text),
+    Column("error_desc", Text),
+    Column("code", Text),
+    Column("at", UtcTime, nullable=False),
+    Index("flow_results_by_session", "session_digest", "id"),
+    Index("flow_results_by_age", "at"),
+    sqlite_autoincrement=True,
+)
+
 changes = Table(
     "changes",
     metadata,
@@ -222,6 +292,75 @@ changes = Table(
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text, nullable=False),
     sqlite_autoincrement=True,  # readers remember the last id they saw
+)
+
+# What is told to the customer's application: one row an event, whoever is to hear of it.
+outbox = Table(
+    "outbox",
+    metadata,
+    _row_id(),
+    Column("uid", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    _environment(),
+    Column("integration_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("facts", Json, nullable=False),
+    Column("sealed", LargeBinary),  # a provider's webhook as it came
+    sqlite_autoincrement=True,
+)
+
+# One row for each address that an event goes to. `due_at` is null once it is over, delivered or dead.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    _row_id(),
+    Column("outbox", RowId, ForeignKey("outbox.id", ondelete="CASCADE"), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    _environment(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text),
+    Column("sequence", Text),  # those with the same one go out in order
+    Column("target", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", UtcTime),
+    Column("give_up_at", UtcTime, nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcTime),
+    Column("status", Integer),  # the last answer's
+    Column("detail", Text),
+    Column("ended_at", UtcTime),
+    Index("deliveries_by_outbox", "outbox"),
+    Index("deliveries_by_message", "message_id"),
+    Index("deliveries_by_connection", "environment", "connection_id", "id"),
+    _where_set("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
+    _where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
+    _where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+)
+
+# What signs events where gateway.yaml names no key: the highest number signs, one that retires later signs beside it.
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("uid", Text, primary_key=True),
+    _environment(),
+    Column("number", Integer, nullable=False),
+    Column("key", LargeBinary, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("retires_at", UtcTime),
+    UniqueConstraint("environment", "number", name="signing_keys_by_number"),
+)
+
+# Webhooks that were taken, so that none is taken twice, by whichever node.
+webhooks_seen = Table(
+    "webhooks_seen",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("at", UtcTime, nullable=False),
+    Index("webhooks_seen_by_age", "at"),
 )
 
 request_log = Table(

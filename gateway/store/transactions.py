@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,6 +12,14 @@ from gateway.store.faults import told_as_unavailable, unavailable
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
+Fence = Callable[[AsyncConnection], Awaitable[None]]
+Before = Callable[[], Awaitable[Fence | None]]
+
+TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
+
+
+class Overtaken(Exception):
+    """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of anew."""
 
 
 class Transactions:
@@ -28,13 +36,17 @@ class Transactions:
     def writes_at_once(self) -> int:
         return self._engines.writes_at_once
 
-    async def write(self, work: Work[T], *, before: Callable[[], Awaitable[None]] | None = None) -> T:
+    async def write(self, work: Work[T], *, before: Before | None = None) -> T:
         """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.
 
+        What `before` returns runs first in the transaction, to see that what `before` found still holds (Overtaken), and
+        to keep it so.
         It goes on when the caller is cancelled: a transaction cut in the middle would leave its connection in an
-        unknown state, and a refreshed token that was not stored is lost. Waits at most `queue_s` for its turn.
+        unknown state, and a refreshed token that was not stored is lost. Waits at most `queue_s` for its turn. Its task
+        goes by the name of the caller's.
         """
-        task = asyncio.create_task(self._in_turn(work, before))
+        asking = asyncio.current_task()
+        task = asyncio.create_task(self._in_turn(work, before), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
@@ -42,7 +54,7 @@ class Transactions:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees what is committed and can change nothing."""
-        self.check()  # a new connection to a file that is gone would make another one in its place
+        self.check()  # what is open still reads a file that is gone
         with told_as_unavailable():
             async with self._engines.reader.connect() as db:
                 yield db
@@ -53,7 +65,7 @@ class Transactions:
             await asyncio.wait(set(self._running))
         await self._engines.dispose()
 
-    async def _in_turn(self, work: Work[T], before: Callable[[], Awaitable[None]] | None) -> T:
+    async def _in_turn(self, work: Work[T], before: Before | None) -> T:
         try:
             async with asyncio.timeout(self._queue_s):
                 await self._turn.acquire()
@@ -61,9 +73,13 @@ class Transactions:
             raise unavailable("too many writes are waiting for it") from None
         try:
             self.check()
-            if before is not None:
-                await before()
-            return await self.begin(work)
+            for _ in range(TRIES):
+                fence = await before() if before is not None else None
+                try:
+                    return await self.begin(work if fence is None else _behind(fence, work))
+                except Overtaken:
+                    continue
+            raise unavailable("its data keys are being replaced")
         finally:
             self._turn.release()
 
@@ -82,3 +98,11 @@ class Transactions:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # seen: the caller had it too, unless it had left
+
+
+def _behind(fence: Fence, work: Work[T]) -> Work[T]:
+    async def fenced(db: AsyncConnection) -> T:
+        await fence(db)
+        return await work(db)
+
+    return fenced

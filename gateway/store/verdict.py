@@ -1,10 +1,10 @@
 """What is refused in a database that was looked at, whichever it is: another program's, a newer one, one under another key."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from gateway.store.refusal import StoreRefused
 from gateway.store.revisions import REVISIONS
-from gateway.vault import Keyring, UnknownKey, VaultError, WrappedKey
+from gateway.vault import Keyring, VaultError, WrappedKey
 
 
 def judge_schema(place: object, *, revision: str | None, tables: Collection[str], other: str) -> None:
@@ -18,16 +18,31 @@ def judge_schema(place: object, *, revision: str | None, tables: Collection[str]
         )
 
 
-def judge_keys(place: object, stored: Iterable[WrappedKey], keyring: Keyring) -> None:
-    """Every data key must open: one that does not would mean connections that do not. Raises StoreRefused."""
+def locked_out(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
+    """The data keys whose master key is not in `keyring`."""
+    return [key for key in stored if key.master_key_id not in keyring.ids]
+
+
+def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
+    """Every data key must open: one that does not would mean connections that do not. Raises StoreRefused.
+
+    `values`: how many are sealed under those that are `locked_out`, where that is known.
+    """
+    missing = locked_out(stored, keyring)
+    if missing:
+        ids = list(dict.fromkeys(key.master_key_id for key in missing))
+        held = _number(len(missing), "data key") + ("" if values is None else f", with {_number(values, 'value')},")
+        raise StoreRefused(
+            f"{place} has {held} under an encryption key that is not in store.encryption_keys (key id {', '.join(ids)}): "
+            "add the key it was made with, after the first if that is to replace it. Then `gateway keys rotate` seals "
+            "everything anew under the first, and `gateway keys status` tells which may be taken out."
+        )
     for key in stored:
         try:
             keyring.unwrap(key)
-        except UnknownKey:
-            raise StoreRefused(
-                f"{place} is sealed under an encryption key that is not in store.encryption_keys (key id "
-                f"{key.master_key_id}): add the key it was made with, after the first if that is to replace it; it "
-                "must stay in the list, since this version does not seal anew under another key."
-            ) from None
         except VaultError as error:
             raise StoreRefused(f"{place} is damaged: {error} Restore a backup.") from None
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"

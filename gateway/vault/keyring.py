@@ -38,15 +38,28 @@ class Keyring:
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
 
+    @property
+    def ids(self) -> list[str]:
+        """Of every key, in the order in which they were given, each once."""
+        return list(self._keys)
+
     def __repr__(self) -> str:
         return f"Keyring({', '.join(self._keys)})"
 
     def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
         """A fresh data key for `environment`, wrapped under the first master key, and the key itself."""
-        key_id, data_key, nonce = os.urandom(8).hex(), os.urandom(KEY_BYTES), os.urandom(NONCE_BYTES)
+        key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
+        return self._wrapped(key_id, environment, data_key), data_key
+
+    def wrap_anew(self, stored: WrappedKey) -> WrappedKey:
+        """The same data key under the first master key. Raises as `unwrap` does."""
+        return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
+
+    def _wrapped(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
+        nonce = os.urandom(NONCE_BYTES)
         bound_to = _data_key_binding(self.first_id, environment, key_id)
         wrapped = nonce + self._keys[self.first_id].encrypt(nonce, data_key, bound_to)
-        return WrappedKey(key_id, environment, self.first_id, wrapped), data_key
+        return WrappedKey(key_id, environment, self.first_id, wrapped)
 
     def unwrap(self, stored: WrappedKey) -> bytes:
         """The data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was changed."""

@@ -6,7 +6,7 @@ A ciphertext is: format version (1 byte), data key id (8), nonce (12), AES-GCM c
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
@@ -24,12 +24,16 @@ SHORTEST: Final = 9 + NONCE_BYTES + TAG_BYTES
 
 @dataclass(slots=True)
 class DataKey:
-    """An unwrapped data key. `allowance`: how many values this process may still seal with it (`store.data_keys`)."""
+    """An unwrapped data key. `allowance`: how many values this process may still seal with it (`store.data_keys`).
+
+    `replaced`: there is a newer one, and what begins now seals under that.
+    """
 
     id: str
     environment: str
     cipher: AESGCM = field(repr=False)
     allowance: int = 0
+    replaced: bool = False
 
 
 class Vault:
@@ -67,35 +71,47 @@ class Vault:
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
     ) -> Sealed:
         """`value` as a ciphertext that opens at this address only. Raises VaultError when its key has sealed enough."""
-        key = self._sealing.get(environment)
+        plain = json.dumps(value, separators=(",", ":")).encode()
+        return self._seal(plain, Sealed(b"", environment, table, row, column, version))
+
+    def open_json(self, sealed: Sealed) -> dict[str, Any]:
+        """What was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
+        opened: dict[str, Any] = json.loads(self._open(sealed))
+        return opened
+
+    def seal_anew(self, sealed: Sealed) -> Sealed:
+        """The same value at the same address, under the key that seals now. Raises VaultError, as both of the above."""
+        return self._seal(self._open(sealed), sealed)
+
+    def _seal(self, plain: bytes, place: Sealed) -> Sealed:
+        key = self._sealing.get(place.environment)
         if key is None:
-            raise UnknownKey(f"Environment '{environment}' has no data key: it is not in the configuration.")
+            raise UnknownKey(f"Environment '{place.environment}' has no data key: it is not in the configuration.")
         if key.allowance <= 0:
             raise VaultError(f"Data key {key.id} has sealed its share; a new one is due.")
         key.allowance -= 1
         nonce = os.urandom(NONCE_BYTES)
-        plain = json.dumps(value, separators=(",", ":")).encode()
-        bound_to = associated_data("value", key.id, environment, table, row, column, version)
         header = bytes([FORMAT]) + bytes.fromhex(key.id)
-        ciphertext = header + nonce + key.cipher.encrypt(nonce, plain, bound_to)
-        return Sealed(ciphertext, environment, table, row, column, version)
+        return replace(place, ciphertext=header + nonce + key.cipher.encrypt(nonce, plain, _binding(key, place)))
 
-    def open_json(self, sealed: Sealed) -> dict[str, Any]:
-        """What was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
+    def _open(self, sealed: Sealed) -> bytes:
         data, place = sealed.ciphertext, f"{sealed.table}.{sealed.column}"
         if len(data) < SHORTEST or data[0] != FORMAT:
             raise VaultError(f"What is stored in {place} is not a ciphertext of this version.")
         key = self._by_id.get(data[KEY_ID].hex())
         if key is None:
             raise UnknownKey(
-                f"What is stored in {place} is sealed under data key {data[KEY_ID].hex()}, which is not known."
+                f"What is stored in {place} is sealed under data key {data[KEY_ID].hex()}, which is not known. "
+                "Where encryption keys were replaced, this gateway does not have the new one yet: put it into "
+                "store.encryption_keys and send SIGHUP, or start it anew."
             )
-        bound_to = associated_data(
-            "value", key.id, sealed.environment, sealed.table, sealed.row, sealed.column, sealed.version
-        )
         try:
-            plain = key.cipher.decrypt(data[NONCE], data[BODY], bound_to)
+            return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
         except InvalidTag:
             raise VaultError(f"What is stored in {place} was changed, or moved here from another place.") from None
-        opened: dict[str, Any] = json.loads(plain)
-        return opened
+
+
+def _binding(key: DataKey, place: Sealed) -> bytes:
+    """What a ciphertext is bound to besides its key: its own place."""
+    where = (place.environment, place.table, place.row, place.column, place.version)
+    return associated_data("value", key.id, *where)

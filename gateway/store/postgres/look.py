@@ -4,6 +4,7 @@ In one transaction of its own, so that a neighbour that migrates meanwhile is se
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 import asyncpg
@@ -11,7 +12,8 @@ import asyncpg
 from gateway.store.postgres.connecting import Unreachable, cause_in_words, connect, place_of
 from gateway.store.refusal import StoreRefused
 from gateway.store.revisions import REVISIONS, VERSION_TABLE
-from gateway.store.verdict import judge_keys, judge_schema
+from gateway.store.sealed_columns import KEY_ID_BYTES, KEY_ID_FROM, SEALED
+from gateway.store.verdict import judge_keys, judge_schema, locked_out
 from gateway.vault import Keyring, WrappedKey
 
 OTHER: Final = "another one, or add ?search_path=NAME for a schema of its own"
@@ -21,25 +23,27 @@ SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS st
        coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create
 """
 TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
-def look(url: str, keyring: Keyring, *, connect_s: float) -> None:
+def look(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     """`examine` for a caller without a loop. Raises StoreRefused. Blocks."""
-    asyncio.run(examine(url, keyring, connect_s=connect_s))
+    return asyncio.run(examine(url, keyring, connect_s=connect_s))
 
 
-async def examine(url: str, keyring: Keyring, *, connect_s: float) -> None:
+async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     """See that the database is ours to open: empty, or a gateway's of a known version under a known key.
 
-    Waits at most `connect_s` for a connection and as long for each answer. Raises StoreRefused.
+    Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision, None where there
+    is none. Raises StoreRefused.
     """
     place = place_of(url)
     try:
         db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
         try:
             async with db.transaction(isolation="repeatable_read", readonly=True):
-                await _examine(db, place, keyring)
+                return await _examine(db, place, keyring)
         finally:
             db.terminate()
     except Unreachable as fault:
@@ -48,7 +52,7 @@ async def examine(url: str, keyring: Keyring, *, connect_s: float) -> None:
         raise StoreRefused(f"{place} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
 
 
-async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) -> None:
+async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) -> str | None:
     server = await db.fetchrow(SERVER)
     if server["standby"]:
         raise StoreRefused(f"{place} is a standby and takes no writes: let store.url name the primary.")
@@ -57,7 +61,7 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
     if server["schema"] is None:
         raise StoreRefused(f"{place} has none of the schemas in its search_path: create one, such as public.")
     tables = {row["tablename"] for row in await db.fetch(TABLES)}
-    revision = None
+    revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
         revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
     judge_schema(place, revision=revision, tables=tables, other=OTHER)
@@ -67,4 +71,21 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
             f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
         )
     if revision is not None:
-        judge_keys(place, [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)], keyring)
+        stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
+        judge_keys(place, stored, keyring, values=await _sealed_under(db, locked_out(stored, keyring)))
+    return revision
+
+
+async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey]) -> int | None:
+    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    if not keys:
+        return None
+    ids, total = [bytes.fromhex(key.id) for key in keys], 0
+    try:
+        async with asyncio.timeout(COUNT_S):
+            for one in SEALED:
+                key_id = f"substring({one.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
+                total += await db.fetchval(f"SELECT count(*) FROM {one.table} WHERE {key_id} = ANY($1::bytea[])", ids)  # noqa: S608 (names of ours)
+    except (asyncpg.PostgresError, TimeoutError):  # the latter, or an older schema
+        return None
+    return total

@@ -12,6 +12,7 @@ import pytest
 from gateway.records.connection import ConnectionRef, NewConnection
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
+from tests.fakes.migrated import lay
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 REF = ConnectionRef("dev", "jira", "u1")
@@ -47,9 +48,9 @@ async def opener(url: str) -> AsyncIterator[Opener]:
     """Opens the store, as often as asked: each is another process as far as the database can tell."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def opened(key: bytes = KEY, **options: Any) -> Store:
+        async def opened(key: bytes = KEY, *older: bytes, **options: Any) -> Store:
             options.setdefault("environments", {"dev", "prod"})
-            store = await open_store(url, Keyring([key]), **options)
+            store = await open_store(url, Keyring([key, *older]), **options)
             stack.push_async_callback(store.close)
             return store
 
@@ -57,7 +58,9 @@ async def opener(url: str) -> AsyncIterator[Opener]:
 
 
 @pytest.fixture
-async def store(opener: Opener) -> Store:
+async def store(opener: Opener, backend: str, path: Path) -> Store:
+    if backend == "sqlite":
+        lay(path)
     return await opener()
 
 

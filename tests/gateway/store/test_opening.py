@@ -154,7 +154,9 @@ async def test_a_database_cut_in_the_middle_is_refused(opener: Opener, path: Pat
 
 async def test_an_empty_file_is_as_good_as_none(opener: Opener, path: Path) -> None:
     write(path, b"")
-    await (await opener()).ping()
+    store = await opener()
+    await store.ping()
+    assert path.read_bytes().startswith(b"SQLite format 3")
 
 
 async def test_places_where_no_file_can_be_are_refused(tmp_path: Path) -> None:

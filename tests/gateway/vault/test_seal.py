@@ -128,3 +128,33 @@ def test_nothing_that_prints_shows_what_is_sealed(vault: Vault) -> None:
     with pytest.raises(VaultError) as refused:
         vault.open_json(Sealed(b"tok-1", **ADDRESS))
     assert "tok-1" not in str(refused.value)
+
+
+def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
+    """Every position with every other value: more than ten thousand ciphertexts, of which none opens."""
+    sealed = vault.seal_json({"access_token": "t" * 20}, **ADDRESS)
+    tried = opened = 0
+    for position, right in enumerate(sealed.ciphertext):
+        for wrong in {*range(256)} - {right}:
+            changed = sealed.ciphertext[:position] + bytes([wrong]) + sealed.ciphertext[position + 1 :]
+            tried += 1
+            try:
+                vault.open_json(replace(sealed, ciphertext=changed))
+                opened += 1
+            except VaultError:
+                pass
+    assert tried > 10_000
+    assert opened == 0
+
+
+def test_sealed_anew_a_value_is_bound_to_the_same_place_under_the_newer_key(vault: Vault) -> None:
+    before = vault.seal_json(VALUE, **ADDRESS)
+    vault.take("ff" * 8, "dev", os.urandom(32)).allowance = 1
+    vault.seal_with(vault._by_id["ff" * 8])
+    after = vault.seal_anew(before)
+    assert after.ciphertext[1:9] == b"\xff" * 8
+    assert vault.open_json(after) == VALUE
+    with pytest.raises(VaultError, match="moved"):
+        vault.open_json(replace(after, row="r2"))
+    with pytest.raises(VaultError):
+        vault.seal_anew(replace(before, version=2))

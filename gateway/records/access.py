@@ -1,0 +1,88 @@
+"""Who may do what: a minted key as it is stored, its limits, and the caller that a key makes of a request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+Kind = Literal["key", "capability"]
+
+ANY_INTEGRATION = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a key is held to. Each member that is empty or None limits nothing; all that are given must hold.
+
+    `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
+    ``METHODS PATH`` (`access.rules`), one of which must fit. `hosts` are names or ``*.example.com``.
+    """
+
+    integrations: tuple[str, ...] = ()
+    connections: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """What is given, and nothing else."""
+        told: dict[str, Any] = {
+            "integrations": list(self.integrations),
+            "connections": list(self.connections),
+            "tags": dict(self.tags),
+            "rules": list(self.rules),
+            "hosts": list(self.hosts),
+        }
+        return {name: value for name, value in told.items() if value}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> "Limits":
+        return cls(
+            tuple(told.get("integrations", ())),
+            tuple(told.get("connections", ())),
+            dict(told.get("tags", {})),
+            tuple(told.get("rules", ())),
+            tuple(told.get("hosts", ())),
+        )
+
+    @property
+    def of_resources(self) -> bool:
+        """Whether it narrows down which integrations or connections there are for the key."""
+        return bool(self.integrations or self.connections or self.tags)
+
+    @property
+    def of_requests(self) -> bool:
+        """Whether it narrows down what may be sent on behalf of a connection."""
+        return bool(self.rules or self.hosts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A minted key. The key itself is nowhere: `digest` is its hex SHA-256, `last_four` its last four characters.
+
+    `limits`: its own and those of each key above it that minted it; all must allow. `rate`: calls a minute, `budget`:
+    calls in all, `calls`: how many of these are spent or set aside by a worker. `parent_id`: the key that minted it, whose
+    revocation is its own too.
+    """
+
+    id: int
+    digest: str
+    environment: str
+    kind: Kind
+    name: str
+    last_four: str
+    scopes: tuple[str, ...]
+    limits: tuple[Limits, ...] = ()
+    rate: int | None = None
+    budget: int | None = None
+    calls: int = 0
+    created_at: datetime
+    created_by: str
+    parent_id: int | None = None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def alive(self, now: datetime) -> bool:
+        """Neither revoked nor past its end."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

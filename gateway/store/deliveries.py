@@ -1,0 +1,180 @@
+"""Deliveries: which are due, whose turn it is to send them, and what came of it. Several nodes share the work.
+
+A lane is all that goes from one environment to one target. Those of one sequence (a connection's events) go out in order: only
+the first of them that is not over, its head, can be claimed. What stands behind a head that is put off is put off with it, so
+that looking for work does not mean reading a backlog.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import Sealed
+from gateway.records.event import Content, Delivery, DeliveryState, Outcome
+from gateway.store.data_keys import DataKeys
+from gateway.store.tables import deliveries, outbox
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault
+
+Lane = tuple[str, str]
+
+COLUMNS: Final = (
+    *(deliveries.c.id, deliveries.c.message_id, deliveries.c.at, deliveries.c.environment, deliveries.c.integration_id),
+    *(deliveries.c.connection_id, deliveries.c.target, deliveries.c.state, deliveries.c.attempts, deliveries.c.due_at),
+    *(deliveries.c.give_up_at, deliveries.c.status, deliveries.c.detail, deliveries.c.ended_at),
+    deliveries.c.outbox.label("outbox_id"),
+    outbox.c.event,
+)
+JOINED: Final = deliveries.join(outbox, outbox.c.id == deliveries.c.outbox)
+NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
+
+_ahead = deliveries.alias("ahead")
+_HEAD: Final = ~exists().where(
+    _ahead.c.environment == deliveries.c.environment,
+    _ahead.c.target == deliveries.c.target,
+    _ahead.c.sequence == deliveries.c.sequence,
+    _ahead.c.due_at.is_not(None),
+    _ahead.c.id < deliveries.c.id,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`lanes`: where something can be sent now. `next_at`: when there will be something else, None for not at all."""
+
+    lanes: Sequence[Lane]
+    next_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Of one environment: how much waits, and since when its oldest does."""
+
+    environment: str
+    pending: int
+    oldest_at: datetime
+
+
+class DeliveryStore:
+    """The half that sends. `owner` names a process; what it has claimed is its own until the lease runs out."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+
+    async def work(self, now: datetime) -> Work:
+        """What there is to do, read without a lock."""
+        table = deliveries.c
+        first = select(func.min(table.due_at)).where(table.due_at.is_not(None))
+        lanes = select(table.environment, table.target).where(_free(now)).distinct()
+        later = select(func.min(table.due_at)).where(table.due_at > now)
+        leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
+        async with self._transactions.read() as db:
+            if (await db.execute(first)).scalar() is None:  # as it is nearly always
+                return Work((), None)
+            found = [(row.environment, row.target) for row in await db.execute(lanes)]
+            ends = [(await db.execute(one)).scalar() for one in (later, leased)]
+        return Work(found, min((one for one in ends if one is not None), default=None))
+
+    async def claim(self, lane: Lane, *, owner: str, now: datetime, ttl: timedelta, limit: int) -> list[Delivery]:
+        """At most `limit` of that lane, the longest due first, leased to `owner` until `now` + `ttl`."""
+        table = deliveries.c
+        mine = (table.environment == lane[0], table.target == lane[1])
+        free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
+        lease = {"lease_owner": owner, "lease_until": now + ttl}
+
+        async def write(db: AsyncConnection) -> list[Delivery]:
+            ids = list((await db.execute(free.with_for_update(skip_locked=True, of=deliveries))).scalars())
+            if not ids:
+                return []
+            claimed = update(deliveries).where(table.id.in_(ids), _unleased(now)).values(lease)
+            got = [row.id for row in await db.execute(claimed.returning(table.id))]
+            wanted = select(*COLUMNS).select_from(JOINED).where(table.id.in_(got)).order_by(table.id)
+            return [delivery_of(row) for row in await db.execute(wanted)]
+
+        return await self._transactions.write(write)
+
+    async def content(self, delivery: Delivery) -> Content:
+        """What it tells. Raises Unavailable, VaultError."""
+        async with self._transactions.read() as db:
+            row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
+        received = {}
+        if row.sealed is not None:
+            sealed = Sealed(row.sealed, **sealed_at(row.environment, row.uid))
+            await self._keys.learn(sealed)
+            received = self._vault.open_json(sealed)
+        return Content(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
+
+    async def settle(self, delivery: Delivery, outcome: Outcome, *, owner: str, now: datetime) -> bool:
+        """Write what came of an attempt, and let go of it. False: the lease was lost, and another judges."""
+        table = deliveries.c
+        over = outcome.due_at is None
+        values = NO_LEASE | {
+            "state": outcome.state.value,
+            "attempts": table.attempts + 1,
+            "status": outcome.status,
+            "detail": outcome.detail,
+            "due_at": outcome.due_at,
+            "ended_at": now if over else None,
+        }
+
+        async def write(db: AsyncConnection) -> bool:
+            mine = update(deliveries).where(
+                table.id == delivery.id, table.lease_owner == owner, table.due_at.is_not(None)
+            )
+            sequence = (await db.execute(mine.values(values).returning(table.sequence))).one_or_none()
+            if sequence is None:
+                return False
+            if sequence[0] is not None and (not over or delivery.attempts > 0):
+                behind = and_(
+                    table.environment == delivery.environment,
+                    table.target == delivery.target,
+                    table.sequence == sequence[0],
+                    table.due_at.is_not(None),
+                    table.id > delivery.id,
+                )
+                await db.execute(update(deliveries).where(behind).values(due_at=outcome.due_at or now))
+            return True
+
+        return await self._transactions.write(write)
+
+    async def hurry(self, lane: Lane, now: datetime) -> None:
+        """Its receiver is back: what was put off is due now."""
+        table = deliveries.c
+        put_off = (table.environment == lane[0], table.target == lane[1], table.due_at > now)
+        await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
+
+    async def release(self, owner: str) -> None:
+        """Let others send at once what `owner` has claimed and not sent."""
+        mine = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
+        await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
+
+    async def backlog(self) -> list[Backlog]:
+        """By environment, only where there is one."""
+        table = deliveries.c
+        wanted = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
+        async with self._transactions.read() as db:
+            return [Backlog(*row) for row in await db.execute(wanted.group_by(table.environment))]
+
+
+def delivery_of(row: Any) -> Delivery:
+    """The record of a row of `COLUMNS`."""
+    return Delivery(**{**row._mapping, "state": DeliveryState(row.state)})
+
+
+def sealed_at(environment: str, uid: str) -> dict[str, Any]:
+    """The place that a stored webhook is sealed for."""
+    return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
+
+
+def _free(now: datetime) -> ColumnElement[bool]:
+    return and_(deliveries.c.due_at <= now, _unleased(now), _HEAD)
+
+
+def _unleased(now: datetime) -> ColumnElement[bool]:
+    return or_(deliveries.c.lease_until.is_(None), deliveries.c.lease_until <= now)

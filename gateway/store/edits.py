@@ -1,0 +1,89 @@
+"""What is changed of a connection without a new credential: metadata, tags, its end user, where its events go."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import Connection, ConnectionRef, EndUser
+from gateway.store.changes import note_change
+from gateway.store.connection_rows import at, end_user_columns, index_tags, stored
+from gateway.store.tables import connections
+from gateway.store.transactions import Transactions
+
+
+class UnknownConnection(Exception):
+    """One of those named is not there, so none was changed."""
+
+    def __init__(self, ref: ConnectionRef) -> None:
+        super().__init__(ref.connection_id)
+        self.ref = ref
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """None leaves what there is; an empty `webhook_url_override` takes it away. `tags` replace all there were."""
+
+    end_user: EndUser | None = None
+    tags: Mapping[str, str] | None = None
+    webhook_url_override: str | None = None
+
+
+class EditStore:
+    """Every change is noted for other processes, and raises UnknownConnection where there is nothing to change."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def edit(self, ref: ConnectionRef, wanted: Edit, *, now: datetime) -> Connection:
+        """The connection as it is afterwards."""
+
+        async def write(db: AsyncConnection) -> Connection:
+            row_id = (await _held(db, ref)).id
+            columns: dict[str, Any] = {"updated_at": now}
+            if wanted.end_user is not None:
+                columns |= end_user_columns(ref, wanted.end_user)
+            if wanted.webhook_url_override is not None:
+                columns["webhook_url_override"] = wanted.webhook_url_override or None
+            if wanted.tags is not None:
+                columns["tags"] = {key.lower(): value for key, value in wanted.tags.items()}
+                await index_tags(db, row_id, wanted.tags)
+            return await _written(db, ref, columns, now)
+
+        return await self._transactions.write(write)
+
+    async def set_metadata(
+        self, refs: Sequence[ConnectionRef], metadata: Mapping[str, Any], *, merge: bool, now: datetime
+    ) -> list[Connection]:
+        """Of all of `refs` or of none. `merge`: top-level members that `metadata` does not name stay."""
+
+        async def write(db: AsyncConnection) -> list[Connection]:
+            # In one order everywhere, so that two who change the same rows never wait for each other.
+            before = {ref: (await _held(db, ref)).metadata for ref in sorted(set(refs))}
+            return [
+                await _written(
+                    db, ref, {"metadata": {**(old or {} if merge else {}), **metadata}, "updated_at": now}, now
+                )
+                for ref, old in before.items()
+            ]
+
+        return await self._transactions.write(write)
+
+
+async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
+    """What an edit must know of the row, which is locked until the transaction ends."""
+    asked = select(connections.c.id, connections.c.metadata).where(at(ref)).with_for_update()
+    row = (await db.execute(asked)).one_or_none()
+    if row is None:
+        raise UnknownConnection(ref)
+    return row
+
+
+async def _written(db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime) -> Connection:
+    await db.execute(update(connections).where(at(ref)).values(columns))
+    row = await stored(db, ref)
+    await note_change(db, ref, now)
+    return row

@@ -1,0 +1,177 @@
+"""The outbox: events are written in the transaction of the change that they tell of, so that none is lost and none is made up.
+
+Sending them is `gateway.webhooks`' work. An event that nobody is to hear of is not written.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import ConnectionRef
+from gateway.records.event import FAILURES, OPERATIONS, DeliveryState, Event
+from gateway.store.changes import note_change
+from gateway.store.tables import connections, deliveries, outbox
+from gateway.store.transactions import Transactions
+
+TRIED_FOR: Final = timedelta(days=1)
+OF_CONNECTION: Final = (
+    connections.c.environment,
+    connections.c.integration_id,
+    connections.c.connection_id,
+    connections.c.provider,
+    connections.c.tags,
+    connections.c.end_user,
+    connections.c.dies_at,
+    connections.c.webhook_url_override,
+)
+"""What an event tells of its connection, and where it goes."""
+
+_BETWEEN: Final = "\x1f"
+
+
+class Outbox:
+    """`targets_of`: where the events of an environment go; the composition root says so, by its configuration."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self.targets_of: Callable[[str], Sequence[str]] = lambda _: ()
+
+    def targets(self, environment: str, override: str | None) -> Sequence[str]:
+        """An override takes the place of all that the environment names."""
+        return (override,) if override else self.targets_of(environment)
+
+    async def note(
+        self,
+        db: AsyncConnection,
+        row_id: int,
+        event: Event,
+        *,
+        now: datetime,
+        reason: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Write that `event` befell the connection of that number, as it is now, in the caller's transaction.
+
+        `reason` is for programs, `detail` for people; they tell why something went wrong.
+        """
+        row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
+        facts = {"tags": row.tags, "end_user": row.end_user}
+        if event is Event.EXPIRING:
+            facts["dies_at"] = row.dies_at.isoformat(timespec="milliseconds")
+        ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
+        told = row.webhook_url_override
+        await self.add(db, ref, row.provider, event, facts, now=now, reason=reason, detail=detail, override=told)
+
+    async def tell(
+        self,
+        ref: ConnectionRef,
+        provider: str,
+        event: Event,
+        facts: Mapping[str, Any],
+        *,
+        now: datetime,
+        reason: str,
+        detail: str,
+        override: str | None = None,
+    ) -> None:
+        """Write what changed nothing in the store, such as a connection that did not come about."""
+
+        async def write(db: AsyncConnection) -> None:
+            told = {"reason": reason, "detail": detail, "override": override}
+            await self.add(db, ref, provider, event, facts, now=now, **told)
+            await note_change(db, ref, now)
+
+        if self.targets(ref.environment, override):
+            await self._transactions.write(write)
+
+    async def add(
+        self,
+        db: AsyncConnection,
+        ref: ConnectionRef,
+        provider: str,
+        event: Event,
+        facts: Mapping[str, Any],
+        *,
+        now: datetime,
+        reason: str | None = None,
+        detail: str | None = None,
+        override: str | None = None,
+    ) -> None:
+        """As `note`, of a connection that need not be there. `facts`: `tags`, `end_user`, an unusual `operation`."""
+        targets = self.targets(ref.environment, override)
+        if not targets:
+            return
+        told = {name: value for name, value in facts.items() if value}
+        told = {"operation": OPERATIONS.get(event, "refresh"), "success": event not in FAILURES} | told
+        if event in FAILURES:
+            told["error"] = {"type": reason or "unknown", "description": detail or reason or "unknown"}
+        written = await insert_event(db, ref.environment, ref.integration_id, provider, event.value, told, now=now)
+        await insert_deliveries(db, written, ref[:2], [(ref.connection_id, targets)], now=now)
+
+
+async def insert_event(
+    db: AsyncConnection,
+    environment: str,
+    integration_id: str,
+    provider: str,
+    event: str,
+    facts: Mapping[str, Any],
+    *,
+    now: datetime,
+    uid: str | None = None,
+    sealed: bytes | None = None,
+) -> int:
+    """The number of the row."""
+    row = {
+        "uid": uid or uuid.uuid4().hex,
+        "at": now,
+        "environment": environment,
+        "integration_id": integration_id,
+        "provider": provider,
+        "event": event,
+        "facts": dict(facts),
+        "sealed": sealed,
+    }
+    made: int = (await db.execute(insert(outbox).values(row).returning(outbox.c.id))).scalar_one()
+    return made
+
+
+async def insert_deliveries(
+    db: AsyncConnection,
+    written: int,
+    whose: tuple[str, str],
+    to: Iterable[tuple[str | None, Sequence[str]]],
+    *,
+    now: datetime,
+    kind: str = "",
+) -> None:
+    """A message for each connection of `to`, to each of its targets. `whose`: environment and integration.
+
+    Those of one connection and `kind` go out in order; those of no connection in any.
+    """
+    environment, integration_id = whose
+    rows = [
+        {
+            "outbox": written,
+            "message_id": message_id,
+            "at": now,
+            "environment": environment,
+            "integration_id": integration_id,
+            "connection_id": connection_id,
+            "sequence": None if connection_id is None else _BETWEEN.join((integration_id, connection_id, kind)),
+            "target": target,
+            "state": DeliveryState.PENDING.value,
+            "attempts": 0,
+            "due_at": now,
+            "give_up_at": now + TRIED_FOR,
+        }
+        for connection_id, targets in to
+        for message_id in (f"msg_{uuid.uuid4().hex}",)
+        for target in targets
+    ]
+    if rows:
+        await db.execute(insert(deliveries), rows)

@@ -1,0 +1,242 @@
+"""Sealing everything anew under the first master key, beside gateways that serve (ADR 22).
+
+A new data key is made in each environment; from then on nobody seals under an older one, which `DataKeys` sees to in each
+transaction. What is sealed under older ones is then walked through and sealed anew, and a data key that nothing needs is
+removed. Each step is a small transaction and the whole has no state of its own: cut short, it goes on where it was.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.records.connection import Sealed
+from gateway.store.data_keys import DataKeys, stored_keys
+from gateway.store.key_counts import KeyCounts, count, pages
+from gateway.store.sealed_columns import SEALED, SealedColumn
+from gateway.store.tables import data_keys, metadata
+from gateway.store.transactions import Before, T, Transactions, Work
+from gateway.vault import Vault, VaultError
+
+BATCH: Final = 100  # values in one transaction, and fewer where these take longer than a gateway's own write may wait
+SHORTEST_BATCH: Final = 5
+HOLDS_S: Final = 0.03
+PASSES: Final = 20  # a row that somebody holds is left for the next one
+COURTESY: Final = 4.0  # times as long as a batch took, its waiting included: who is busy is left alone the longer
+LONGEST_REST_S: Final = 1.0
+NEXT_PASS_S: Final = 0.05
+PATIENCE_S: Final = 60.0
+
+Step = Callable[[int, int], None]  # values done, of how many
+
+
+@dataclass(slots=True)
+class Rotated:
+    """`damaged`: values that no key opens, as ``table.column of row``; they, and the keys they name, stay as they are.
+
+    `left`: values that are still under an older data key.
+    """
+
+    sealed: int = 0
+    new_keys: int = 0
+    removed_keys: int = 0
+    left: int = 0
+    damaged: list[str] = field(default_factory=list)
+
+
+class Rotation:
+    """Works on a store that is open, whoever else works on it."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+        self._at_once = BATCH
+
+    async def counts(self) -> KeyCounts:
+        return await count(self._transactions)
+
+    async def wrap_anew(self) -> int:
+        """Wrap every data key under the first master key, and touch no value. Returns how many were under another."""
+
+        async def write(db: AsyncConnection) -> int:
+            stored = await db.run_sync(stored_keys)
+            others = [key for key in stored if key.master_key_id != self._keys.keyring.first_id]
+            for key in others:
+                anew = self._keys.keyring.wrap_anew(key)
+                as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
+                changed = {"master_key_id": anew.master_key_id, "wrapped": anew.wrapped}
+                await db.execute(update(data_keys).where(*as_seen).values(changed))
+            return len(others)
+
+        return await self._write(write)
+
+    async def rotate(self, step: Step, *, fresh: bool = False) -> Rotated:
+        """Seal every value under the newest data key of its environment, which the first master key wraps.
+
+        `fresh`: make new data keys also where the newest is wrapped by that master key already. Raises Unavailable.
+        """
+        told = Rotated(new_keys=await self._renew_keys(fresh=fresh))
+        await self._keys.load()
+        newest, old = await self._settle()
+        before = await self.counts()
+        todo = sum(key.total for key in before.data_keys if not key.newest)
+        step(0, todo)
+        for _ in range(PASSES):
+            skipped = 0
+            told.damaged.clear()
+            for column in SEALED:
+                async for rows in pages(self._transactions, column):
+                    for some in self._batches([key for key, key_id in rows if key_id not in newest]):
+                        done, held = await self._seal_anew(column, some, newest, told)
+                        told.sealed, skipped = told.sealed + done, skipped + held
+                        step(told.sealed, max(todo, told.sealed))
+            if not skipped:
+                break
+            await asyncio.sleep(NEXT_PASS_S)
+        after = await self.counts()
+        told.removed_keys = await self._remove([key.id for key in after.data_keys if key.id in old and not key.total])
+        told.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
+        return told
+
+    async def verify(self, step: Step) -> list[str]:
+        """Open every value and forget it. Returns those that no key opens, as ``table.column of row``."""
+        total, done, damaged = (await self.counts()).total, 0, list[str]()
+        for column in SEALED:
+            async for rows in pages(self._transactions, column):
+                for some in self._batches([key for key, _ in rows]):
+                    async with self._transactions.read() as db:
+                        found = [_sealed(column, row) for row in await db.execute(_rows(column, some))]
+                    await self._keys.learn(*(sealed for _, sealed in found))
+                    for _, sealed in found:
+                        try:
+                            self._vault.open_json(sealed)
+                        except VaultError:
+                            damaged.append(f"{column.name} of {sealed.row}")
+                    done += len(some)
+                    step(done, max(total, done))
+        return damaged
+
+    async def _renew_keys(self, *, fresh: bool) -> int:
+        async def write(db: AsyncConnection) -> int:
+            newest = {key.environment: key for key in await db.run_sync(stored_keys)}
+            worn = [name for name, key in newest.items() if fresh or key.master_key_id != self._keys.keyring.first_id]
+            for name in worn:
+                await self._keys.make(db, name)
+            return len(worn)
+
+        return await self._write(write)
+
+    async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older.
+
+        Whoever seals holds its key's row, having seen that there is no newer one.
+        """
+
+        async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:
+            stored = await db.run_sync(stored_keys)
+            newest = frozenset({key.environment: key.id for key in stored}.values())
+            old = frozenset(key.id for key in stored) - newest
+            # Of these nobody takes hold any more; the newest, of which everybody does, would be waited for in vain.
+            await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old)).with_for_update())
+            return newest, old
+
+        return await self._write(write)
+
+    async def _seal_anew(
+        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], told: Rotated
+    ) -> tuple[int, int]:
+        """How many of these rows were sealed anew, and how many somebody held. Then leaves the database to others."""
+        began = time.monotonic()
+        done = held = 0
+        environments = await self._environments(column, keys)
+        for environment, some in environments.items():
+
+            async def write(db: AsyncConnection, some: Sequence[Any] = some) -> tuple[int, list[str]]:
+                started = time.monotonic()
+                rows = (await db.execute(_rows(column, some).with_for_update(skip_locked=True))).all()
+                changed, damaged = list[dict[str, Any]](), list[str]()
+                for key, sealed in (_sealed(column, row) for row in rows):
+                    if sealed.ciphertext[1:9].hex() in newest:
+                        continue  # by its own refresh, in the meantime
+                    try:
+                        changed.append({"of": key, "sealed": self._vault.seal_anew(sealed).ciphertext})
+                    except VaultError:
+                        damaged.append(f"{column.name} of {sealed.row}")
+                if changed:
+                    await db.execute(_replace(column), changed)
+                self._took(time.monotonic() - started)
+                return len(rows), damaged
+
+            seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))
+            told.damaged += damaged
+            done, held = done + seen - len(damaged), held + len(some) - seen
+        await asyncio.sleep(min(COURTESY * (time.monotonic() - began), LONGEST_REST_S))
+        return done, held
+
+    def _batches(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Each as long as it may be by then."""
+        start = 0
+        while start < len(keys):
+            some = keys[start : start + self._at_once]
+            start += len(some)  # it may differ by the time the next one is asked for
+            yield some
+
+    def _took(self, held_s: float) -> None:
+        """Others waited so long for the last transaction: the next is half as large, or twice where that was little."""
+        self._at_once = max(SHORTEST_BATCH, self._at_once // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._at_once)
+
+    async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
+        """These rows by environment, each of which has its own key."""
+        table = metadata.tables[column.table]
+        where = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
+        found: dict[str, list[Any]] = {}
+        async with self._transactions.read() as db:
+            for environment, key in await db.execute(where.order_by(table.c[column.key])):
+                found.setdefault(environment, []).append(key)
+        return found
+
+    async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
+        """In one transaction, tried again while a busy neighbour or a restart of the database stands in the way."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await self._transactions.write(work, before=before)
+            except Unavailable:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(NEXT_PASS_S)
+
+    async def _remove(self, ids: Sequence[str]) -> int:
+        """Remove data keys of which it was seen, after `_settle`, that nothing is sealed under them."""
+        if not ids:
+            return 0
+        gone = delete(data_keys).where(data_keys.c.id.in_(ids))
+        return (await self._write(lambda db: db.execute(gone))).rowcount
+
+
+def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
+    """Everything that a ciphertext there is bound to, and itself."""
+    table = metadata.tables[column.table]
+    version = [table.c[column.version]] if isinstance(column.version, str) else []
+    shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
+    mine = table.c[column.key].in_(keys)
+    return select(*shown).where(mine, table.c[column.column].is_not(None)).order_by(table.c[column.key])
+
+
+def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
+    """The primary key, and what stands there with its address."""
+    key, environment, name, ciphertext, *version = row
+    number = column.version if isinstance(column.version, int) else version[0]
+    return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)
+
+
+def _replace(column: SealedColumn) -> Any:
+    table = metadata.tables[column.table]
+    return update(table).where(table.c[column.key] == bindparam("of")).values({column.column: bindparam("sealed")})

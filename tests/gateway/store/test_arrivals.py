@@ -1,0 +1,63 @@
+"""Connections that come from elsewhere: stored with their past, and without news of them."""
+
+from datetime import timedelta
+
+from gateway.records.connection import Lifespan, RefreshFailure
+from gateway.records.past import MOVED, Past
+from gateway.records.states import State
+from gateway.store import Store
+from tests.gateway.store.conftest import NOW, REF, new
+
+EARLIER = NOW - timedelta(days=30)
+
+
+async def test_dates_state_and_failure_are_as_they_were_and_the_history_begins_with_the_move(store: Store) -> None:
+    failure = RefreshFailure("invalid_grant", "gone", True, EARLIER, 2)
+    life = Lifespan(NOW + timedelta(days=5), None)
+    past = Past(
+        created_at=EARLIER,
+        granted_at=EARLIER,
+        state=State.NEEDS_REAUTH,
+        state_reason="invalid_grant",
+        state_since=EARLIER,
+        failure=failure,
+        life=life,
+    )
+    arrived = await store.connections.arrive(new(REF), past, over=False, now=NOW)
+    assert arrived is not None
+    row, created = arrived
+    assert created
+    assert (row.created_at, row.granted_at, row.state_since) == (EARLIER, EARLIER, EARLIER)
+    assert (row.state, row.state_reason, row.failure, row.life) == (State.NEEDS_REAUTH, "invalid_grant", failure, life)
+    assert [(one.at, one.state, one.reason) for one in await store.history.of(row.id)] == [
+        (NOW, State.NEEDS_REAUTH, MOVED)
+    ]
+
+
+async def test_without_a_past_it_is_active_as_of_now(store: Store) -> None:
+    arrived = await store.connections.arrive(new(REF), Past(), over=False, now=NOW)
+    assert arrived is not None
+    assert (arrived[0].state, arrived[0].state_reason, arrived[0].created_at) == (State.ACTIVE, MOVED, NOW)
+
+
+async def test_what_is_there_stays_unless_it_is_to_be_replaced(store: Store) -> None:
+    before, _ = await store.connections.put(new(REF), now=EARLIER)
+    assert await store.connections.arrive(new(REF), Past(), over=False, now=NOW) is None
+    assert await store.connections.get(REF) == before
+    replaced = await store.connections.arrive(new(REF), Past(), over=True, now=NOW)
+    assert replaced is not None
+    assert (replaced[1], replaced[0].version) == (False, before.version + 1)
+
+
+async def test_the_application_is_told_nothing_of_it(store: Store) -> None:
+    told = []
+
+    def targets(environment: str) -> tuple[str, ...]:
+        told.append(environment)
+        return ("primary",)
+
+    store.connections._outbox.targets_of = targets
+    await store.connections.arrive(new(REF), Past(), over=False, now=NOW)
+    assert told == []
+    await store.connections.put(new(REF), now=NOW)
+    assert told == ["dev"]

@@ -1,0 +1,197 @@
+"""The outbox and its deliveries, on either database: one transaction with the change, leases, and order."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from gateway.records.connection import Lifespan, RefreshFailure
+from gateway.records.event import Delivery, DeliveryState, Outcome
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+from gateway.store import EventFilter, Store
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+LANE = ("dev", "primary")
+TTL = timedelta(seconds=60)
+TAKEN = Outcome(DeliveryState.DELIVERED, 200)
+
+
+@pytest.fixture
+async def telling(opener: Opener) -> Store:
+    """A store whose environment `dev` has one address for events."""
+    store = await opener()
+    store.outbox.targets_of = targets
+    return store
+
+
+def targets(environment: str) -> tuple[str, ...]:
+    return ("primary",) if environment == "dev" else ()
+
+
+async def claimed(store: Store, owner: str = "n1", after_s: float = 0, limit: int = 10) -> list[Delivery]:
+    now = NOW + timedelta(seconds=after_s)
+    return await store.deliveries.claim(LANE, owner=owner, now=now, ttl=TTL, limit=limit)
+
+
+async def listed(store: Store, **what: Any) -> list[Delivery]:
+    return (await store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
+
+
+def failed(after_s: float) -> Outcome:
+    return Outcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
+
+
+async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkeypatch: Any) -> None:
+    async def stumble(*_: Any) -> None:
+        raise RuntimeError("the last write of the transaction")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.store.connections.note_change", stumble)
+        with pytest.raises(RuntimeError):
+            await telling.connections.put(new(), now=NOW)
+    assert await listed(telling) == []
+    await telling.connections.put(new(), now=NOW)
+    assert [one.event for one in await listed(telling)] == ["connection.created"]
+
+
+async def test_each_change_of_the_state_is_told_once(telling: Store) -> None:
+    await telling.connections.put(new(), now=NOW)
+    for code, final in (("timeout", False), ("timeout", False), ("invalid_grant", True), ("token_revoked", True)):
+        row = await telling.connections.get(REF)
+        assert row is not None
+        assert await telling.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+        noted = RefreshFailure(code, "words", final, NOW, 1)
+        assert await telling.connections.record_failure(REF, owner="a", version=row.version, failure=noted)
+    await telling.connections.delete(REF, now=NOW)
+    words = ("created", "degraded", "needs_reauth", "deleted")
+    assert [one.event for one in await listed(telling)] == [f"connection.{word}" for word in words]
+
+
+async def test_what_one_process_has_claimed_no_other_gets_until_the_lease_runs_out(opener: Opener) -> None:
+    first, second = await opener(), await opener()
+    first.outbox.targets_of = targets
+    for n in range(20):
+        await first.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
+    both = await asyncio.gather(*(claimed(store, f"n{n % 2}", limit=4) for n, store in enumerate([first, second] * 3)))
+    ids = [one.id for some in both for one in some]
+    assert len(ids) == len(set(ids)) == 20
+    assert await claimed(second) == []
+    work = await second.deliveries.work(NOW)
+    assert (list(work.lanes), work.next_at) == ([], NOW + TTL)
+    again = await claimed(second, "n2", after_s=61, limit=100)
+    assert len(again) == 20
+    assert not await first.deliveries.settle(again[0], TAKEN, owner="n0", now=NOW), "its lease is another's by now"
+    assert await second.deliveries.settle(again[0], TAKEN, owner="n2", now=NOW)
+    await second.deliveries.release("n2")
+    assert len(await claimed(first, after_s=61, limit=100)) == 19
+
+
+async def test_only_the_first_of_a_connection_can_be_claimed_and_those_behind_wait_with_it(telling: Store) -> None:
+    for _ in range(3):
+        await telling.connections.put(new(), now=NOW)
+    await telling.connections.put(new(REF._replace(connection_id="u2")), now=NOW)
+    first, other = await claimed(telling)
+    assert (first.connection_id, other.connection_id) == ("u1", "u2")
+    assert await telling.deliveries.settle(other, TAKEN, owner="n1", now=NOW)
+    assert await telling.deliveries.settle(first, failed(30), owner="n1", now=NOW)
+    assert {one.due_at for one in await listed(telling, connection_id="u1")} == {NOW + timedelta(seconds=30)}
+    work = await telling.deliveries.work(NOW)
+    assert (list(work.lanes), work.next_at) == ([], NOW + timedelta(seconds=30))
+    (again,) = await claimed(telling, after_s=30)
+    assert (again.id, again.attempts, again.message_id) == (first.id, 1, first.message_id)
+    assert await telling.deliveries.settle(again, TAKEN, owner="n1", now=NOW + timedelta(seconds=31))
+    for _ in range(2):
+        (following,) = await claimed(telling, after_s=31)
+        assert following.event == "connection.reconnected"
+        dead = Outcome(DeliveryState.DEAD, 410, "gone")
+        assert await telling.deliveries.settle(following, dead, owner="n1", now=NOW + timedelta(seconds=31))
+    assert await telling.deliveries.backlog() == []
+
+
+async def test_what_was_put_off_is_due_at_once_when_the_receiver_is_back(telling: Store) -> None:
+    await telling.connections.put(new(), now=NOW)
+    (one,) = await claimed(telling)
+    await telling.deliveries.settle(one, failed(900), owner="n1", now=NOW)
+    await telling.deliveries.hurry(LANE, NOW)
+    assert len(await claimed(telling)) == 1
+
+
+async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
+    for name in ("u1", "u2"):
+        await telling.connections.put(new(REF._replace(connection_id=name)), now=NOW)
+    for one, came in zip(await claimed(telling), (TAKEN, Outcome(DeliveryState.DEAD, 410)), strict=True):
+        await telling.deliveries.settle(one, came, owner="n1", now=NOW)
+    delivered, dead = await listed(telling)
+    before = await telling.changes.last_id()
+    later = NOW + timedelta(days=2)
+    log = telling.event_log
+    assert await log.replay(EventFilter(environment="dev", state=DeliveryState.DEAD), later) == 1
+    assert await telling.changes.last_id() > before, "so that a gateway that runs looks for work"
+    (again,) = await claimed(telling, after_s=172_800)
+    assert (again.message_id, again.attempts, again.state) == (dead.message_id, 0, DeliveryState.PENDING)
+    assert again.give_up_at == later + timedelta(days=1)
+    assert await log.replay(EventFilter(environment="dev", message_ids=[again.message_id]), later) == 0, "being sent"
+    assert await log.replay(EventFilter(environment="dev", message_ids=[delivered.message_id]), later) == 1
+    assert await log.replay(EventFilter(environment="dev", since=later), later) == 0
+    assert await log.replay(EventFilter(environment="prod"), later) == 0
+
+
+async def test_an_end_that_cannot_be_put_off_is_told_once_for_each_number_of_days(telling: Store) -> None:
+    ends = NOW + timedelta(days=20)
+    await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
+    kept = new(REF._replace(connection_id="kept"), life=Lifespan(ends, NOW + timedelta(days=9)))
+    await telling.connections.put(kept, now=NOW)
+
+    async def told(after_days: float) -> int:
+        now = NOW + timedelta(days=after_days)
+        return sum([await telling.expiring.tell("dev", days, now=now, limit=10) for days in (3, 14)])
+
+    assert [await told(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
+    expiring = [one for one in await listed(telling) if one.event == "connection.expiring"]
+    assert [one.connection_id for one in expiring] == ["u1", "u1"]
+    content = await telling.deliveries.content(expiring[0])
+    assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
+    await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
+    assert await told(10) == 1, "it was authorized anew"
+
+
+async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_site(telling: Store) -> None:
+    site = {"baseUrl": "https://Acme.example/"}
+    await telling.connections.put(new(config=site), now=NOW)
+    await telling.connections.put(
+        new(REF._replace(connection_id="u2"), config={"baseUrl": "https://b.example"}), now=NOW
+    )
+    integration = Integration(environment="dev", integration_id="jira", provider="jira")
+    received = {"headers": [["x-a", "b"]], "body": "e30="}
+    origins = ["https://acme.example:443"]
+    taken = [await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one") for _ in range(2)]
+    assert taken == [1, None]
+    assert await telling.webhooks.take(integration, received, now=NOW, origins=["https://c.example:443"]) == 0
+    forwards = [one for one in await listed(telling) if one.event == "forward"]
+    assert [one.connection_id for one in forwards] == ["u1", None]
+    assert (await telling.deliveries.content(forwards[0])).received == received
+    await telling.event_log.prune(NOW + timedelta(days=8))
+    assert await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one") == 1
+
+
+async def test_a_key_that_signs_is_made_once_and_rotated_with_an_overlap(opener: Opener) -> None:
+    stores = [await opener() for _ in range(2)]
+    minted = iter(range(100))
+
+    def mint() -> Secret:
+        return Secret(f"whsec_{next(minted)}")
+
+    made = await asyncio.gather(*(store.signing_keys.ensure("dev", mint, now=NOW) for store in stores * 2))
+    assert len({keys[0].key for keys in made}) == 1
+    former, keys = made[0][0].key, stores[0].signing_keys
+    for step, name in enumerate(("second", "third")):
+        now = NOW + timedelta(hours=step)
+        await keys.rotate("dev", Secret(name), now=now, retires_at=now + timedelta(days=1))
+    both = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=2))
+    assert [one.key.reveal() for one in both] == ["third", "second"]
+    alone = await stores[1].signing_keys.of("dev", now=NOW + timedelta(hours=26))
+    assert [one.key.reveal() for one in alone] == ["third"]
+    assert former not in [one.key for one in both]
+    assert await keys.of("prod", now=NOW) == []

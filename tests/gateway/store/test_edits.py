@@ -1,0 +1,69 @@
+"""Metadata, tags and end user change without a new credential; of several connections, all or none."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from gateway.records.connection import EndUser
+from gateway.store import Edit, ListFilter, Store, UnknownConnection
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+LATER = NOW + timedelta(seconds=5)
+OTHER = REF._replace(connection_id="u2")
+
+
+async def test_an_edit_changes_what_it_names_and_nothing_else(store: Store) -> None:
+    asked = new(metadata={"m": 1}, tags={"old": "1"}, webhook_url_override="https://a.example", config={"a": 1})
+    before, _ = await store.connections.put(asked, now=NOW)
+    after = await store.edits.edit(REF, Edit(tags={"Team": "Red"}, end_user=EndUser("e", display_name="Éa")), now=LATER)
+    assert after == await store.connections.get(REF)
+    assert (after.tags, after.end_user, after.updated_at) == ({"team": "Red"}, EndUser("e", display_name="Éa"), LATER)
+    assert (after.version, after.credential, after.metadata) == (before.version, before.credential, {"m": 1})
+    assert (after.webhook_url_override, after.config) == ("https://a.example", {"a": 1})
+    for wanted in (ListFilter(tags={"team": "Red"}), ListFilter(end_user_id="e"), ListFilter(search="éA")):
+        assert [one.ref for one in await store.connections.list("dev", wanted)] == [REF]
+    assert await store.connections.list("dev", ListFilter(tags={"old": "1"})) == []
+    cleared = await store.edits.edit(REF, Edit(webhook_url_override=""), now=LATER)
+    assert (cleared.webhook_url_override, cleared.tags) == (None, {"team": "Red"})
+
+
+async def test_metadata_is_replaced_or_merged(store: Store) -> None:
+    for ref in (REF, OTHER):
+        await store.connections.put(new(ref), now=NOW)
+    rows = await store.edits.set_metadata([REF, OTHER, REF], {"a": {"x": 1}, "b": None}, merge=True, now=LATER)
+    assert {row.ref: row.metadata for row in rows} == {key: {"a": {"x": 1}, "b": None} for key in (REF, OTHER)}
+    (merged,) = await store.edits.set_metadata([REF], {"a": {"y": 2}}, merge=True, now=LATER)
+    assert merged.metadata == {"a": {"y": 2}, "b": None}
+    (replaced,) = await store.edits.set_metadata([REF], {}, merge=False, now=LATER)
+    assert replaced.metadata == {}
+
+
+async def test_where_one_is_unknown_none_is_changed(store: Store) -> None:
+    await store.connections.put(new(metadata={"m": 1}), now=NOW)
+    last = await store.changes.last_id()
+    with pytest.raises(UnknownConnection) as missing:
+        await store.edits.set_metadata([REF, OTHER], {"a": 1}, merge=False, now=LATER)
+    assert missing.value.ref == OTHER
+    with pytest.raises(UnknownConnection):
+        await store.edits.edit(OTHER, Edit(tags={}), now=LATER)
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert (row.metadata, await store.changes.last_id()) == ({"m": 1}, last)
+
+
+async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener) -> None:
+    for ref in (REF, OTHER):
+        await store.connections.put(new(ref), now=NOW)
+    other = await opener()
+    stores = (store, other)
+    await asyncio.gather(
+        *(
+            stores[n % 2].edits.set_metadata([REF, OTHER][:: 1 if n % 3 else -1], {f"k{n}": n}, merge=True, now=LATER)
+            for n in range(12)
+        )
+    )
+    for ref in (REF, OTHER):
+        row = await store.connections.get(ref)
+        assert row is not None
+        assert row.metadata == {f"k{n}": n for n in range(12)}

@@ -1,0 +1,133 @@
+"""Integrations made through the API: sealed to their row, changed by whoever has read them last, gone only when empty."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select, update
+
+from gateway.records.connection import ConnectionRef
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+from gateway.store import Store
+from gateway.store.tables import integrations
+from gateway.vault import VaultError
+from tests.gateway.store.conftest import NOW, Opener, new
+
+LATER = NOW + timedelta(seconds=5)
+ONE = Integration(
+    environment="dev",
+    integration_id="jira",
+    provider="jira",
+    display_name="Mine",
+    client_id="id",
+    client_secret=Secret("client-secret"),
+    webhook_secret=Secret("hook"),
+    scopes=("a", "b"),
+    forward_webhooks=False,
+    custom=(("team", "red"),),
+)
+
+
+async def added(store: Store, one: Integration = ONE) -> Integration:
+    stored = await store.integrations.add(one, now=NOW)
+    assert stored is not None
+    return stored
+
+
+async def test_what_is_added_comes_back_whole_to_any_process(store: Store, opener: Opener) -> None:
+    stored = await added(store)
+    assert replace(stored, made=None) == ONE
+    other = await opener()
+    assert await other.integrations.get("dev", "jira") == stored
+    assert await other.integrations.all() == [stored]
+    assert await other.integrations.get("prod", "jira") is None
+
+
+async def test_a_key_is_given_once(store: Store) -> None:
+    await added(store)
+    assert await store.integrations.add(replace(ONE, provider="other"), now=LATER) is None
+    assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
+
+
+async def test_of_two_changes_to_the_same_the_second_is_refused(store: Store) -> None:
+    stored = await added(store)
+    first = await store.integrations.change(stored, replace(stored, display_name="First"), now=LATER)
+    assert first is not None
+    assert first.made is not None
+    assert (first.made.version, first.made.created_at, first.made.updated_at) == (2, NOW, LATER)
+    assert await store.integrations.change(stored, replace(stored, display_name="Second"), now=LATER) is None
+    assert await store.integrations.get("dev", "jira") == first
+
+
+async def test_a_rename_keeps_the_row_and_its_secrets(store: Store) -> None:
+    stored = await added(store)
+    await added(store, replace(ONE, integration_id="taken"))
+    assert await store.integrations.change(stored, replace(stored, integration_id="taken"), now=LATER) is None
+    moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
+    assert moved is not None
+    assert await store.integrations.get("dev", "jira") is None
+    assert await store.integrations.get("dev", "moved") == moved
+    assert moved.client_secret == Secret("client-secret")
+
+
+async def test_one_with_connections_is_neither_renamed_nor_gone(store: Store) -> None:
+    stored = await added(store)
+    ref = ConnectionRef("dev", "jira", "u1")
+    await store.connections.put(new(ref), now=NOW)
+    assert await store.integrations.has_connections("dev", "jira")
+    assert await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER) is None
+    assert await store.integrations.begin_end(stored, now=LATER)
+    assert not await store.integrations.begin_end(stored, now=LATER)
+    assert not await store.integrations.end(stored)
+    assert await store.integrations.get("dev", "jira") is None
+    assert await store.integrations.all() == []
+    assert await store.integrations.ending() == [stored]
+    assert await store.integrations.add(ONE, now=LATER) is None
+    await store.connections.delete(ref, now=LATER)
+    assert await store.integrations.end(stored)
+    assert await store.integrations.ending() == []
+    await added(store)
+
+
+async def test_every_change_is_told_under_no_connection(store: Store) -> None:
+    last = await store.changes.last_id()
+
+    async def told() -> list[ConnectionRef]:
+        nonlocal last
+        last, refs = await store.changes.since(last)
+        return refs
+
+    stored = await added(store)
+    assert await told() == [ConnectionRef("dev", "jira", "")]
+    moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
+    assert await told() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
+    assert moved is not None
+    await store.integrations.begin_end(moved, now=LATER)
+    assert await told() == [ConnectionRef("dev", "moved", "")]
+
+
+async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
+    await added(store)
+    await added(store, replace(ONE, integration_id="other", client_secret=Secret("another")))
+
+    async def swap(db: object) -> None:
+        await db.execute(  # type: ignore[attr-defined]
+            update(integrations)
+            .where(integrations.c.integration_id == "jira")
+            .values(
+                secrets=select(integrations.c.secrets).where(integrations.c.integration_id == "other").scalar_subquery()
+            )
+        )
+
+    await store._transactions.write(swap)
+    with pytest.raises(VaultError):
+        await store.integrations.get("dev", "jira")
+    assert [one.integration_id for one in await store.integrations.all()] == ["other"]
+
+
+async def test_two_processes_that_add_one_key_at_once_make_one(store: Store, opener: Opener) -> None:
+    other = await opener()
+    made = await asyncio.gather(*(one.integrations.add(ONE, now=NOW) for one in (store, other)))
+    assert sum(one is not None for one in made) == 1

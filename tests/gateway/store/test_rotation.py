@@ -1,0 +1,322 @@
+"""Everything is sealed anew under another master key, beside whoever reads and writes, and nothing is lost on the way."""
+
+import asyncio
+import os
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+from gateway.store import Store, StoreRefused, rotation
+from gateway.store.sealed_columns import SEALED
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.test_flows import flow
+
+NEXT = os.urandom(32)
+DIGEST = "ab" * 32
+TTL = timedelta(seconds=30)
+MADE: dict[str, Any] = {"environment": "dev", "integration_id": "made", "provider": "jira"}
+BATCH = 8
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a few rows make several."""
+    monkeypatch.setattr(rotation, "BATCH", BATCH)
+
+
+def quietly(_done: int, _total: int) -> None:
+    pass
+
+
+def nth(n: int, environment: str = "dev") -> ConnectionRef:
+    return REF._replace(connection_id=f"c{n}", environment=environment)
+
+
+async def fill(store: Store, count: int) -> None:
+    """Connections in two environments, one of them renewed, a session, a flow …: a value in every sealed column."""
+    for n in range(count):
+        ref = nth(n, ("dev", "prod")[n % 2])
+        await store.connections.put(new(ref, credential={"type": "API_KEY", "apiKey": f"k{n}"}), now=NOW)
+    await store.connections.put(new(nth(0), secret_config={"pin": "1"}), now=NOW)
+    assert await store.connections.lease_refresh(nth(0), owner="o", now=NOW, ttl=TTL)
+    saved = await store.connections.save_refreshed(
+        nth(0),
+        owner="o",
+        version=2,
+        credential={"type": "API_KEY", "apiKey": "k0"},
+        expires_at=None,
+        now=NOW,
+        previous="old-refresh",
+        previous_until=NOW + TTL,
+    )
+    assert saved
+    session = ConnectSession(
+        digest=DIGEST,
+        environment="dev",
+        expires_at=NOW + TTL,
+        end_user=None,
+        tags={},
+        allowed_integrations=(),
+        defaults={"jira": {"x": "y"}},
+        overrides={},
+        webhook_url_override=None,
+        connection_id=None,
+        integration_id=None,
+    )
+    await store.sessions.add(session)
+    await store.flows.add(flow())
+    made = await store.integrations.add(Integration(**MADE, client_secret=Secret("s3cret")), now=NOW)
+    assert made is not None
+    assert await store.signing_keys.ensure("dev", lambda: Secret("whsec_x"), now=NOW)
+    store.outbox.targets_of = lambda _: ("https://app.example.com/events",)
+    assert await store.webhooks.take(made, {"body": "hello"}, now=NOW) == 0
+    store.outbox.targets_of = lambda _: ()
+
+
+async def one(store: Store, ref: ConnectionRef) -> Connection:
+    found = await store.connections.get(ref)
+    assert found is not None
+    return found
+
+
+async def key_of(store: Store, ref: ConnectionRef) -> Any:
+    return store.open((await one(store, ref)).credential)["apiKey"]
+
+
+async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None:
+    before = await opener()
+    await fill(before, BATCH + 7)
+    await before.close()
+    rotated = await opener(NEXT, KEY)
+    counted = await rotated.rotation.counts()
+    assert counted.total == BATCH + 7 + 7
+    assert {name for key in counted.data_keys for name in key.values} == {column.name for column in SEALED}
+    steps: list[tuple[int, int]] = []
+    done = await rotated.rotation.rotate(lambda *step: steps.append(step))
+    assert (done.sealed, done.left, done.new_keys, done.removed_keys) == (counted.total, 0, 2, 2)
+    assert steps[0] == (0, counted.total)
+    assert steps[-1] == (counted.total, counted.total)
+    assert await rotated.rotation.verify(quietly) == []
+    await rotated.close()
+    after = await opener(NEXT)  # the old key is out of the list
+    for n in range(1, BATCH + 7):
+        assert await key_of(after, nth(n, ("dev", "prod")[n % 2])) == f"k{n}"
+    renewed = await one(after, nth(0))
+    assert after.open(renewed.secret_config) == {"pin": "1"}
+    assert after.open(renewed.previous) == {"refresh_token": "old-refresh"}
+    session = await after.sessions.get(DIGEST, now=NOW)
+    assert session is not None
+    assert session.defaults == {"jira": {"x": "y"}}
+    taken = await after.flows.consume(flow().state_digest, now=NOW)
+    assert taken is not None
+    assert after.open(taken.details) == flow().details
+    with pytest.raises(StoreRefused):
+        await opener(KEY)
+
+
+async def test_what_is_done_is_not_done_again_unless_asked(opener: Opener) -> None:
+    store = await opener()
+    await fill(store, 3)
+    idle = await store.rotation.rotate(quietly)
+    assert (idle.sealed, idle.new_keys, idle.removed_keys, idle.left) == (0, 0, 0, 0)
+    keys_before = {key.id for key in (await store.rotation.counts()).data_keys}
+    anew = await store.rotation.rotate(quietly, fresh=True)
+    assert (anew.sealed, anew.new_keys, anew.removed_keys, anew.left) == (10, 2, 2, 0)
+    assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
+
+
+async def test_wrapping_anew_leaves_every_value_and_frees_the_old_key(opener: Opener) -> None:
+    store = await opener(KEY)
+    await fill(store, 3)
+    sealed = (await one(store, nth(1, "prod"))).credential.ciphertext
+    changing = await opener(NEXT, KEY)
+    assert await changing.rotation.wrap_anew() == 2
+    assert await changing.rotation.wrap_anew() == 0
+    after = await opener(NEXT)
+    assert (await one(after, nth(1, "prod"))).credential.ciphertext == sealed
+    assert await key_of(after, nth(1, "prod")) == "k1"
+
+
+async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(opener: Opener) -> None:
+    node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
+    await fill(node, 4)
+    going = True
+
+    async def use(worker: int) -> int:
+        turns = 0
+        while going:
+            ref = nth(100 + worker)
+            await node.connections.put(new(ref, credential={"apiKey": f"{worker}/{turns}"}), now=NOW)
+            assert await key_of(node, ref) == f"{worker}/{turns}"
+            assert await key_of(node, nth(turns % 2 * 2)) == f"k{turns % 2 * 2}"
+            turns += 1
+        return turns
+
+    workers = [asyncio.create_task(use(n)) for n in range(4)]
+    try:
+        for _ in range(2):
+            done = await operator.rotation.rotate(quietly, fresh=True)
+            assert (done.left, done.damaged) == (0, [])
+    finally:
+        going = False
+        turns = await asyncio.gather(*workers)
+    assert min(turns) > 1
+    assert await operator.rotation.verify(quietly) == []
+    fresh = await opener(NEXT, KEY)
+    for n, count in enumerate(turns):
+        found = await one(fresh, nth(100 + n))
+        assert fresh.open(found.credential)["apiKey"] == f"{n}/{count - 1}"
+        assert found.version == count
+
+
+async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(opener: Opener) -> None:
+    node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
+    await fill(node, 2)
+    sealed, go_on = asyncio.Event(), asyncio.Event()
+    seal = node.connections._seal
+
+    def noted(*args: Any) -> bytes:
+        sealed.set()
+        return seal(*args)
+
+    node.connections._seal = noted  # type: ignore[method-assign]
+    begin = node._transactions.begin
+
+    async def slow(work: Any) -> Any:
+        async def held(db: AsyncConnection) -> Any:
+            done = await work(db)
+            if sealed.is_set():
+                await go_on.wait()
+            return done
+
+        return await begin(held)
+
+    node._transactions.begin = slow  # type: ignore[method-assign]
+    writing = asyncio.create_task(node.connections.put(new(nth(7), credential={"apiKey": "late"}), now=NOW))
+    await sealed.wait()
+    rotating = asyncio.create_task(operator.rotation.rotate(quietly, fresh=True))
+    done, _ = await asyncio.wait({rotating}, timeout=0.3)
+    assert not done, "its key must not be judged before the transaction that seals under it has ended"
+    go_on.set()
+    await writing
+    assert (await rotating).left == 0
+    assert await key_of(await opener(NEXT, KEY), nth(7)) == "late"
+
+
+async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener: Opener) -> None:
+    node, operator = await opener(), await opener()
+    count = 20
+    for n in range(count):
+        await node.connections.put(new(nth(n)), now=NOW)
+
+    async def renewed(n: int) -> None:
+        assert await node.connections.lease_refresh(nth(n), owner=f"o{n}", now=NOW, ttl=TTL)
+        saved = await node.connections.save_refreshed(
+            nth(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
+        )
+        assert saved is not None
+
+    done, *_ = await asyncio.gather(operator.rotation.rotate(quietly, fresh=True), *(renewed(n) for n in range(count)))
+    assert done.left == 0
+    after = await opener()
+    for n in range(count):
+        assert await key_of(after, nth(n)) == f"renewed-{n}"
+
+
+async def test_a_damaged_value_is_told_and_keeps_its_key(opener: Opener) -> None:
+    store = await opener()
+    await fill(store, 4)
+    bad = await one(store, nth(2))
+    flipped = bytearray(bad.credential.ciphertext)
+    flipped[-1] ^= 1
+    await store._transactions.write(
+        lambda db: db.execute(
+            text("UPDATE connections SET credential = :c WHERE uid = :u"), {"c": bytes(flipped), "u": bad.uid}
+        )
+    )
+    rotated = await opener(NEXT, KEY)
+    done = await rotated.rotation.rotate(quietly)
+    assert done.damaged == [f"connections.credential of {bad.uid}"]
+    assert (done.left, done.removed_keys) == (1, 1)
+    assert await rotated.rotation.verify(quietly) == done.damaged
+    assert await key_of(rotated, nth(1, "prod")) == "k1"
+
+
+async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opener: Opener) -> None:
+    behind, operator = await opener(KEY), await opener(NEXT, KEY)
+    await fill(behind, 3)
+    held = await one(behind, nth(2))
+    await operator.rotation.rotate(quietly)
+    assert behind.open(held.credential)["apiKey"] == "k2"  # what it has in memory
+    with pytest.raises(Unavailable, match="encryption key that this node was not given"):
+        await behind.connections.put(new(), now=NOW)
+    found = await one(behind, nth(2))
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        behind.open(found.credential)
+
+
+ROTATE = """
+import asyncio, os, sys
+from gateway.store import open_store, rotation
+from gateway.vault import Keyring
+
+async def main():
+    keyring = Keyring([bytes.fromhex(sys.argv[2]), bytes.fromhex(sys.argv[3])])
+    rotation.BATCH = 8
+    store = await open_store(sys.argv[1], keyring, environments=())
+    def step(done, total):
+        if done >= int(sys.argv[4]):
+            os.kill(os.getpid(), 9)
+    await store.rotation.rotate(step)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("after", [0, BATCH + 1])
+async def test_killed_at_any_step_it_goes_on_where_it_was(opener: Opener, url: str, after: int) -> None:
+    older = await opener(KEY)
+    await fill(older, 2 * BATCH + 3)
+    store = await opener(NEXT, KEY)
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", ROTATE, url, NEXT.hex(), KEY.hex(), str(after))
+    assert await killed.wait() == -9
+    assert await store.rotation.verify(quietly) == [], "half-way, everything opens"
+    counted = await store.rotation.counts()
+    left = sum(key.total for key in counted.data_keys if not key.newest)
+    assert (left < counted.total) == (after > 0)
+    done = await store.rotation.rotate(quietly)
+    assert (done.sealed, done.new_keys, done.removed_keys, done.left) == (left, 0, 2, 0)
+
+
+async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Opener) -> None:
+    store = await opener(KEY)
+    await fill(store, 9)
+    with pytest.raises(StoreRefused) as refusal:
+        await opener(NEXT)
+    told = str(refusal.value)
+    assert "2 data keys, with 16 values, under an encryption key that is not in store.encryption_keys" in told
+    assert "`gateway keys rotate`" in told
+    assert "\n" not in told
+
+
+async def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "BATCH", 80)
+    monkeypatch.setattr(rotation, "SHORTEST_BATCH", 5)
+    rotating = store.rotation
+    sizes = []
+    for held_s in (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 0.001):
+        rotating._took(held_s)
+        sizes.append(len(next(rotating._batches(range(1000)))))
+    assert sizes == [40, 20, 10, 5, 5, 10, 20]
+    assert [key for some in rotating._batches(range(101)) for key in some] == list(range(101))

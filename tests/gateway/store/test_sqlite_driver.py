@@ -1,0 +1,83 @@
+"""SQLite's thread is woken once for a statement, and what it told is all there."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from gateway.store import Store
+from gateway.store.engine import Engines, sqlite_engines
+from gateway.store.sqlite_file import prepare
+from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows with each."""
+    seen: list[Any] = []
+    one = aiosqlite.Connection._execute
+
+    async def counted(self: aiosqlite.Connection, work: Any, *parameters: Any, **named: Any) -> Any:
+        seen.append(work)
+        return await one(self, work, *parameters, **named)
+
+    monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
+    return seen
+
+
+@pytest.fixture
+async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
+    path = tmp_path / "what? 100%#.db"
+    prepare(path, busy_s=1)
+    made = sqlite_engines(path, busy_s=1)
+    async with made.writer.begin() as db:
+        await db.exec_driver_sql("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    yield made
+    await made.dispose()
+
+
+@sqlite_only
+async def test_reading_a_connection_is_one_trip(store: Store, trips: list[Any]) -> None:
+    await store.connections.put(new(), now=NOW)
+    assert await store.connections.get(REF)  # connects
+    before = len(trips)
+    assert await store.connections.get(REF)
+    assert len(trips) - before == 1
+
+
+async def test_a_write_is_a_trip_for_each_statement_its_begin_and_its_end(engines: Engines, trips: list[Any]) -> None:
+    async with engines.writer.begin() as db:
+        for name in ("a", "b"):
+            made = await db.execute(text("INSERT INTO things (name) VALUES (:name) RETURNING id"), {"name": name})
+            assert made.scalar_one() in (1, 2)
+        changed = await db.execute(text("UPDATE things SET name = name || '!'"))
+        assert changed.rowcount == 2
+    assert len(trips) == 3 + 3  # begin, commit, and the pool's look that nothing is left open
+
+
+async def test_many_rows_are_written_at_once_and_read_in_order(engines: Engines) -> None:
+    names = [f"n{number:04}" for number in range(1000)]
+    async with engines.writer.begin() as db:
+        await db.execute(text("INSERT INTO things (name) VALUES (:name)"), [{"name": name} for name in names])
+    async with engines.reader.connect() as db:
+        found = await db.execute(text("SELECT name FROM things ORDER BY id"))
+        assert list(found.scalars()) == names
+
+
+async def test_a_statement_that_fails_leaves_the_connection_in_order(engines: Engines) -> None:
+    async with engines.writer.begin() as db:
+        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+
+    async def both() -> None:
+        async with engines.writer.begin() as db:
+            await db.execute(text("INSERT INTO things (name) VALUES ('b')"))
+            await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+
+    with pytest.raises(IntegrityError):
+        await both()
+    async with engines.writer.begin() as db:
+        assert list((await db.execute(text("SELECT name FROM things"))).scalars()) == ["a"]
