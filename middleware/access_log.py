@@ -8,9 +8,9 @@ from gateway import clock
 from gateway.records.connection import ConnectionRef
 from gateway.records.exchange import Exchange
 from gateway.records.timing import Timing
-from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
 from gateway.wire.server_timing import SERVER_TIMING, server_timing
+from middleware.capability import masked
 from middleware.chain import Handler
 from middleware.error_shape import MARK
 from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
@@ -59,9 +59,9 @@ def _stopped(request: web.Request) -> bool:
     return getattr(request.protocol, "stopped", False)
 
 
-def below_base(upstream: UpstreamRequest) -> str:
-    """What the caller asked for. The base path is the entry's, and may hold a setting that is secret."""
-    return upstream.target.removeprefix(upstream.base_path)
+def path_below(base_path: str, target: str) -> str:
+    """What the caller asked for, as it is logged. The base path is the entry's, and may hold a setting that is secret."""
+    return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 
 def _asked_for(request: web.Request) -> ConnectionRef | None:
@@ -79,7 +79,8 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
-    path = (request.raw_path if upstream is None else below_base(upstream)).partition("?")[0]
+    base_path, target = ("", masked(request.raw_path)) if upstream is None else (upstream.base_path, upstream.target)
+    path = path_below(base_path, target)
     if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
         return
     ref = None if opened is None else opened.connection.ref
@@ -95,7 +96,7 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
             connection_id="" if named is None else named.connection_id,
             method=request.method,
             host="" if upstream is None else upstream.host,
-            path=path[:PATH_LIMIT],
+            path=path,
             status=status,
             duration_ms=round((now - timing.began) * 1000, 3),
             bytes_in=request.content.total_bytes,

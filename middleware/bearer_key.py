@@ -7,15 +7,17 @@ from aiohttp import hdrs, web
 from gateway.errors import Unauthorized
 from gateway.services import SERVICES
 from middleware.chain import Handler
-from middleware.facts import ENVIRONMENT
+from middleware.facts import CALLER, ENVIRONMENT
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
 
 
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn ENVIRONMENT. Raises Unauthorized."""
-    request[ENVIRONMENT] = request.app[SERVICES].keys.environment_of(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    """Learn CALLER and ENVIRONMENT. Raises Unauthorized."""
+    caller = await request.app[SERVICES].keys.caller(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    request[CALLER] = caller
+    request[ENVIRONMENT] = caller.environment
     return await handler(request)
 
 

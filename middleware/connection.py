@@ -1,15 +1,17 @@
-"""On whose behalf: two headers name one connection of the caller's environment (requirement 5.1)."""
+"""On whose behalf: two headers, or the address itself, name one connection of the caller's environment (requirement 5.1)."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.connections.live import Live
+from gateway.access.refusals import no_connection, no_integration
 from gateway.connections.opened import Opened
+from gateway.errors import NotFound, ReconnectNeeded
+from gateway.keys.caller import Caller
 from gateway.records.connection import ConnectionRef
 from gateway.records.timing import Timing
-from gateway.services import SERVICES
+from gateway.services import SERVICES, Services
 from gateway.wire import asked
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, TIMING
+from middleware.facts import ASKED, CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, TIMING
 
 
 @web.middleware
@@ -20,14 +22,49 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     """
     timing = request[TIMING]
     timing.proxied = True
-    wish = asked.read(request.headers)
+    called_by = request.get(CAPABILITY)
+    wish = asked.read(request.headers, called_by.ref[1:] if called_by is not None else None)
     ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
-    live = request.app[SERVICES].live
+    services, caller = request.app[SERVICES], request[CALLER]
     request[ASKED] = wish
-    request[CONNECTION] = live.peek(ref) or await _opened(live, ref, timing)
+    check_reach(caller, ref)
+    opened = services.live.peek(ref)
+    if opened is None or not caller.policy.fits(opened.connection.tags):
+        opened = await _opened(services, caller, ref, timing, pollable=called_by is None)
+    request[CONNECTION] = opened
     return await handler(request)
 
 
-async def _opened(live: Live, ref: ConnectionRef, timing: Timing) -> Opened:
+def check_reach(caller: Caller, ref: ConnectionRef) -> None:
+    """Raises NotFound where the key's limits leave no such integration or connection; nothing is looked up for that."""
+    policy = caller.policy
+    if not policy.of_resources:
+        return
+    if not policy.reaches_integration(ref.integration_id):
+        raise no_integration(ref.environment, ref.integration_id)
+    if not policy.reaches(ref.integration_id, ref.connection_id):
+        raise no_connection(ref.integration_id, ref.connection_id)
+
+
+async def check_tags(services: Services, caller: Caller, ref: ConnectionRef) -> None:
+    """Raises NotFound where there is no connection with the tags that the key is limited to.
+
+    The store is asked in either case, so that time does not tell what is not there from what is not for this key.
+    """
+    if not caller.policy.of_tags:
+        return
+    row = await services.store.connections.get(ref)
+    if row is None or not caller.policy.fits(row.tags):
+        raise no_connection(ref.integration_id, ref.connection_id)
+
+
+async def _opened(services: Services, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
     with timing.waiting_for_token():
-        return await live.opened(*ref)
+        try:
+            await check_tags(services, caller, ref)
+            return await services.live.opened(*ref)
+        except (NotFound, ReconnectNeeded) as fault:
+            if fault.code == "unknown_provider_config" and caller.policy.of_resources:
+                # Without the nearest name that there is.
+                raise no_integration(ref.environment, ref.integration_id) from fault
+            raise await services.links.with_remedy(fault, caller.policy, ref, pollable=pollable) from fault

@@ -8,8 +8,10 @@ from multidict import istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.wire.cut import cut
+from middleware.capability import unreferred
 from middleware.chain import Handler
 from middleware.facts import REQUEST_ID
+from middleware.pace import paced
 from middleware.request_id import named
 
 MARK: Final = istr("Gateway-Error")
@@ -36,7 +38,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
             raise  # the client has gone: there is nobody to answer
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
-    return answer(request, shaped)
+    return unreferred(paced(answer(request, shaped), request), request)
 
 
 def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
@@ -66,7 +68,7 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
-        return NotFound("not_found", "There is nothing at this address. docs/http-api.md lists what there is.")
+        return NotFound("not_found", "There is nothing at this address. GET /docs shows what there is.")
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
     if fault.status >= 500:

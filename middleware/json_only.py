@@ -1,19 +1,15 @@
 """Our own API takes JSON: a body that says it is something else is refused before it is read (api-contract 0.1)."""
 
-import asyncio
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from gateway import clock
-from gateway.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from gateway.errors import UnsupportedMediaType
+from middleware.body import read_within
 from middleware.chain import Handler
-from middleware.expectation import send_continue
 
 LIMIT_BYTES: Final = 1 << 20
-# A body may take this long at any pace; after that it must have come faster than the pace of a slow mobile line.
-GRACE_S: Final = 20.0
-PACE_BYTES_S: Final = 500
+TOLD: Final = "Bodies to this API have at most 1 MiB."
 
 
 @web.middleware
@@ -29,34 +25,5 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
             "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
         )
     if request.body_exists:
-        await _read(request)
+        await read_within(request, LIMIT_BYTES, TOLD)
     return await handler(request)
-
-
-async def _read(request: web.Request) -> None:
-    """Whatever the host application allows, ours are the limits of our own API."""
-    if (request.content_length or 0) > LIMIT_BYTES:
-        raise _too_large()
-    await send_continue(request)
-    began = clock.monotonic()
-    body = bytearray()
-    while piece := await _next_piece(request, began, len(body)):
-        body += piece
-        if len(body) > LIMIT_BYTES:
-            raise _too_large()
-    request._read_bytes = bytes(body)  # where `BaseRequest.read` keeps what it has read
-
-
-async def _next_piece(request: web.Request, began: float, received: int) -> bytes:
-    allowed_s = max(GRACE_S, received / PACE_BYTES_S)
-    try:
-        async with asyncio.timeout(began + allowed_s - clock.monotonic()):
-            return await request.content.readany()
-    except TimeoutError:
-        raise InvalidRequest(
-            "invalid_body", f"The body came too slowly: {received} bytes in {allowed_s:.0f} s.", close=True
-        ) from None
-
-
-def _too_large() -> BodyTooLarge:
-    return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)

@@ -47,7 +47,8 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # meant for us, and no provider's list comes like that
-    request[PAGING] = Paging(wish.pages, ways, start, wish.marks, digest)
+    named = any(name.startswith("cursor_path") for name in wish.fields)
+    request[PAGING] = Paging(wish.pages, ways, start, wish.marks, digest, named)
     return await handler(request)
 
 

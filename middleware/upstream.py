@@ -11,7 +11,7 @@ from gateway.wire import headers, url
 from gateway.wire.fields import from_wire
 from gateway.wire.head import ALLOW, NEVER
 from gateway.wire.origin import Address
-from middleware.facts import ASKED, CONNECTION, UPSTREAM
+from middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM
 
 
 @web.middleware
@@ -22,14 +22,18 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
     base = _base(request[CONNECTION], request[ASKED].base_url)
     target = url.origin_form(request.raw_path, request.headers.get(hdrs.HOST, ""))
-    rest = url.rest_of(target, mounted_at(request))
+    called_by = request.get(CAPABILITY)
+    mount, token, shown = mounted_at(request), "", None
+    if called_by is not None:
+        mount, token, shown = called_by.mount.reveal(), called_by.token.reveal(), f"{mount}/<capability>"
+    rest = url.rest_of(target, mount, shown)
     request[UPSTREAM] = UpstreamRequest(
         method=request.method,
         scheme=base.scheme,
         host=base.host,
         port=base.port,
         target=url.join(base.path, rest),
-        headers=CIMultiDict(headers.request_fields(from_wire(request.raw_headers))),
+        headers=CIMultiDict(headers.request_fields(from_wire(request.raw_headers), token)),
         base_path=base.path,
     )
     return await handler(request)

@@ -3,7 +3,7 @@
 import pytest
 from aiohttp import web
 
-from middleware import json_only as limits
+from middleware import body as limits
 from middleware.chain import Chain
 from middleware.error_shape import error_shape
 from middleware.json_only import LIMIT_BYTES, json_only

@@ -1,0 +1,96 @@
+"""Refusals that help: each names the rule, who can change it, and the one next step that works."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.access.policy import Breach
+from gateway.errors import Forbidden, GatewayError, NotFound
+
+CREATE: Final = "gateway keys create, or POST /environment/api-keys"
+MINTERS: Final = "whoever may create keys in this environment"
+
+
+def told(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
+    """The members of a payload by which a program, or an agent, finds its way on."""
+    return {"rule": rule, "changed_by": changed_by, "fix": fix}
+
+
+def lacking(*scopes: str) -> Forbidden:
+    """None of these scopes is held; any of them would do."""
+    return Forbidden(
+        "forbidden",
+        f"Insufficient scope. Required: {scopes[0]}",
+        payload={
+            "required": list(scopes),
+            **told("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
+        },
+    )
+
+
+def beyond_limits(what: str) -> Forbidden:
+    """`what` is not for keys that are limited to some integrations or connections."""
+    return Forbidden(
+        "forbidden",
+        f"This key is limited to some integrations or connections, and {what}.",
+        payload=told("limits", f"Use a key without such limits: {CREATE}."),
+    )
+
+
+def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
+    """`path`: what the caller wrote behind the mount; `below_base`: the provider's base address has a path before it, which
+    may be secret and is not told."""
+    rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
+    if below_base:
+        fix = (
+            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules are held against the "
+            "whole path as it leaves, that of the provider's base address included: Gateway-Dry-Run: true shows it."
+        )
+    if breach.broken == "hosts":
+        rule, fix = "hosts", "Leave Base-Url-Override out, or name an allowed host in it."
+    elif breach.broken == "ambiguous_path":
+        rule, fix = "plain_path", "Write the path in its plain form: no encoded delimiters, no ';', no empty segments."
+    elif breach.broken in ("method_override", "ambiguous_query"):
+        rule, fix = breach.broken, "Send the request with the method and path that are meant, without the override."
+    payload: dict[str, Any] = told(rule, fix)
+    if breach.allowed:
+        payload["allowed"] = list(breach.allowed)
+    where = " below the provider's base address" if below_base else ""
+    return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
+
+
+def no_integration(environment: str, integration_id: str) -> NotFound:
+    """To a key that is limited: there is none, or none for it; which of the two is not said."""
+    return NotFound(
+        "unknown_provider_config",
+        f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
+        payload={
+            "provider_config_key": integration_id,
+            **told("limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."),
+        },
+    )
+
+
+def no_connection(integration_id: str, connection_id: str) -> NotFound:
+    """Likewise of a connection."""
+    return NotFound(
+        "unknown_connection",
+        f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",
+        payload={
+            "provider_config_key": integration_id,
+            "connection_id": connection_id,
+            **told("limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."),
+        },
+    )
+
+
+def with_more(fault: GatewayError, payload: Mapping[str, Any]) -> GatewayError:
+    """A copy of `fault` with more in its payload: the fault itself may be told to others too."""
+    return type(fault)(
+        fault.code,
+        fault.message,
+        errors=fault.errors,
+        payload={**(fault.payload or {}), **payload},
+        retry_after_s=fault.retry_after_s,
+        headers=fault.headers,
+        close=fault.close,
+    )

@@ -1,0 +1,54 @@
+"""The scopes there are, and whether those that a key holds cover one that is asked for (api-contract 0.4)."""
+
+from collections.abc import Iterable
+from typing import Final
+
+EVERYTHING: Final = "environment:*"
+PROXY: Final = "environment:proxy"
+CONNECT: Final = "environment:connect_sessions:write"
+
+_OF_RESOURCES: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
+SCOPES: Final = frozenset(
+    {
+        *(f"environment:integrations:{what}" for what in _OF_RESOURCES),
+        *(f"environment:connections:{what}" for what in _OF_RESOURCES),
+        CONNECT,
+        PROXY,
+        "environment:variables:read",
+        "environment:webhook_signing_key:rotate",
+        "environment:logs:read",
+        "environment:api_keys:list",
+        "environment:api_keys:create",
+        "environment:api_keys:delete",
+    }
+)
+"""Every single permission. ``<part>:*`` stands for all that begin with that part."""
+
+WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES if scope.count(":") == 2) | {
+    EVERYTHING
+}
+
+# Whoever may have the credential may have the rest of the record too.
+_IMPLIED_BY: Final = {
+    f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
+    for of in ("integrations", "connections")
+    for what in ("list", "read")
+}
+
+
+def covers(held: Iterable[str], wanted: str) -> bool:
+    """Whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
+
+    `wanted` may be a wildcard itself, which only the same one or a wider one covers.
+    """
+    stronger = _IMPLIED_BY.get(wanted)
+    return any(_covers(scope, wanted) or (stronger is not None and _covers(scope, stronger)) for scope in held)
+
+
+def _covers(scope: str, wanted: str) -> bool:
+    return scope == wanted or (scope.endswith(":*") and wanted.startswith(scope[:-1]))
+
+
+def is_scope(text: str) -> bool:
+    """Whether a key can hold it."""
+    return text in SCOPES or text in WILDCARDS

@@ -1,0 +1,168 @@
+"""Keys of the environment: mint, list, revoke (api-contract 1.8)."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field
+
+from gateway import clock
+from gateway.api.body import Strict, number, query_of, read_json, wrong_query
+from gateway.auth.moments import iso
+from gateway.errors import InvalidRequest, Issue
+from gateway.keys.issue import OVERLAP, Wish
+from gateway.records.access import Key, Kind, Limits
+from gateway.secret import Secret
+from gateway.services import SERVICES
+from middleware.facts import CALLER, ENVIRONMENT
+from middleware.scope import needs
+
+MOST: Final = 1000
+USUAL: Final = 100
+MOST_S: Final = 10 * 365 * 86400
+
+
+class LimitsBody(Strict):
+    """All that are given must hold; see docs/keys.md."""
+
+    integrations: list[str] = Field(default_factory=list)
+    connections: list[str] = Field(default_factory=list)
+    tags: dict[str, str] = Field(default_factory=dict)
+    rules: list[str] = Field(default_factory=list)
+    hosts: list[str] = Field(default_factory=list)
+    rate: int | None = None
+    budget: int | None = None
+
+
+class NewKeyBody(Strict):
+    """`environment_id` is what published clients send; the key that asks says which environment it is."""
+
+    display_name: str
+    environment_id: int | None = None
+    kind: Kind = "key"
+    scopes: list[str] | None = None
+    limits: LimitsBody = Field(default_factory=LimitsBody)
+    expires_at: AwareDatetime | None = Field(default=None, strict=False)
+    expires_in_s: int | None = Field(default=None, ge=1, le=MOST_S)
+    replaces: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    overlap_s: int | None = Field(default=None, ge=0, le=MOST_S)
+
+
+class GoneKeyBody(Strict):
+    key_id: Annotated[int, Field(ge=0, lt=2**63)]
+    environment_id: int | None = None
+
+
+@needs("environment:api_keys:create", limits=True)
+async def create_key(request: web.Request) -> web.Response:
+    """200 with the key itself, this once."""
+    query_of(request, ())
+    body = await read_json(request, NewKeyBody)
+    caller = request[CALLER]
+    services = request.app[SERVICES]
+    text, key = await services.issuer.create(_wish(body), request[ENVIRONMENT].name, _by(caller.key), caller)
+    shown = {**as_json(key), **secret_part(text, key, services.config.server.public_url)}
+    return web.json_response({"data": shown}, headers={"Cache-Control": "no-store"})
+
+
+@needs("environment:api_keys:list", limits=True)
+async def list_keys(request: web.Request) -> web.Response:
+    """Newest first; those that are revoked or expired only with ``include=ended``."""
+    query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MOST), "cursor": (1, 2**62)})
+    if query.get("include", "ended") != "ended":
+        raise wrong_query("include", "It may be 'ended'.")
+    limit = number(query, "limit") or USUAL
+    above = request[CALLER].key
+    found = await request.app[SERVICES].store.keys.list(
+        request[ENVIRONMENT].name,
+        alive_at=None if "include" in query else clock.now(),
+        parent_id=above.id if above is not None and above.limits else None,
+        before_id=number(query, "cursor"),
+        limit=limit + 1,
+    )
+    shown: dict[str, Any] = {"data": [as_json(key) for key in found[:limit]]}
+    if len(found) > limit:
+        shown["next_cursor"] = str(found[limit - 1].id)
+    return web.json_response(shown)
+
+
+@needs("environment:api_keys:delete", limits=True)
+async def revoke_key(request: web.Request) -> web.Response:
+    """By the body, as published clients send it, or by the address."""
+    query_of(request, ())
+    named = request.match_info.get("key_id")
+    key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
+    caller = request[CALLER]
+    revoked = await request.app[SERVICES].issuer.revoke(request[ENVIRONMENT].name, key_id, _by(caller.key), caller)
+    return web.json_response({"success": True, "revoked": revoked})
+
+
+def as_json(key: Key) -> dict[str, Any]:
+    """A key as the API and the command line show it: never the key itself, of which there are four characters."""
+    shown: dict[str, Any] = {
+        "id": key.id,
+        "display_name": key.name,
+        "kind": key.kind,
+        "last_four": key.last_four,
+        "scopes": list(key.scopes),
+        "limits": [one.as_json() for one in key.limits],
+        "rate": key.rate,
+        "budget": key.budget,
+        "calls": key.calls if key.budget is not None else None,
+        "created_at": iso(key.created_at),
+        "created_by": key.created_by,
+        "expires_at": _iso(key.expires_at),
+        "revoked_at": _iso(key.revoked_at),
+        "last_used_at": _iso(key.last_used_at),
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def secret_part(text: Secret, key: Key, public_url: str) -> dict[str, str]:
+    """What is told once: the key, and for a capability the address that it makes."""
+    shown = {"secret": text.reveal()}
+    if key.kind == "capability":
+        shown["base_url"] = f"{public_url}/c/{text.reveal()}"
+    return shown
+
+
+def _wish(body: NewKeyBody) -> Wish:
+    if body.expires_at is not None and body.expires_in_s is not None:
+        issue = Issue("custom", "Give either expires_at or expires_in_s.", ("expires_in_s",))
+        raise InvalidRequest("invalid_body", issue.message, errors=[issue])
+    expires_at: datetime | None = body.expires_at
+    if body.expires_in_s is not None:
+        expires_at = clock.now() + timedelta(seconds=body.expires_in_s)
+    limits = body.limits
+    return Wish(
+        name=body.display_name,
+        kind=body.kind,
+        scopes=body.scopes,
+        limits=Limits(
+            tuple(limits.integrations),
+            tuple(limits.connections),
+            {name.lower(): value for name, value in limits.tags.items()},
+            tuple(limits.rules),
+            tuple(limits.hosts),
+        ),
+        rate=limits.rate,
+        budget=limits.budget,
+        expires_at=expires_at,
+        replaces=body.replaces,
+        overlap=OVERLAP if body.overlap_s is None else timedelta(seconds=body.overlap_s),
+    )
+
+
+def _id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        issue = Issue("invalid_type", "A key's id is a whole number.", ("key_id",))
+        raise InvalidRequest("invalid_uri_params", issue.message, errors=[issue])
+    return int(text)
+
+
+def _by(above: Key | None) -> str:
+    return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else iso(at)

@@ -1,0 +1,30 @@
+"""How fast the key may be used: counted before anything is done for it (api-contract 0.5)."""
+
+from aiohttp import web
+
+from middleware.chain import Handler
+from middleware.facts import CALLER, PACE
+
+
+@web.middleware
+async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn PACE where the key has a rate. Raises TooManyRequests.
+
+    An answer that is streamed gets its headers from whoever prepares it, an error from `error_shape`: `paced`.
+    """
+    caller = request.get(CALLER)  # None: a connect session
+    access = caller.access if caller is not None else None
+    counted = access.meter.pace() if access is not None and access.meter is not None else None
+    if counted is None:
+        return await handler(request)
+    request[PACE] = counted
+    response = await handler(request)
+    return response if response.prepared else paced(response, request)
+
+
+def paced(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+    """`response`, saying how much of the rate is left; what a provider says of its own limit stays."""
+    counted = request.get(PACE)
+    if counted is not None and not any(name in response.headers for name in counted.headers()):
+        response.headers.update(counted.headers())
+    return response

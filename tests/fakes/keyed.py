@@ -1,0 +1,98 @@
+"""A gateway with two connections of an API-key integration to a raw provider, for tests about who may send what."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.fakes.raw_provider import RawProvider, raw_provider
+from tests.wire.bench import Answer, Caller
+
+ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+HEADERS = {"authorization": "Bearer ${apiKey}"}
+OTHER_KEY = "sk-other-0123456789abcdef"
+
+
+class Keyed:
+    """`running` has integration `lane` with connections `c1` and `c2` in `dev`, and `c1` in `other`."""
+
+    def __init__(self, running: RunningGateway, provider: RawProvider) -> None:
+        self.running = running
+        self.provider = provider
+
+    @property
+    def port(self) -> int:
+        return int(self.running.url.rpartition(":")[2])
+
+    async def key(self, name: str = "agent", *, key: str | None = None, **wish: Any) -> dict[str, Any]:
+        """A minted key, as the API tells it once; `key`: by whom."""
+        headers = {"Authorization": f"Bearer {key}"} if key else self.running.headers
+        body = {"display_name": name, **wish}
+        url = f"{self.running.url}/environment/api-keys"
+        async with self.running.http.post(url, json=body, headers=headers) as answer:
+            told = await answer.json()
+            assert answer.status == 200, told
+            data: dict[str, Any] = told["data"]
+            return data
+
+    async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
+        """Status, headers and JSON of our API's answer to this key."""
+        headers = {"Authorization": f"Bearer {key}", **options.pop("headers", {})}
+        async with self.running.http.request(method, self.running.url + path, headers=headers, **options) as answer:
+            return answer.status, answer.headers, await answer.json(content_type=None)
+
+    async def raw(self, message: bytes) -> Answer:
+        """The answer to these bytes, on a connection of their own."""
+        async with dial(self.port) as client:
+            await client.send(message)
+            return await client.answer(message.partition(b" ")[0])
+
+    async def warm(self) -> None:
+        """From here on a plain request finds a kept connection to the provider, and takes the lane."""
+        for connection_id in ("c1", "c2"):
+            async with self.running.proxied(connection_id, "/warm", integration="lane", headers={"X-W": "1"}) as answer:
+                assert answer.status == 200
+                await answer.read()
+
+
+@asynccontextmanager
+async def dial(port: int) -> AsyncIterator[Caller]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield Caller(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@asynccontextmanager
+async def keyed(folder: Path, *, lane: bool = True, answered: Any = None, **proxy: Any) -> AsyncIterator[Keyed]:
+    async with raw_provider(answered) if answered else raw_provider() as provider:
+        base = proxy.pop("base_url", provider.origin)
+        entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
+        write_entry(folder, "lane", entry)
+        told = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+        environments = told["environments"]
+        del environments["dev"]["integrations"]["tracker"]
+        environments["other"] = {"secret_keys": [OTHER_KEY], "integrations": {"lane": {"provider": "lane"}}}
+        running = RunningGateway(folder, told, lane=lane)
+        await running.start()
+        try:
+            for environment_key, connection_id, tags in (
+                (None, "c1", {"team": "red"}),
+                (None, "c2", {"team": "blue"}),
+                (OTHER_KEY, "c1", {}),
+            ):
+                headers = {"Authorization": f"Bearer {environment_key}"} if environment_key else running.headers
+                body = {
+                    "provider_config_key": "lane",
+                    "connection_id": connection_id,
+                    "credentials": {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"},
+                    "tags": tags,
+                }
+                async with running.http.post(f"{running.url}/connections", json=body, headers=headers) as answer:
+                    assert answer.status == 201, await answer.text()
+            yield Keyed(running, provider)
+        finally:
+            await running.stop()

@@ -1,0 +1,133 @@
+"""A revoked key is refused everywhere within seconds: by other applications on the store, by other workers."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.keyed import dial, keyed
+from tests.fakes.nodes import nodes
+from tests.fakes.raw_provider import OK, read_message
+from tests.fakes.tracker import Tracker
+
+BOUND_S = 5.0
+AROUND = 12  # calls on connections of their own: with two workers, practically never all to the same
+
+
+async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str], **wish: Any) -> dict[str, Any]:
+    body = {"display_name": "agent", **wish}
+    async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+        told: dict[str, Any] = (await answer.json())["data"]
+        return told
+
+
+async def statuses(url: str, key: str, count: int) -> list[int]:
+    """Of calls with this key, each on a connection of its own."""
+    names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as http:
+
+        async def one() -> int:
+            async with http.get(f"{url}/proxy/x", headers=names) as answer:
+                return answer.status
+
+        return list(await asyncio.gather(*(one() for _ in range(count))))
+
+
+async def until_refused(url: str, key: str, count: int = 1) -> float:
+    """Seconds until `count` calls in a row are 401."""
+    began = time.monotonic()
+    while set(await statuses(url, key, count)) != {401}:
+        assert time.monotonic() - began < BOUND_S
+    return time.monotonic() - began
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return "sqlite:///gateway.db"
+    made: str = request.getfixturevalue("database")
+    return made
+
+
+async def test_another_application_on_the_store_takes_and_refuses_it(
+    tracker: Tracker, tmp_path: Path, store_url: str
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    told = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+    told["store"]["url"] = store_url
+    here, there = (RunningGateway(tmp_path, {**told, "server": {"host": "127.0.0.1"}}) for _ in range(2))
+    await here.start()
+    await there.start()
+    try:
+        await here.imported(tracker.grant())
+        key = await minted(here.http, here.url, here.headers)
+        for one in (here, there):
+            assert await statuses(one.url, key["secret"], 2) == [200, 200]
+        await here.json("DELETE", f"/environment/api-keys/{key['id']}", expect=200)
+        assert await statuses(here.url, key["secret"], 1) == [401], "at once where it was revoked"
+        await until_refused(there.url, key["secret"])
+        early = await minted(here.http, here.url, here.headers, display_name="next")
+        assert await statuses(there.url, early["secret"], 1) == [200]
+    finally:
+        await here.stop()
+        await there.stop()
+
+
+async def test_every_worker_refuses_it(tracker: Tracker, tmp_path: Path) -> None:
+    async with nodes(tmp_path, tracker.url, "sqlite:///gateway.db", workers=2) as running:
+        url = running.urls[0]
+        credentials = {"type": "OAUTH2", **{k: v for k, v in tracker.grant().items() if k != "token_type"}}
+        body = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": credentials}
+        async with running.http.post(f"{url}/connections", json=body) as answer:
+            assert answer.status == 201, await answer.text()
+        key = await minted(running.http, url, {})
+        assert set(await statuses(url, key["secret"], AROUND)) == {200}
+        async with running.http.delete(f"{url}/environment/api-keys/{key['id']}") as answer:
+            assert answer.status == 200
+        await until_refused(url, key["secret"], AROUND)
+
+
+@pytest.mark.parametrize("lane", [True, False])
+@pytest.mark.parametrize("how", ["revoked", "expired", "revoked after all were forgotten", "replaced"])
+async def test_a_stream_under_way_ends_with_its_key(tmp_path: Path, lane: bool, how: str) -> None:
+    async def events(reader: Any, writer: Any) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while True:
+                writer.write(b"3\r\n: x\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+
+    async with keyed(tmp_path, lane=lane, answered=events) as gateway:
+        await gateway.warm()
+        told = await gateway.key(**({"expires_in_s": 3} if how == "expired" else {}))
+        named = f"Authorization: Bearer {told['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
+        ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
+        async with dial(gateway.port) as client:
+            warm = True
+            while warm:  # until the key is known, and a connection to the provider is kept
+                await client.send(ask.format("warm").encode())
+                assert (await client.answer()).status == 200
+                warm = lane and gateway.running.lane.taken == 0
+            await asyncio.sleep(0.05)  # whatever carried the last answer is kept by then
+            await client.send(ask.format("events").encode())
+            assert b" 200 " in await client.reader.readuntil(b"\r\n\r\n")
+            if "forgotten" in how:
+                gateway.running.services.keys.minted.missed()
+            if "revoked" in how:
+                await gateway.running.json("DELETE", f"/environment/api-keys/{told['id']}", expect=200)
+            if how == "replaced":
+                await gateway.key(replaces=told["id"], overlap_s=1)
+            began = time.monotonic()
+            assert not (await client.rest()).endswith(b"0\r\n\r\n"), "it does not end as if it were whole"
+            assert time.monotonic() - began < BOUND_S
+        assert not lane or gateway.running.lane.taken >= 2

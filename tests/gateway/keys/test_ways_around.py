@@ -1,0 +1,231 @@
+"""A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and everybody who wants more of it.
+
+Each way is tried through the fast lane and through the chain; nothing but what the rule says reaches the provider.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.keyed import Keyed, keyed
+
+RULE = "GET /ex/*/rest/api/3/search*"
+GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
+
+
+@pytest.fixture(params=["lane", "chain"])
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
+    async with keyed(tmp_path, lane=request.param == "lane") as there:
+        await there.warm()
+        there.provider.heads.clear()
+        yield there
+
+
+def message(
+    key: str, target: bytes = b"/proxy" + GOOD, more: bytes = b"", *, method: bytes = b"GET", connection: bytes = b"c1"
+) -> bytes:
+    named = b"Host: gw\r\nAuthorization: Bearer %b\r\nProvider-Config-Key: lane\r\nConnection-Id: %b\r\n"
+    return method + b" " + target + b" HTTP/1.1\r\n" + named % (key.encode(), connection) + more + b"\r\n"
+
+
+async def limited(gateway: Keyed) -> str:
+    told = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
+    assert told["scopes"] == ["environment:proxy"]
+    secret: str = told["secret"]
+    return secret
+
+
+async def test_the_key_does_what_it_is_for(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    for _ in range(3):
+        answer = await gateway.raw(message(key))
+        assert (answer.status, answer.body.data) == (200, b"ok")
+    assert [gateway.provider.request_line(n) for n in range(3)] == [f"GET {GOOD.decode()} HTTP/1.1"] * 3
+    if gateway.running._on_lane:
+        assert gateway.running.lane.taken >= 1, "after the first, which made the key known"
+    for line in gateway.provider.lines():
+        assert "gw_sk_" not in line
+
+
+S = b"/proxy/ex/jira/rest/api/3/"
+PATHS = (
+    ("another end", S + b"issue/X-1"),
+    ("one more segment", S + b"search/X-1"),
+    ("a trailing slash", S + b"search/"),
+    ("dot segments", S + b"search/../issue"),
+    ("dot segments at the end", S + b"search/.."),
+    ("an encoded dot segment", S + b"search/%2e%2e/issue"),
+    ("half encoded", S + b"search/.%2e/issue"),
+    ("an encoded slash", S + b"search%2f..%2fissue"),
+    ("an encoded slash alone", S + b"search%2Fissue"),
+    ("an encoded slash in the run", b"/proxy/ex/jira%2f..%2f../rest/api/3/search"),
+    ("a slash encoded twice", S + b"search%252f..%252fissue"),
+    ("a backslash", S + b"search\\..\\issue"),
+    ("an encoded backslash", S + b"search%5c..%5cissue"),
+    ("a double slash", b"/proxy//ex/jira/rest/api/3/search"),
+    ("a double slash inside", b"/proxy/ex//rest/api/3/search"),
+    ("an authority in the path", b"/proxy//evil.example/ex/jira/rest/api/3/search"),
+    ("a path parameter", S + b"search;/../issue"),
+    ("a path parameter alone", S + b"search;v=1"),
+    ("an encoded path parameter", S + b"search%3bv"),
+    ("dots and a parameter", S + b"search/..;/issue"),
+    ("a trailing dot", S + b"search."),
+    ("a trailing space", S + b"search%20"),
+    ("an encoded end", S + b"search%00.json"),
+    ("an encoded line end", S + b"search%0d%0aX:y"),
+    ("an encoded query mark", S + b"search%3fx"),
+    ("an encoded hash", S + b"search%23x"),
+    ("a hash", S + b"search#/../issue"),
+    ("an overlong slash", S + b"search%c0%afissue"),
+    ("a wide slash", S + b"search%ef%bc%8fissue"),
+    ("no encoding at all", S + b"search%zz"),
+    ("an encoded letter", S + b"%73earch"),
+    ("other case", b"/proxy/EX/jira/REST/api/3/search"),
+    ("a prefix more", b"/proxy/x/ex/jira/rest/api/3/search"),
+    ("an encoded mount", b"/%70roxy/ex/jira/rest/api/3/search"),
+    ("the base itself", b"/proxy"),
+    ("two segments in the run", b"/proxy/ex/a/b/rest/api/3/search"),
+    ("another target in the query alone", b"/proxy/?/ex/jira/rest/api/3/search"),
+    ("another authority", b"http://evil.example/proxy" + GOOD),
+    ("a method in the query", b"/proxy" + GOOD + b"&_method=DELETE"),
+    ("an encoded method in the query", b"/proxy" + GOOD + b"&%5fmethod=DELETE"),
+    ("a method as Facebook takes it", b"/proxy" + GOOD + b"&method=delete"),
+    ("a method as Google takes it", b"/proxy" + GOOD + b"&$httpMethod=DELETE"),
+)
+
+
+async def test_no_other_path_gets_through(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    await gateway.raw(message(key))
+    gateway.provider.heads.clear()
+    assert len(PATHS) >= 40
+    for name, target in PATHS:
+        answer = await gateway.raw(message(key, target))
+        assert answer.status in {400, 403, 404}, name
+        assert answer.code, name
+        assert gateway.provider.heads == [], name
+
+
+FIELDS = (
+    ("an override of the method", b"X-HTTP-Method-Override: DELETE\r\n"),
+    ("with underscores", b"X_HTTP_METHOD_OVERRIDE: DELETE\r\n"),
+    ("another name of it", b"X-HTTP-Method: DELETE\r\n"),
+    ("a third name", b"X-Method-Override: DELETE\r\n"),
+    ("minted by our prefix", b"Nango-Proxy-X-HTTP-Method-Override: DELETE\r\n"),
+    ("another path", b"X-Original-URL: /rest/api/3/issue\r\n"),
+    ("a rewritten path", b"X-Rewrite-URL: /rest/api/3/issue\r\n"),
+    ("another connection too", b"Connection-Id: c2\r\n"),
+    ("another connection in CGI's spelling", b"Connection_Id: c2\r\nX-HTTP-Method: PUT\r\n"),
+    ("another key too", b"Authorization: Bearer sk-other-0123456789abcdef\r\n"),
+    ("another host", b"Base-Url-Override: https://evil.example\r\n"),
+    ("a base that is no longer below it", b"Base-Url-Override: http://127.0.0.1:PORT/admin\r\n"),
+    ("a WebSocket", b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"),
+    ("a dry run elsewhere", b"Gateway-Dry-Run: true\r\nBase-Url-Override: http://127.0.0.1:PORT/x\r\n"),
+    ("retries of what is refused", b"Retries: 5\r\nX-Method: POST\r\n"),
+)
+
+
+async def test_no_header_makes_another_request_of_it(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    await gateway.raw(message(key))
+    gateway.provider.heads.clear()
+    for name, more in FIELDS:
+        answer = await gateway.raw(message(key, more=more.replace(b"PORT", b"%d" % gateway.provider.port)))
+        assert answer.status in {400, 403, 404}, name
+        assert answer.code, name
+        assert gateway.provider.heads == [], name
+
+
+METHODS = (b"HEAD", b"OPTIONS", b"POST", b"PUT", b"PATCH", b"DELETE", b"get", b"PROPFIND", b"TRACE")
+
+
+async def test_no_other_method_gets_through(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    for method in METHODS:
+        more = b"" if method in {b"HEAD", b"OPTIONS"} else b"Content-Length: 0\r\n"
+        answer = await gateway.raw(message(key, more=more, method=method))
+        assert answer.status in {400, 403, 405, 501}, method
+        assert answer.code, method
+        assert gateway.provider.heads == [], method
+
+
+async def test_another_connection_and_one_that_is_not_there_look_alike(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    bodies = set()
+    for connection_id in (b"c2", b"c9"):
+        answer = await gateway.raw(message(key, connection=connection_id))
+        assert (answer.status, answer.code) == (404, "unknown_connection")
+        bodies.add(answer.body.data.replace(connection_id, b"?"))
+    assert len(bodies) == 1
+    named = []
+    for integration in ("nowhere", "lanes"):
+        told = message(key).replace(b"Provider-Config-Key: lane", b"Provider-Config-Key: " + integration.encode())
+        answer = await gateway.raw(told)
+        assert (answer.status, answer.code) == (404, "unknown_provider_config")
+        named.append(answer.body.data.replace(integration.encode(), b"?"))
+    assert named[0] == named[1]
+    assert gateway.provider.heads == []
+
+
+async def test_the_rest_of_the_gateway_is_closed_to_it(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    for method, path, body in (
+        ("GET", "/connections", None),
+        ("GET", "/connections/c1?provider_config_key=lane", None),
+        ("DELETE", "/connections/c1?provider_config_key=lane", None),
+        ("POST", "/connections", {}),
+        ("GET", "/integrations", None),
+        ("POST", "/connect/sessions", {"end_user": {"id": "u"}}),
+        ("GET", "/environment/api-keys", None),
+        ("POST", "/environment/api-keys", {"display_name": "more"}),
+        ("DELETE", "/environment/api-keys/1", None),
+    ):
+        status, headers, told = await gateway.asked(method, path, key, json=body)
+        assert (status, headers["Gateway-Error"]) == (403, "forbidden"), (method, path)
+        assert told["error"]["message"].startswith("Insufficient scope. Required: environment:")
+        assert told["error"]["payload"]["rule"] == "scope"
+        assert told["error"]["payload"]["fix"]
+
+
+async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: Keyed) -> None:
+    key = await limited(gateway)
+    url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    async with gateway.running.http.get(url, headers=headers) as answer:
+        told = (await answer.json())["error"]
+    assert (answer.status, told["code"]) == (403, "forbidden")
+    assert "GET /ex/jira/rest/api/3/issue" in told["message"]
+    assert told["payload"]["rule"] == "rules"
+    assert told["payload"]["allowed"] == [RULE]
+    assert told["payload"]["changed_by"]
+    assert told["payload"]["fix"]
+
+
+async def test_a_list_of_pages_does_not_lead_out_of_the_rule(tmp_path: Path) -> None:
+    from tests.fakes.raw_provider import read_message
+
+    heads: list[bytes] = []
+
+    async def answered(reader: object, writer: object) -> None:
+        while True:
+            head, _ = await read_message(reader)  # type: ignore[arg-type]
+            heads.append(head)
+            body = b'{"items": [{"id": 1}]}'
+            link = b"Link: </rest/api/3/issue?page=2>; rel=next\r\n"
+            writer.write(b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (link, len(body), body))  # type: ignore[attr-defined]
+
+    paginate = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
+    async with keyed(tmp_path, answered=answered, paginate=paginate) as gateway:
+        key = await limited(gateway)
+        answer = await gateway.raw(message(key, more=b"Gateway-Paginate: all\r\n"))
+        assert answer.status == 200
+        trailer = answer.body.data.splitlines()[-1]
+        assert b'"complete":false' in trailer.replace(b" ", b"")
+        assert b"forbidden" in trailer
+        assert len(heads) == 1
+        everything = await gateway.raw(
+            message(gateway.running.headers["Authorization"][7:], more=b"Gateway-Paginate: 2\r\n")
+        )
+        assert everything.status == 200
+        assert len(heads) == 3, "the second page is there for who may have it"

@@ -1,0 +1,50 @@
+"""What never comes to a handler is in the log and in the metrics all the same."""
+
+import asyncio
+
+import pytest
+
+from gateway.records.exchange import Exchange
+from tests.fakes.gateways import RunningGateway
+
+LONG = "x" * 20_000
+
+
+@pytest.fixture
+def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+    """What the request log takes, and through it the metrics."""
+    seen: list[Exchange] = []
+    monkeypatch.setattr(running.services.request_log, "_observe", seen.append)
+    return seen
+
+
+async def sent(running: RunningGateway, head: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(running.url.rpartition(":")[2]))
+    writer.write(f"{head}\r\nHost: gw\r\nConnection: close\r\n\r\n".encode())
+    try:
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "method", "path", "status", "code"),
+    [
+        ("GET /nowhere?secret=1 HTTP/1.1", "GET", "/nowhere", 404, "not_found"),
+        ("PUT /providers HTTP/1.1", "PUT", "/providers", 405, "method_not_allowed"),
+        ("GET /providers HTTP/1.1", "GET", "/providers", 401, "missing_auth_header"),
+        (f"GET /x HTTP/1.1\r\nX-Long: {LONG}", "", "", 431, "headers_too_large"),
+        ("FROB /x HTTP/1.1", "", "", 501, "not_supported"),
+        ("GET /x HTTP/3.1", "", "", 505, "bad_framing"),
+        ("GET x HTTP/1.1", "", "", 400, "bad_path"),
+    ],
+)
+async def test_it_is_noted_once(
+    running: RunningGateway, noted: list[Exchange], head: str, method: str, path: str, status: int, code: str
+) -> None:
+    answer = await sent(running, head)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    (one,) = noted
+    assert (one.status, one.error_code) == (status, code)
+    assert (one.method, one.path) == (method, path)
+    assert f"Gateway-Request-Id: {one.request_id}".encode() in answer
