@@ -24,6 +24,8 @@ class WebhookSignature(Shape):
     """How old a message may be, in seconds."""
     key: str | None = None
     """Whose secret signs: `client secret`, `auth token`; absent: one made for the webhook."""
+    bodies_repeat: bool | None = None
+    """Whether two events may have the same body, so that a message that came before is not taken for a replay."""
     challenge: str | None = None
     """How the provider proves the address before it sends, for example `hub.challenge echoed`."""
     handshake_header: str | None = None

@@ -1,6 +1,7 @@
 """All that a script may do: read the connection's settings, ask the provider, set settings, or refuse."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway.catalog.provider import Provider
@@ -13,6 +14,24 @@ class Refused(Exception):
         super().__init__(message)
         self.message = message
         self.payload = dict(payload or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One of several places that a credential reaches: its id, its name and address for people, the settings that mean it."""
+
+    id: str
+    name: str
+    url: str
+    settings: Mapping[str, str]
+
+
+class SiteOpen(Exception):
+    """Several sites fit, and the integration wants the end user to choose."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        super().__init__(f"{len(sites)} sites fit")
+        self.sites = tuple(sites)
 
 
 class ProviderUnreadable(Exception):
@@ -37,11 +56,18 @@ class ScriptContext(Protocol):
     def config(self) -> Mapping[str, Any]:
         """The settings so far: the caller's, the token answer's, the callback's."""
 
+    @property
+    def ask(self) -> bool:
+        """Whether the end user is to choose where several sites fit: then raise SiteOpen."""
+
     async def get_json(self, path: str) -> Any:
         """GET `path` below the entry's `proxy.base_url` with the new credential. Raises ProviderUnreadable."""
 
     def set_config(self, **settings: str) -> None:
         """Settings to be stored with the connection."""
+
+    def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
+        """Who authorized: `id` as the provider numbers accounts, `label` for people."""
 
 
 PostConnection = Callable[[ScriptContext], Awaitable[None]]

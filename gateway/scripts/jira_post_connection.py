@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from gateway.scripts.context import ProviderUnreadable, Refused, ScriptContext
+from gateway.scripts.context import ProviderUnreadable, Refused, ScriptContext, Site, SiteOpen
 
 SITES: Final = "/oauth/token/accessible-resources"
 MYSELF: Final = "/ex/jira/${connectionConfig.cloudId}/rest/api/3/<endpoint>"
@@ -19,12 +19,16 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 async def jira_post_connection(context: ScriptContext) -> None:
     """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider tells it.
 
-    Raises Refused where the token reaches no site, or not the one that was asked for.
+    Raises Refused where the token reaches no site, or not the one that was asked for, and SiteOpen.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:
         raise Refused("The account that authorized can reach no site. Sign in with an account that has one.")
-    site = choose(sites, context.config)
+    fitting = choose(sites, context.config)
+    if len(fitting) > 1 and context.ask:
+        raise SiteOpen([_offered(site) for site in fitting])
+    site = fitting[0]
+    context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
         me = await context.get_json(_myself(context, site))
@@ -32,10 +36,13 @@ async def jira_post_connection(context: ScriptContext) -> None:
         return  # who authorized is nice to know; without the scope to ask, the connection is as good
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
+        who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
+        label = f"{who} · {_host(site)}" if who else _host(site)
+        context.set_account(id=me["accountId"], label=label)
 
 
-def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The site that the settings name by `cloudId` or `subdomain`, else the first. Raises Refused, naming the sites."""
+def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites."""
     cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
     fitting = [
         site
@@ -43,13 +50,20 @@ def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Map
         if (not cloud_id or site["id"] == cloud_id) and (not subdomain or _is_called(site, subdomain))
     ]
     if fitting:
-        return fitting[0]
+        return fitting
     asked = " and ".join(f"{name} '{text}'" for name, text in (("Subdomain", subdomain), ("cloudId", cloud_id)) if text)
     there = [_label(site) for site in sites]
     raise Refused(
         f"No site matches the {asked}. The account that authorized can reach: {', '.join(there)}.",
         {"sites": [{"cloudId": site["id"], "subdomain": _label(site), "url": site["url"]} for site in sites]},
     )
+
+
+def _offered(site: Mapping[str, Any]) -> Site:
+    name = site.get("name")
+    label = _label(site)
+    settings = {"cloudId": site["id"], "subdomain": label}
+    return Site(site["id"], name if isinstance(name, str) and name else label, site["url"], settings)
 
 
 def _is_called(site: Mapping[str, Any], wanted: str) -> bool:

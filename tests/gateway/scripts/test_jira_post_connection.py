@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.scripts.context import ProviderUnreadable, Refused
+from gateway.scripts.context import ProviderUnreadable, Refused, SiteOpen
 from gateway.scripts.jira_post_connection import SITES, jira_post_connection
 from tests.fakes.providers import provider
 
@@ -22,6 +22,11 @@ class Asked:
         self.config = dict(config or {})
         self.answers = {SITES: sites, **answers}
         self.paths: list[str] = []
+        self.ask = False
+        self.account: tuple[str | None, str | None] = (None, None)
+
+    def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002
+        self.account = (id, label)
 
     def set_config(self, **settings: str) -> None:
         self.config.update(settings)
@@ -107,3 +112,32 @@ async def test_an_entry_says_itself_what_its_paths_look_like() -> None:
     asked = Asked([{**ACME, "id": "a/../b"}], proxy=form)
     await jira_post_connection(asked)
     assert asked.paths[1] == "/ex/sandbox/a%2F..%2Fb/rest/api/3/myself"
+
+
+async def test_who_wants_to_be_asked_gets_the_sites_that_fit() -> None:
+    asked = Asked([ACME, XACME])
+    asked.ask = True
+    with pytest.raises(SiteOpen) as open_:
+        await jira_post_connection(asked)
+    first = open_.value.sites[0]
+    assert [site.name for site in open_.value.sites] == ["Acme", "acme"]
+    assert (first.id, first.url, first.settings) == (
+        "id-acme",
+        "https://acme.atlassian.net",
+        {"cloudId": "id-acme", "subdomain": "acme"},
+    )
+
+
+@pytest.mark.parametrize("config", [{"subdomain": "acme"}, {"cloudId": "id-acme"}])
+async def test_who_has_named_a_site_is_not_asked(config: dict[str, str]) -> None:
+    asked = Asked([XACME, ACME], config)
+    asked.ask = True
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+
+
+async def test_the_account_is_known_by_its_mail_and_its_site() -> None:
+    me = {"accountId": "42", "emailAddress": "ada@example.com", "displayName": "Ada"}
+    asked = Asked([ACME], **{"/ex/jira/id-acme/rest/api/3/myself": me})
+    await jira_post_connection(asked)
+    assert asked.account == ("42", "ada@example.com · acme.atlassian.net")

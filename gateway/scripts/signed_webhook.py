@@ -1,0 +1,40 @@
+"""Webhooks of providers without a script of their own: who sends them is checked, whose they are is the application's to say."""
+
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.catalog.webhook import WebhookSignature
+from gateway.scripts.signature import verified
+from gateway.scripts.webhook import Incoming, Routing, SignatureRefused
+from gateway.secret import Secret
+
+
+def signed_webhook(message: Incoming, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
+    """Raises SignatureRefused also where nothing says how it is signed, or with what."""
+    if how is None or not secrets:
+        raise SignatureRefused("there is no way to check it")
+    seen = verified(message, how, secrets)
+    reply = _reply(message.body, secrets[0])
+    return Routing((), None if reply is not None else seen, reply)
+
+
+def _reply(body: bytes, secret: Secret) -> dict[str, Any] | None:
+    """To a provider that asks, in its own words, whether anybody is there before it sends anything."""
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(asked, Mapping):
+        return None
+    challenge, inner = asked.get("challenge"), asked.get("payload")
+    if asked.get("type") == "url_verification" and isinstance(challenge, str):
+        return {"challenge": challenge}
+    if asked.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping):
+        token = str(inner.get("plainToken", ""))
+        return {
+            "plainToken": token,
+            "encryptedToken": hmac.digest(secret.reveal().encode(), token.encode(), "sha256").hex(),
+        }
+    return {"type": 1} if asked.get("type") == 1 and "application_id" in asked else None

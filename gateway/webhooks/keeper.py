@@ -1,0 +1,70 @@
+"""What one process does for all: tells of connections whose end is in sight, and counts what waits to be sent."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.errors import GatewayError
+from gateway.store import Store
+from gateway.store.deliveries import Backlog
+
+TASK: Final = "events"
+EVERY_S: Final = 30.0
+HELD: Final = timedelta(seconds=90)
+DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` comes so many days before the end
+AT_ONCE: Final = 100
+
+log = structlog.get_logger(__name__)
+
+
+class Keeper:
+    """`environments` gives those that are declared now; `wake` is called where there is something to send.
+
+    `backlog` is empty in every process but the one that counts, so that sums over processes and nodes are right.
+    """
+
+    def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:
+        self._store = store
+        self._environments = environments
+        self._wake = wake
+        self._owner = uuid.uuid4().hex
+        self.backlog: Sequence[Backlog] = ()
+
+    async def run(self) -> None:
+        """For as long as the gateway runs."""
+        try:
+            while True:
+                try:
+                    await self.once()
+                except Exception as fault:
+                    known = isinstance(fault, GatewayError)
+                    log.warning("events_not_kept", detail=str(fault), exc_info=None if known else fault)
+                await asyncio.sleep(EVERY_S)
+        finally:
+            try:
+                await self._store.tasks.release(TASK, owner=self._owner)
+            except GatewayError as fault:
+                log.warning("events_not_handed_over", detail=fault.message)
+
+    async def once(self) -> None:
+        """Do it, if it is ours to do."""
+        if not await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD):
+            self.backlog = ()
+            return
+        for environment in sorted(self._environments()):
+            for days in sorted(DAYS_AHEAD):  # what ends in two days is not said to end within fourteen too
+                await self._tell(environment, days)
+        self.backlog = await self._store.deliveries.backlog()
+
+    async def _tell(self, environment: str, days: int) -> None:
+        tell = self._store.expiring.tell
+        while told := await tell(environment, days, now=clock.now(), limit=AT_ONCE):
+            log.info("expiring_told", environment=environment, within_days=days, connections=told)
+            self._wake()
+            if told < AT_ONCE:
+                return

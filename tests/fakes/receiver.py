@@ -1,0 +1,77 @@
+"""The customer's application as far as webhooks go: a real server that keeps what it got, and fails on demand."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from multidict import CIMultiDictProxy
+
+
+@dataclass(frozen=True)
+class Got:
+    """One request, and the status it was answered with."""
+
+    path: str
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    status: int
+
+    @property
+    def told(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Receiver:
+    """`answer` says what a request is answered with; `hold` keeps all waiting while it is unset."""
+
+    url: str = ""
+    answer: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
+    hold: asyncio.Event = field(default_factory=asyncio.Event)
+    got: list[Got] = field(default_factory=list)
+    _came: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self) -> TestServer:
+        self.hold.set()
+        app = web.Application(client_max_size=16 << 20)
+        app.router.add_route("*", "/{path:.*}", self._take)
+        server = TestServer(app)
+        await server.start_server()
+        self.url = f"http://127.0.0.1:{server.port}"
+        return server
+
+    @property
+    def port(self) -> str:
+        return self.url.rpartition(":")[2]
+
+    @property
+    def taken(self) -> list[Got]:
+        """What was answered with a 2xx, in order."""
+        return [one for one in self.got if 200 <= one.status < 300]
+
+    def events(self) -> list[tuple[str, str]]:
+        """Connection and event of what was taken, in order."""
+        return [(one.told["connectionId"], one.told["event"]) for one in self.taken]
+
+    async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
+        """Wait for requests until `enough()` is true."""
+        async with asyncio.timeout(within_s):
+            while not enough():
+                self._came.clear()
+                await self._came.wait()
+
+    async def until_taken(self, number: int) -> list[Got]:
+        await self.until(lambda: len(self.taken) >= number)
+        return self.taken
+
+    async def _take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        await self.hold.wait()
+        answer = self.answer(request.path, body)
+        self.got.append(Got(request.path, request.headers, body, answer.status))
+        self._came.set()
+        return answer

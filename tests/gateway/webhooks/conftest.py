@@ -1,0 +1,82 @@
+"""A gateway that tells a receiver of its events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.records.connection import ConnectionRef
+from gateway.records.event import Delivery
+from gateway.store import EventFilter
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.connections.conftest import later
+
+__all__ = ["later"]
+
+EXPIRED_S = 3601
+OUTAGE = web.Response(status=503)
+GONE = web.json_response({"error": "invalid_grant", "error_description": "no such token"}, status=400)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    fake = Receiver()
+    server = await fake.serve()
+    yield fake
+    fake.hold.set()
+    await server.close()
+
+
+@pytest.fixture
+def settings(tracker: Tracker, receiver: Receiver, tmp_path: Path) -> dict[str, Any]:
+    """The gateway.yaml of `telling`; a test may change it before that starts."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    ports = (tracker.url.rpartition(":")[2], receiver.port)
+    made = document([f"127.0.0.1/32:{port}" for port in ports])
+    made["environments"]["dev"]["webhook_url"] = f"{receiver.url}/events"
+    return made
+
+
+@pytest.fixture
+async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """A gateway with integration `tracker`, whose events go to `receiver`."""
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
+    """Ask the token endpoint now, whatever it says."""
+    ref = ConnectionRef("dev", "tracker", connection_id)
+    row = await gateway.services.store.connections.get(ref)
+    assert row is not None
+    with suppress(GatewayError):
+        await gateway.services.renewer.renewed(row, force=True)
+
+
+async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
+    """Deliveries, the oldest first."""
+    return (await gateway.services.store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
+
+
+async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
+    """The newest event, once it was tried so often and that is written down."""
+    async with asyncio.timeout(10):
+        while (found := await log_of(gateway))[-1].attempts < attempts:
+            await gateway.services.deliverer.idle()
+            await asyncio.sleep(0)
+    return found[-1]
+
+
+async def on(gateway: RunningGateway) -> None:
+    """Send what is due by now, and wait until that is over."""
+    await gateway.services.deliverer.once()
+    await gateway.services.deliverer.idle()

@@ -1,0 +1,192 @@
+"""Providers' webhooks through a running gateway: proved, taken once, and handed to the application."""
+
+import hashlib
+import hmac
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+
+SECRET = "secret-of-the-webhooks"
+ADDRESS = "/webhook/dev/tracker"
+ISSUE = {"webhookEvent": "jira:issue_updated", "issue": {"self": "https://acme.tracker.example/rest/api/2/issue/1"}}
+HOOK = {"scheme": "hmac-sha256", "header": "x-hub-signature-256", "prefix": "sha256=", "signed_payload": "raw body"}
+HOOK["challenge"] = "hub.challenge echoed"
+
+
+@pytest.fixture
+async def hooked(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> Any:
+    """A gateway whose integration `tracker` routes webhooks; `hub` has only a signature, `plain` has nothing."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
+    key = {"auth_mode": "API_KEY", "categories": ["other"], "proxy": {"base_url": tracker.url}}
+    write_entry(tmp_path, "hub", {"display_name": "Hub", **key, "webhook_signature": HOOK})
+    write_entry(tmp_path, "plain", {"display_name": "Plain", **key})
+    integrations = settings["environments"]["dev"]["integrations"]
+    integrations["tracker"]["webhook_secret"] = SECRET
+    integrations |= {"hub": {"webhook_secret": SECRET}, "deaf": {"provider": "hub"}, "plain": {}}
+    integrations["silent"] = {"provider": "hub", "webhook_secret": SECRET, "forward_webhooks": False}
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+def signature(body: bytes, secret: str = SECRET) -> str:
+    return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+
+
+async def post(gateway: RunningGateway, path: str, body: bytes, **headers: str) -> tuple[int, Any]:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with gateway.http.post(gateway.url + path, data=io.BytesIO(body), headers=named) as answer:
+        text = await answer.text()
+        return answer.status, json.loads(text) if text else None
+
+
+async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
+    hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await hooked.imported(tracker.grant(), "a1")
+    await hooked.imported(tracker.grant(), "a2", webhook_url_override=f"{receiver.url}/own")
+    await hooked.imported(tracker.grant(), "g1", connection_config={"subdomain": "globex"})
+    await receiver.until_taken(3)
+    body = json.dumps(ISSUE).encode()
+    headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
+    status, told = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
+    assert (status, told) == (200, {"status": "success"})
+    got = (await receiver.until_taken(5))[3:]
+    assert {(one.told["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
+    for one in got:
+        assert one.told == {
+            "from": "tracker",
+            "type": "forward",
+            "connectionId": one.told["connectionId"],
+            "providerConfigKey": "tracker",
+            "payload": ISSUE,
+        }
+        assert one.headers["X-Atlassian-Id"] == "1"
+        assert one.headers["X-Hub-Signature"] == signature(body)
+        assert one.headers["User-Agent"] == "integration-gateway"
+        assert "Cookie" not in one.headers
+    assert len({one.headers["webhook-id"] for one in got}) == 2
+
+
+async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: RunningGateway, receiver: Receiver) -> None:
+    body = b'{"b":1.0, "a":\xe2\x98\x83}'
+    status, _ = await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), webhook_id="theirs")
+    assert status == 200
+    (one,) = await receiver.until_taken(1)
+    assert one.body == body
+    assert one.headers["webhook-id"].startswith("msg_")
+    (key,) = await hooked.services.store.signing_keys.of("dev", now=hooked.services.started_at)
+    shown = key.key.reveal().encode()
+    assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "words"),
+    [
+        ({}, "missing_webhook_signature", "Missing webhook signature"),
+        ({"X-Hub-Signature": "sha256=00"}, "invalid_webhook_signature", "Invalid webhook signature"),
+        ({"X-Hub-Signature": signature(b"{}", "another")}, "invalid_webhook_signature", "Invalid webhook signature"),
+        ({"X-Hub-Signature": signature(b"[]")}, "invalid_webhook_signature", "Invalid webhook signature"),
+    ],
+)
+async def test_a_forgery_is_refused_in_the_shape_of_the_contract(
+    sent: dict[str, str], code: str, words: str, hooked: RunningGateway, receiver: Receiver
+) -> None:
+    async with hooked.http.post(hooked.url + ADDRESS, data=b"{}", headers=sent) as answer:
+        assert (answer.status, await answer.json()) == (401, {"error": words})
+        assert answer.headers["Gateway-Error"] == code
+    assert await post(hooked, ADDRESS, b"{ }", X_Hub_Signature=signature(b"{ }")) == (200, {"status": "success"})
+    await receiver.until_taken(1)
+    assert [one.body for one in receiver.got] == [b"{ }"]
+
+
+async def test_a_replay_is_taken_once_by_all_nodes_together(hooked: RunningGateway, receiver: Receiver) -> None:
+    other = RunningGateway(hooked.folder, {**hooked.document, "server": {}})
+    await other.start()
+    try:
+        for number in (1, 2):
+            body = b'{"n": %d}' % number
+            for node in (hooked, other, hooked):
+                assert (await post(node, ADDRESS, body, X_Hub_Signature=signature(body)))[0] == 200
+        await receiver.until_taken(2)
+        assert sorted(one.body for one in receiver.got) == [b'{"n": 1}', b'{"n": 2}']
+    finally:
+        await other.stop()
+
+
+async def test_a_signature_alone_is_enough_to_pass_a_webhook_on(hooked: RunningGateway, receiver: Receiver) -> None:
+    body = b"ref=main&x=1"
+    form = "application/x-www-form-urlencoded"
+    status, _ = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body), Content_Type=form)
+    assert status == 200
+    (one,) = await receiver.until_taken(1)
+    assert (one.body, one.headers["Content-Type"]) == (body, form)
+
+
+async def test_who_cannot_be_checked_or_has_no_listener_is_told_so(hooked: RunningGateway, receiver: Receiver) -> None:
+    for path, status in {
+        "/webhook/dev/plain": 204,
+        "/webhook/dev/deaf": 204,
+        "/webhook/prod/tracker": 404,
+        "/webhook/dev/nothing": 404,
+    }.items():
+        assert (await post(hooked, path, b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == status
+    codes = [(await post(hooked, path, b"{}"))[1]["error"]["code"] for path in ("/webhook/x/y", "/webhook/dev/y")]
+    assert codes == ["unknown_environment", "unknown_provider_config"]
+    silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
+    assert silent == (200, {"status": "success"})
+    assert receiver.got == []
+
+
+async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
+    body = b'{"type": "url_verification", "challenge": "3eZb"}'
+    told = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
+    assert told == (200, {"challenge": "3eZb"})
+    assert receiver.got == []
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        (f"hub.mode=subscribe&hub.challenge=115&hub.verify_token={SECRET}", (200, "115")),
+        ("hub.mode=subscribe&hub.challenge=115&hub.verify_token=guessed", (404, None)),
+        (f"hub.verify_token={SECRET}", (404, None)),
+    ],
+)
+async def test_a_challenge_is_echoed_to_who_knows_the_token(
+    query: str, answer: tuple[int, str | None], hooked: RunningGateway
+) -> None:
+    async with hooked.http.get(f"{hooked.url}/webhook/dev/hub?{query}") as got:
+        text = await got.text() if got.status == 200 else None
+        assert (got.status, text) == answer
+    async with hooked.http.get(f"{hooked.url}/webhook/dev/plain?{query}") as got:
+        assert got.status == 404
+
+
+async def test_more_than_five_mebibytes_are_refused(hooked: RunningGateway, receiver: Receiver) -> None:
+    large = b" " * (5 << 20)
+    assert (await post(hooked, ADDRESS, large, X_Hub_Signature=signature(large)))[0] == 200
+    status, told = await post(hooked, ADDRESS, large + b" ")
+    assert (status, told["error"]["code"]) == (413, "body_too_large")
+    (one,) = await receiver.until_taken(1)
+    assert one.body == large
+
+
+async def test_what_was_received_lies_sealed_on_the_disk(hooked: RunningGateway, receiver: Receiver) -> None:
+    receiver.hold.clear()
+    body = b'{"token": "a-marker-of-the-payload"}'
+    assert (await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), X_Gitlab_Token="a-marker-in-a-field"))[
+        0
+    ] == 200
+    for file in hooked.folder.glob("gateway.db*"):
+        assert b"a-marker-" not in file.read_bytes()
