@@ -26,6 +26,8 @@ Code = Literal[
     "invalid_connect_session_token_format",
     "unknown_connect_session_token",
     "forbidden",
+    "missing_webhook_signature",
+    "invalid_webhook_signature",
     # the request itself
     "bad_framing",
     "bad_path",
@@ -42,6 +44,7 @@ Code = Literal[
     "not_found",
     "not_supported",
     # what the caller named
+    "unknown_environment",
     "unknown_provider_config",
     "unknown_provider_template",
     "unknown_connection",

@@ -1,0 +1,134 @@
+"""The credentials that an import takes, by auth mode: for people to read. The modes themselves check them (`gateway.auth`)."""
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Imported(BaseModel):
+    """`type` may be left out: the integration's provider says it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ClientOverride(Imported):
+    client_id: str | None = None
+    client_secret: str | None = None
+
+
+class ImportedOAuth2(Imported):
+    """A grant. `expires_at` is ISO 8601 or epoch; `config_override` names a client of the end user's own."""
+
+    type: Literal["OAUTH2", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
+    access_token: str
+    refresh_token: str | None = None
+    expires_at: str | float | None = None
+    expires_in: float | None = None
+    config_override: ClientOverride | None = None
+
+
+class ImportedClient(Imported):
+    """A client that gets tokens for itself; the certificate and its key, in PEM, are for mutual TLS."""
+
+    type: Literal["OAUTH2_CC"]
+    client_id: str
+    client_secret: str | None = None
+    client_certificate: str | None = None
+    client_private_key: str | None = None
+    token: str | None = None
+    expires_at: str | float | None = None
+
+
+class ImportedOAuth1(Imported):
+    type: Literal["OAUTH1"]
+    oauth_token: str
+    oauth_token_secret: str
+
+
+class ImportedKey(Imported):
+    type: Literal["API_KEY"]
+    apiKey: str  # noqa: N815 (as published clients write it)
+
+
+class ImportedPassword(Imported):
+    """Either may be empty."""
+
+    type: Literal["BASIC", "INSTALL_PLUGIN"]
+    username: str
+    password: str
+
+
+class ImportedToken(Imported):
+    """Besides, `connection_config.accountId`."""
+
+    type: Literal["TBA"]
+    token_id: str
+    token_secret: str
+    config_override: ClientOverride | None = None
+
+
+class ImportedAsAsked(Imported):
+    """Whatever the provider's entry asks for in `credentials`."""
+
+    type: Literal["JWT", "TWO_STEP"]
+
+
+class ImportedSignature(Imported):
+    type: Literal["SIGNATURE"]
+    username: str
+    password: str
+
+
+class ImportedBill(Imported):
+    type: Literal["BILL"]
+    username: str
+    password: str
+    organization_id: str
+    dev_key: str
+
+
+class ImportedAws(Imported):
+    """The two of an access key, or `role_arn`."""
+
+    type: Literal["AWS_SIGV4"]
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    region: str | None = None
+    service: str | None = None
+
+
+class ImportedInstallation(Imported):
+    """Where an end user has installed the app."""
+
+    type: Literal["APP", "CUSTOM"]
+    installation_id: str
+    app_id: str | None = None
+
+
+class ImportedNothing(Imported):
+    type: Literal["NONE"]
+
+
+IMPORTED: Final[tuple[type[BaseModel], ...]] = (
+    ImportedOAuth2,
+    ImportedClient,
+    ImportedOAuth1,
+    ImportedKey,
+    ImportedPassword,
+    ImportedToken,
+    ImportedAsAsked,
+    ImportedSignature,
+    ImportedBill,
+    ImportedAws,
+    ImportedInstallation,
+    ImportedNothing,
+)
+
+
+def either(template: str) -> dict[str, Any]:
+    """The schema of `Import.credentials`; another package's mode may take other objects still."""
+    shapes = [{"$ref": template.format(model=model.__name__)} for model in IMPORTED]
+    return {"title": "Credentials", "anyOf": [*shapes, {"type": "object"}]}

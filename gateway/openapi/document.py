@@ -1,0 +1,195 @@
+"""The operations as an OpenAPI 3.1 document."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from gateway.api.shapes import CONNECTION_ID, PROVIDER_CONFIG_KEY
+from gateway.catalog.listing import Body
+from gateway.errors import Code
+from gateway.openapi.answers import Error, ErrorText
+from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
+from gateway.openapi.credentials import IMPORTED, either
+from gateway.openapi.operation import Operation, Param
+from gateway.openapi.operations import OPERATIONS
+
+REF: Final = "#/components/schemas/{model}"
+ANY: Final = ("get", "post", "put", "patch", "delete")
+JSON: Final = "application/json"
+IN_PATH: Final = re.compile(r"\{(\w+)\}")
+NAMED: Final = {
+    "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
+    "unique_key": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
+    "integration_id": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
+    "provider": {"minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9_-]+$"},
+    "environment": {"minLength": 1, "maxLength": 255, "pattern": "^[a-z0-9_-]+$"},
+}
+ABOUT: Final = (
+    "Keeps your end users' credentials for third-party APIs and lends them, one HTTP request at a time. Every error of ours "
+    'is `{"error": {"code", "message", …}}` with the code in the header `Gateway-Error` too.'
+)
+SCHEMES: Final = {
+    "secretKey": {"type": "http", "scheme": "bearer", "description": "The environment's secret key."},
+    "connectSession": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "connect_session_token",
+        "description": "The token of a connect session.",
+    },
+}
+
+
+@lru_cache(maxsize=4)
+def body(public_url: str) -> Body:
+    """The document as it is sent."""
+    content = json.dumps(document(public_url), ensure_ascii=False, separators=(",", ":")).encode()
+    return Body(content, hashlib.sha256(content).hexdigest()[:32])
+
+
+def document(public_url: str) -> dict[str, Any]:
+    """As plain values."""
+    shared = Shared()
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        for method in ANY if operation.method == "*" else (operation.method.lower(),):
+            paths.setdefault(operation.path, {})[method] = _told(operation, method, shared)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": ABOUT},
+        "servers": [{"url": public_url}],
+        "tags": [{"name": name} for name in dict.fromkeys(one.group for one in OPERATIONS)],
+        "paths": paths,
+        "components": {"schemas": components(), "responses": shared.responses, "securitySchemes": SCHEMES},
+    }
+
+
+class Shared:
+    """Answers that many operations have, each written down once."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, Any] = {}
+
+    def ref(self, status: int, response: dict[str, Any]) -> dict[str, str]:
+        name = next((name for name, there in self.responses.items() if there == response), None)
+        if name is None:
+            number = sum(one.startswith(f"Error{status}") for one in self.responses)
+            name = f"Error{status}" + (f"_{number + 1}" if number else "")
+            self.responses[name] = response
+        return {"$ref": f"#/components/responses/{name}"}
+
+
+def components() -> dict[str, Any]:
+    """The schema of every model that an operation names, by the model's name."""
+    requests: list[type[BaseModel]] = [one.body for one in OPERATIONS if one.body is not None]
+    answered: list[type[BaseModel]] = [one.answer for one in OPERATIONS if one.answer is not None]
+    answered += [Error, ErrorText]
+    wanted: list[tuple[type[BaseModel], Any]] = [
+        (model, "validation") for model in dict.fromkeys((*requests, *IMPORTED))
+    ]
+    wanted += [(model, "serialization") for model in dict.fromkeys(answered) if model not in requests]
+    _, defined = models_json_schema(wanted, ref_template=REF)
+    schemas: dict[str, Any] = defined["$defs"]
+    schemas["Import"]["properties"]["credentials"] = either(REF)
+    return dict(sorted(schemas.items()))
+
+
+def status_codes(operation: Operation) -> dict[int, list[Code]]:
+    """The error codes that it may answer with, by status."""
+    codes: list[Code | tuple[Code, int]] = [*ANYWHERE, *operation.errors]
+    if operation.who == "key":
+        codes += WITH_KEY
+    if operation.who == "session":
+        codes += WITH_SESSION
+    if operation.who != "open":
+        codes += WITH_JSON
+    found: dict[int, list[Code]] = {}
+    for one in dict.fromkeys(codes):
+        code, status = one if isinstance(one, tuple) else (one, STATUS[one])
+        found.setdefault(status, []).append(code)
+    return dict(sorted(found.items()))
+
+
+def _told(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
+        "summary": operation.summary,
+        "tags": [operation.group],
+        "parameters": list(_parameters(operation)),
+        "responses": dict(_responses(operation, shared)),
+        "security": _security(operation),
+    }
+    if operation.more:
+        told["description"] = operation.more
+    if operation.deprecated:
+        told["deprecated"] = True
+    if operation.body is not None:
+        content: dict[str, Any] = {"schema": _ref(operation.body)}
+        if operation.example is not None:
+            content["example"] = operation.example
+        told["requestBody"] = {"required": True, "content": {JSON: content}}
+    return told
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    if operation.who == "key":
+        return [{"secretKey": [operation.scope] if operation.scope else []}]
+    return [{"connectSession": []}] if operation.who == "session" else []
+
+
+def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
+    for name in IN_PATH.findall(operation.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **NAMED.get(name, {})}}
+    yield from _given(operation.query, "query")
+    yield from _given(operation.headers, "header")
+
+
+def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
+    for one in params:
+        told: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
+        if one.required:
+            told["required"] = True
+        if one.style is not None:
+            told |= {"style": one.style, "explode": True}
+        yield told
+
+
+def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]]:
+    done: dict[str, Any] = {"description": "Done." if operation.status < 300 else "Go there."}
+    if operation.answer is not None:
+        done["content"] = {operation.content: {"schema": _ref(operation.answer)}}
+    elif operation.status < 300:
+        done["content"] = {operation.content: {}}
+    yield "default" if operation.method == "*" else str(operation.status), done
+    for status in operation.also:
+        yield str(status), {"description": "Done, and nothing to tell."}
+    if operation.path == "/ready":
+        yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
+    for status, codes in status_codes(operation).items():
+        yield str(status), shared.ref(status, _error(operation, codes))
+
+
+def _error(operation: Operation, codes: list[Code]) -> dict[str, Any]:
+    these = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
+    schema: dict[str, Any] = {"allOf": [{"$ref": REF.format(model="Error")}, these]}
+    if set(codes) <= set(WEBHOOK_SIGNATURE):
+        schema = _ref(ErrorText)
+    content: dict[str, Any] = {JSON: {"schema": schema}}
+    if operation.content == "text/html":
+        content["text/html"] = {}
+    return {
+        "description": ", ".join(f"`{code}`" for code in codes),
+        "headers": {"Gateway-Error": {"description": "The code.", "schema": {"type": "string"}}},
+        "content": content,
+    }
+
+
+def _ref(model: type[BaseModel] | None) -> dict[str, str]:
+    assert model is not None
+    return {"$ref": REF.format(model=model.__name__)}

@@ -1,0 +1,118 @@
+"""The operations as the page ``/docs`` shows them."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gateway.openapi.document import IN_PATH, NAMED, components, status_codes
+from gateway.openapi.operation import Operation, Param
+from gateway.openapi.operations import OPERATIONS
+from gateway.openapi.samples import samples
+
+_REF = re.compile(r"#/components/schemas/(\w+)")
+WHO = {"key": "secret key", "session": "connect session", "open": "open to all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A member of an object, or a parameter. `link` names the schema that tells more."""
+
+    name: str
+    kind: str
+    says: str
+    required: bool
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`of`: the kind of what is no object with members."""
+
+    name: str
+    says: str
+    rows: list[Row]
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`errors`: those that are this operation's own; the rest is told once for all."""
+
+    operation: Operation
+    who: str
+    path: list[Row]
+    query: list[Row]
+    headers: list[Row]
+    errors: list[tuple[int, str]]
+    samples: list[tuple[str, str]]
+
+
+@lru_cache(maxsize=4)
+def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
+    """Operations under their headings, in the order of the table."""
+    found: dict[str, list[Shown]] = {}
+    for one in OPERATIONS:
+        found.setdefault(one.group, []).append(_shown(one, public_url))
+    return list(found.items())
+
+
+@lru_cache(maxsize=1)
+def schemas() -> list[Schema]:
+    """All that requests and answers refer to."""
+    return [_schema(name, told) for name, told in components().items()]
+
+
+def _shown(operation: Operation, public_url: str) -> Shown:
+    own = {one if isinstance(one, str) else one[0] for one in operation.errors}
+    return Shown(
+        operation,
+        WHO[operation.who],
+        [Row(name, "text", _in_words(NAMED.get(name, {})), True) for name in IN_PATH.findall(operation.path)],
+        [_row(one) for one in operation.query],
+        [_row(one) for one in operation.headers],
+        [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
+        samples(operation, public_url),
+    )
+
+
+def _row(one: Param) -> Row:
+    return Row(one.name, _kind(dict(one.schema))[0], one.says, one.required)
+
+
+def _schema(name: str, told: dict[str, Any]) -> Schema:
+    required = told.get("required", ())
+    rows = []
+    for member, schema in told.get("properties", {}).items():
+        kind, link = _kind(schema)
+        rows.append(Row(member, kind, schema.get("description", "") or _in_words(schema), member in required, link))
+    return Schema(name, told.get("description", ""), rows, "" if rows else _kind(told)[0])
+
+
+def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
+    """In a word or two, and the schema to look at."""
+    found = _REF.search(str(schema))
+    link = found.group(1) if found else None
+    either = schema.get("anyOf") or schema.get("oneOf")
+    if either:
+        return " or ".join(dict.fromkeys(_kind(one)[0] for one in either)), link
+    if "$ref" in schema:
+        return str(link), link
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"])), None
+    if "const" in schema:
+        return str(schema["const"]).lower(), None
+    if schema.get("type") == "array":
+        return f"array of {_kind(schema.get('items', {}))[0]}", link
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])[0]}", link
+    return {"string": "text", "integer": "whole number", "null": "null"}.get(
+        str(schema.get("type")), schema.get("type", "any")
+    ), link
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    for one in (schema, *schema.get("anyOf", ())):
+        if "maxLength" in one:
+            return f"At most {one['maxLength']} characters."
+    return ""

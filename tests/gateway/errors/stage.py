@@ -1,0 +1,167 @@
+"""A gateway on which every error code can be played: providers that behave as their paths say, and a way to ask."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway import config as configuration
+from gateway import reloading
+from tests.fakes.certificate import certified
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.raw import parsed
+from tests.fakes.raw_provider import raw_provider, read_message
+from tests.fakes.tracker import Tracker
+
+ENTRY = {"display_name": "P", "docs": "https://d.example", "categories": ["other"], "auth_mode": "API_KEY"}
+SIGNATURE = {"scheme": "hmac-sha256", "header": "x-hub-signature", "prefix": "sha256=", "signed_payload": "raw body"}
+HOOK_SECRET = "a-webhook-secret"
+JSON_PAGES = {"/object": {"a": 1}, "/list": {"items": [{"n": 1}], "others": [{"m": 1}]}}
+
+
+async def _odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """The provider that does what the path says."""
+    while True:
+        head, _ = await read_message(reader)
+        path = head.split(b" ")[1].decode().partition("?")[0]
+        if path == "/slow":
+            await asyncio.sleep(30)
+        if path == "/garbage":
+            writer.write(b"this is no HTTP\r\n\r\n")
+        elif path == "/hangs-up":
+            return
+        else:
+            body = json.dumps(JSON_PAGES.get(path, {"ok": True})).encode()
+            kind = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+            writer.write(kind + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+
+class Stage:
+    """`refused` and `fine` ask the gateway; `seen` are the codes that came."""
+
+    def __init__(self, gateway: RunningGateway, tracker: Tracker) -> None:
+        self.gateway = gateway
+        self.tracker = tracker
+        self.seen: set[str] = set()
+
+    async def refused(self, code: str, status: int, method: str, path: str, **options: Any) -> dict[str, Any]:
+        """The error of a call that is to end with `code`; of a page, an empty one."""
+        answer, text = await self._asked(method, path, options)
+        told = answer.headers.get("Gateway-Error")
+        assert (answer.status, told) == (status, code), text
+        self.seen.add(code)
+        if "json" not in answer.headers["Content-Type"]:
+            assert code in text
+            return {}
+        error: Any = json.loads(text).get("error", {})
+        if isinstance(error, str):  # as providers of webhooks hear it
+            return {}
+        assert not error or (error["code"] == code and _is_sentence(error["message"]))
+        return error
+
+    async def fine(self, method: str, path: str, **options: Any) -> Any:
+        """The next call: it is to succeed."""
+        answer, text = await self._asked(method, path, options)
+        assert answer.status < 400, text
+        assert "Gateway-Error" not in answer.headers, text
+        return json.loads(text) if answer.headers.get("Content-Type", "").startswith("application/json") else text
+
+    async def _asked(self, method: str, path: str, options: dict[str, Any]) -> tuple[aiohttp.ClientResponse, str]:
+        headers = options.pop("headers", self.gateway.headers)
+        url = path if path.startswith("http") else self.gateway.url + path
+        async with self.gateway.http.request(method, url, headers=headers, **options) as answer:
+            return answer, await answer.text()
+
+    def on_behalf(self, integration: str, connection_id: str = "c1", **more: str) -> dict[str, Any]:
+        """Options of a proxied call."""
+        named = {"Provider-Config-Key": integration, "Connection-Id": connection_id, **more}
+        return {"headers": {**self.gateway.headers, **named}}
+
+    async def raw(self, head: str, code: str | None = None, status: int = 200) -> None:
+        """Bytes that no client library would send."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(self.gateway.url.rpartition(":")[2]))
+        writer.write(f"{head}\r\nHost: gw\r\nConnection: close\r\n\r\n".encode())
+        answer = parsed(await reader.read())
+        writer.close()
+        assert (answer.status, answer.headers.get("gateway-error")) == (status, code)
+        if code is not None:
+            assert answer.error["code"] == code
+            self.seen.add(code)
+
+    async def key(self, integration: str, connection_id: str = "c1", **more: Any) -> None:
+        """A connection with an API key."""
+        held = {"type": "API_KEY", "apiKey": "k"}
+        body = {"provider_config_key": integration, "connection_id": connection_id, "credentials": held, **more}
+        await self.fine("POST", "/connections", json=body)
+
+    async def reload(self, **changes: Any) -> None:
+        """Another configuration in place."""
+        given = configuration.parse({**self.gateway.document, **changes}, base=self.gateway.folder, environ={})
+        assert await reloading.reload(self.gateway.app, given)
+
+
+def _is_sentence(message: str) -> bool:
+    return message.endswith((".", "?")) or message.startswith("Insufficient scope. ")  # as published clients know it
+
+
+@asynccontextmanager
+async def staged(folder: Path) -> AsyncIterator[Stage]:
+    tracker = Tracker()
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    shown, _ = certified("elsewhere.example", folder)
+    secure = TestServer(web.Application(), scheme="https")
+    await secure.start_server(ssl=shown)
+    async with raw_provider(_odd) as odd, raw_provider() as closed:
+        free = _free_port()
+        for name, base in {
+            "keyed": odd.origin,
+            "barred": closed.origin,
+            "secure": f"https://127.0.0.1:{secure.port}",
+            "absent": f"http://127.0.0.1:{free}",
+        }.items():
+            write_entry(folder, name, {**ENTRY, "proxy": {"base_url": base}})
+        setting = {"region": {"title": "Region", "optional": True}}
+        regional = {"base_url": odd.origin + "/${connectionConfig.region}"}
+        hooks = {"webhook_routing_script": "jira_webhook_routing", "webhook_signature": SIGNATURE}
+        write_entry(folder, "hooked", {**ENTRY, **hooks, "proxy": {"base_url": odd.origin}})
+        write_entry(folder, "regional", {**ENTRY, "connection_config": setting, "proxy": regional})
+        machine = {**ENTRY, "auth_mode": "OAUTH2_CC", "token_url": f"{tracker.url}/token"}
+        write_entry(folder, "machine", {**machine, "proxy": {"base_url": odd.origin}})
+        allow = [f"127.0.0.1/32:{port}" for port in (server.port, odd.port, secure.port, free)]
+        names = ("keyed", "barred", "secure", "absent", "regional", "machine")
+        declared: dict[str, Any] = {name: {"provider": name} for name in names}
+        declared["hooked"] = {"provider": "hooked", "webhook_secret": HOOK_SECRET}
+        gateway = RunningGateway(folder, document(allow, **declared))
+        gateway.document["x-closed"] = f"127.0.0.1/32:{closed.port}"
+        await gateway.start()
+        try:
+            stage = Stage(gateway, tracker)
+            for name in ("keyed", "barred", "secure", "absent"):
+                await stage.key(name)
+            yield stage
+        finally:
+            await gateway.stop()
+            await secure.close()
+            await server.close()
+
+
+def _free_port() -> int:
+    """Where nobody listens."""
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+Play = Callable[[Stage], Awaitable[None]]

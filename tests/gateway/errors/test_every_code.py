@@ -1,0 +1,560 @@
+"""Every error code is met here, and what its message advises is done: the next call succeeds.
+
+A code that can only be told in other ways is named in ELSEWHERE with the test that meets it.
+"""
+
+import hmac
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from gateway.errors import Code
+from tests.fakes.gateways import write_entry
+from tests.gateway.errors.stage import ENTRY, HOOK_SECRET, Play, Stage, staged
+
+ROOT = Path(__file__).parents[3]
+PLAYS: dict[str, Play] = {}
+# The code ▸ where it is met: in a trailer behind a status of 200, or with a provider of its own making.
+ELSEWHERE = {
+    "busy": "tests/gateway/test_forward_retries.py",
+    "invalid_webhook_signature": "tests/gateway/webhooks/test_receive.py",
+    "missing_webhook_signature": "tests/gateway/webhooks/test_receive.py",
+    "next_page_refused": "tests/gateway/forward/paging/test_breaks.py",
+    "page_failed": "tests/gateway/forward/paging/test_breaks.py",
+    "page_too_large": "tests/gateway/forward/paging/test_breaks.py",
+    "unknown_environment": "tests/gateway/webhooks/test_receive.py",
+}
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with staged(tmp_path_factory.mktemp("gateway")) as there:
+        yield there
+
+
+def plays(code: Code) -> Callable[[Play], Play]:
+    def register(play: Play) -> Play:
+        assert code not in PLAYS
+        PLAYS[code] = play
+        return play
+
+    return register
+
+
+ONE = "/connections/c1?provider_config_key=keyed"
+MODIFIED = {"Content-Type": "application/json"}
+
+
+@plays("missing_auth_header")
+async def _(stage: Stage) -> None:
+    await stage.refused("missing_auth_header", 401, "GET", "/integrations", headers={})
+    await stage.fine("GET", "/integrations")
+
+
+@plays("malformed_auth_header")
+async def _(stage: Stage) -> None:
+    key = stage.gateway.headers["Authorization"].removeprefix("Bearer ")
+    await stage.refused("malformed_auth_header", 401, "GET", "/integrations", headers={"Authorization": key})
+    await stage.fine("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
+
+
+@plays("unknown_account")
+async def _(stage: Stage) -> None:
+    wrong = {"Authorization": f"Bearer {secrets.token_hex(16)}"}
+    told = await stage.refused("unknown_account", 401, "GET", "/integrations", headers=wrong)
+    assert "environments.<name>.secret_keys" in told["message"]
+    (key, *_) = stage.gateway.document["environments"]["dev"]["secret_keys"]
+    await stage.fine("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
+
+
+@plays("invalid_connect_session_token_format")
+async def _(stage: Stage) -> None:
+    typed = "/api-auth/api-key/keyed?connect_session_token="
+    await stage.refused(
+        "invalid_connect_session_token_format", 401, "POST", f"{typed}x", headers={}, json={"apiKey": "k"}
+    )
+    token = await stage.gateway.session_token()
+    await stage.fine("POST", typed + token, headers={}, json={"apiKey": "k"})
+
+
+@plays("unknown_connect_session_token")
+async def _(stage: Stage) -> None:
+    typed = "/api-auth/api-key/keyed?connect_session_token="
+    unknown = "nango_connect_session_" + "0" * 64
+    await stage.refused("unknown_connect_session_token", 401, "POST", typed + unknown, headers={}, json={"apiKey": "k"})
+    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+
+
+@plays("integration_not_allowed")
+async def _(stage: Stage) -> None:
+    typed = "/api-auth/api-key/keyed?connect_session_token="
+    other = await stage.gateway.session_token(allowed_integrations=["tracker"])
+    await stage.refused("integration_not_allowed", 400, "POST", typed + other, headers={}, json={"apiKey": "k"})
+    right = await stage.gateway.session_token(allowed_integrations=["keyed"])
+    await stage.fine("POST", typed + right, headers={}, json={"apiKey": "k"})
+
+
+@plays("invalid_auth_mode")
+async def _(stage: Stage) -> None:
+    token = await stage.gateway.session_token()
+    wrong = f"/api-auth/basic/keyed?connect_session_token={token}"
+    told = await stage.refused("invalid_auth_mode", 400, "POST", wrong, headers={}, json={"username": "u"})
+    assert "API_KEY" in told["message"]
+    await stage.fine("POST", wrong.replace("basic", "api-key"), headers={}, json={"apiKey": "k"})
+
+
+@plays("invalid_connection")
+async def _(stage: Stage) -> None:
+    bound = {"integration_id": "keyed", "connection_id": "gone"}
+    defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
+    token, _ = await stage.gateway.services.sessions.open("dev", **bound, **defaults)
+    typed = "/api-auth/api-key/keyed?connect_session_token="
+    told = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
+    assert "Connect anew" in told["message"]
+    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+
+
+async def machine(stage: Stage, body: dict[str, str]) -> dict[str, Any]:
+    token = await stage.gateway.session_token()
+    return {"path": f"/oauth2/auth/machine?connect_session_token={token}", "headers": {}, "json": body}
+
+
+GOOD = {"client_id": "i", "client_secret": "s"}
+
+
+def granted() -> web.Response:
+    return web.json_response({"access_token": "a", "expires_in": 3600, "token_type": "Bearer"})
+
+
+@plays("missing_client_id")
+async def _(stage: Stage) -> None:
+    stage.tracker.answer = granted()
+    await stage.refused("missing_client_id", 400, "POST", **await machine(stage, {"client_secret": "s"}))
+    await stage.fine("POST", **await machine(stage, GOOD))
+    stage.tracker.answer = None
+
+
+@plays("missing_client_secret")
+async def _(stage: Stage) -> None:
+    stage.tracker.answer = granted()
+    await stage.refused("missing_client_secret", 400, "POST", **await machine(stage, {"client_id": "i"}))
+    await stage.fine("POST", **await machine(stage, GOOD))
+    stage.tracker.answer = None
+
+
+@plays("client_credentials_fetch_error")
+async def _(stage: Stage) -> None:
+    stage.tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    await stage.refused("client_credentials_fetch_error", 400, "POST", **await machine(stage, GOOD))
+    stage.tracker.answer = granted()  # of the client that the provider knows
+    await stage.fine("POST", **await machine(stage, GOOD))
+    stage.tracker.answer = None
+
+
+@plays("bad_framing")
+async def _(stage: Stage) -> None:
+    await stage.raw("POST /health HTTP/1.1\r\nContent-Length: 0\r\nContent-Length: 1", "bad_framing", 400)
+    await stage.raw("GET /health HTTP/1.1\r\nContent-Length: 0")
+
+
+@plays("bad_path")
+async def _(stage: Stage) -> None:
+    key = stage.gateway.headers["Authorization"]
+    named = f"Authorization: {key}\r\nProvider-Config-Key: keyed\r\nConnection-Id: c1"
+    await stage.raw(f"GET /proxy/a/../b HTTP/1.1\r\n{named}", "bad_path", 400)
+    await stage.raw(f"GET /proxy/b HTTP/1.1\r\n{named}")
+
+
+@plays("headers_too_large")
+async def _(stage: Stage) -> None:
+    await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 20_000}", "headers_too_large", 431)
+    await stage.raw(f"GET /health HTTP/1.1\r\nX-Long: {'x' * 10_000}")
+
+
+@plays("not_supported")
+async def _(stage: Stage) -> None:
+    await stage.raw("get /health HTTP/1.1", "not_supported", 501)
+    await stage.raw("GET /health HTTP/1.1")  # in capitals, as the message says
+
+
+@plays("method_not_allowed")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("method_not_allowed", 405, "PUT", "/integrations/tracker")
+    allowed = told["message"].removesuffix(".").rpartition("only ")[2].split(", ")
+    assert "GET" in allowed
+    await stage.fine("GET", "/integrations/tracker")
+
+
+@plays("invalid_headers")
+async def _(stage: Stage) -> None:
+    half = {**stage.gateway.headers, "Provider-Config-Key": "keyed"}
+    told = await stage.refused("invalid_headers", 400, "GET", "/proxy/x", headers=half)
+    assert told["errors"][0]["path"] == ["connection-id"]
+    await stage.fine("GET", "/proxy/x", headers={**half, "Connection-Id": "c1"})
+
+
+@plays("invalid_body")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
+    wrong = told["errors"][0]["path"][0]
+    body = {name: value for name, value in {"tgas": {}, "tags": {"a": "b"}}.items() if name != wrong}
+    await stage.fine("PATCH", ONE, json=body)
+
+
+@plays("invalid_json")
+async def _(stage: Stage) -> None:
+    headers = {**stage.gateway.headers, **MODIFIED}
+    await stage.refused("invalid_json", 400, "PATCH", ONE, data='{"tags": {}', headers=headers)
+    await stage.fine("PATCH", ONE, data='{"tags": {}}', headers=headers)
+
+
+@plays("invalid_content_type")
+async def _(stage: Stage) -> None:
+    plain = {**stage.gateway.headers, "Content-Type": "text/plain"}
+    told = await stage.refused("invalid_content_type", 415, "PATCH", ONE, data="{}", headers=plain)
+    kind = re.search(r"Content-Type: (\S+)'", told["message"])
+    assert kind is not None
+    await stage.fine("PATCH", ONE, data="{}", headers={**plain, "Content-Type": kind[1]})
+
+
+@plays("body_too_large")
+async def _(stage: Stage) -> None:
+    def body(size: int) -> dict[str, Any]:
+        metadata = {"connection_id": "c1", "provider_config_key": "keyed", "metadata": {"a": "x" * size}}
+        return {"data": BytesIO(json.dumps(metadata).encode()), "headers": {**stage.gateway.headers, **MODIFIED}}
+
+    await stage.refused("body_too_large", 413, "PATCH", "/connections/metadata", **body(1 << 20))
+    await stage.fine("PATCH", "/connections/metadata", **body((1 << 20) - 100))
+
+
+@plays("invalid_query_params")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("invalid_query_params", 400, "GET", "/connections?limit=0")
+    assert "from 1 to 2000" in told["message"]
+    await stage.fine("GET", "/connections?limit=1")
+
+
+@plays("invalid_uri_params")
+async def _(stage: Stage) -> None:
+    await stage.refused("invalid_uri_params", 400, "GET", f"/integrations/{'x' * 256}")
+    await stage.fine("GET", "/integrations/tracker")
+
+
+@plays("not_found")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("not_found", 404, "GET", "/providers/trakcer")
+    assert "GET /providers?search=" in told["message"]
+    found = await stage.fine("GET", "/providers?search=tracker&limit=50")
+    await stage.fine("GET", f"/providers/{next(one['name'] for one in found['data'] if one['name'] == 'tracker')}")
+
+
+@plays("unknown_provider_config")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("unknown_provider_config", 404, "GET", "/proxy/x", **stage.on_behalf("keyd"))
+    meant = re.search(r"Did you mean '(\w+)'", told["message"])
+    assert meant is not None
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf(meant[1]))
+
+
+@plays("unknown_connection")
+async def _(stage: Stage) -> None:
+    told = await stage.refused("unknown_connection", 404, "GET", "/proxy/x", **stage.on_behalf("keyed", "new"))
+    assert "POST /connect/sessions" in told["message"]
+    token = await stage.gateway.session_token()
+    typed = f"/api-auth/api-key/keyed?connect_session_token={token}"
+    made = await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed", made["connectionId"]))
+
+
+@plays("unknown_provider_template")
+async def _(stage: Stage) -> None:
+    folder = stage.gateway.folder
+    write_entry(folder, "passing", {**ENTRY, "proxy": {"base_url": "https://api.example.com"}})
+    await stage.reload()
+    await stage.fine("POST", "/integrations", json={"provider": "passing", "unique_key": "passing"})
+    entry = (folder / "catalog" / "passing.yaml").read_text()
+    (folder / "catalog" / "passing.yaml").unlink()
+    await stage.reload()
+    held = {"type": "API_KEY", "apiKey": "k"}
+    body = {"provider_config_key": "passing", "credentials": held}
+    told = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
+    assert "Put its entry back" in told["message"]
+    await stage.fine("GET", "/integrations/passing")
+    (folder / "catalog" / "passing.yaml").write_text(entry)
+    await stage.reload()
+    await stage.fine("POST", "/connections", json=body)
+
+
+@plays("conflict")
+async def _(stage: Stage) -> None:
+    wish = {"display_name": "Other"}
+    told = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
+    assert told["payload"]["declared_at"] == "environments.dev.integrations.keyed"
+    environments = stage.gateway.document["environments"]
+    environments["dev"]["integrations"]["keyed"] |= wish
+    await stage.reload()
+    assert (await stage.fine("GET", "/integrations/keyed"))["data"]["display_name"] == "Other"
+
+
+@plays("connection_validation_failed")
+async def _(stage: Stage) -> None:
+    grant = stage.tracker.grant()
+    held = {"type": "OAUTH2", "access_token": grant["access_token"]}
+    body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
+    told = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
+    assert "acme" in told["message"]
+    await stage.fine("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
+
+
+@plays("connection_test_failed")
+async def _(stage: Stage) -> None:
+    def body(token: str) -> dict[str, Any]:
+        return {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": token}}
+
+    await stage.refused("connection_test_failed", 400, "POST", "/connections", json=body("stolen"))
+    await stage.fine("POST", "/connections", json=body(stage.tracker.grant()["access_token"]))
+
+
+def hook(signed: bytes | None, secret: str = HOOK_SECRET) -> dict[str, Any]:
+    """Options of a webhook whose sender has signed that body, None for one that is not signed."""
+    headers = dict(MODIFIED)
+    if signed is not None:
+        headers["X-Hub-Signature"] = f"sha256={hmac.new(secret.encode(), signed, 'sha256').hexdigest()}"
+    return {"headers": headers, "data": b'{"webhookEvent": "jira:issue_created"}'}
+
+
+@plays("missing_webhook_signature")
+async def _(stage: Stage) -> None:
+    await stage.refused("missing_webhook_signature", 401, "POST", "/webhook/dev/hooked", **hook(None))
+    signed = hook(None)["data"]
+    assert await stage.fine("POST", "/webhook/dev/hooked", **hook(signed)) == {"status": "success"}
+
+
+@plays("invalid_webhook_signature")
+async def _(stage: Stage) -> None:
+    signed = hook(None)["data"]
+    await stage.refused("invalid_webhook_signature", 401, "POST", "/webhook/dev/hooked", **hook(signed, "another"))
+    await stage.fine("POST", "/webhook/dev/hooked", **hook(signed))
+
+
+@plays("unknown_environment")
+async def _(stage: Stage) -> None:
+    signed = hook(None)["data"]
+    await stage.refused("unknown_environment", 404, "POST", "/webhook/prod/hooked", **hook(signed))
+    await stage.fine("POST", "/webhook/dev/hooked", **hook(signed))
+
+
+@plays("unresolved_setting")
+async def _(stage: Stage) -> None:
+    held = {"type": "API_KEY", "apiKey": "k"}
+    body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
+    told = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
+    assert "region" in told["message"]
+    await stage.fine("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("regional"))
+
+
+async def authorized(stage: Stage) -> str:
+    token = await stage.gateway.session_token()
+    return f"/oauth/connect/tracker?connect_session_token={token}"
+
+
+@plays("invalid_state")
+async def _(stage: Stage) -> None:
+    await stage.refused("invalid_state", 400, "GET", "/oauth/callback?state=unknown&code=c", headers={})
+    await stage.fine("GET", await authorized(stage), headers={})
+
+
+@plays("invalid_issuer")
+async def _(stage: Stage) -> None:
+    stage.tracker.callback_extra = {"iss": "https://somebody-else.example"}
+    await stage.refused("invalid_issuer", 400, "GET", await authorized(stage), headers={})
+    stage.tracker.callback_extra = {}
+    await stage.fine("GET", await authorized(stage), headers={})
+
+
+@plays("authorization_refused")
+async def _(stage: Stage) -> None:
+    stage.tracker.callback_extra = {"error": "access_denied"}
+    await stage.refused("authorization_refused", 400, "GET", await authorized(stage), headers={})
+    stage.tracker.callback_extra = {}
+    await stage.fine("GET", await authorized(stage), headers={})
+
+
+@plays("token_request_failed")
+async def _(stage: Stage) -> None:
+    stage.tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    await stage.refused("token_request_failed", 400, "GET", await authorized(stage), headers={})
+    stage.tracker.answer = None
+    await stage.fine("GET", await authorized(stage), headers={})
+
+
+async def expired(stage: Stage, connection_id: str) -> None:
+    grant = stage.tracker.grant()
+    held = {"type": "OAUTH2", "access_token": grant["access_token"], "refresh_token": grant["refresh_token"]}
+    held["expires_at"] = "2020-01-01T00:00:00Z"
+    body = {"provider_config_key": "tracker", "connection_id": connection_id, "credentials": held}
+    await stage.fine("POST", "/connections", json=body)
+
+
+@plays("reconnect_needed")
+async def _(stage: Stage) -> None:
+    await expired(stage, "dead")
+    stage.tracker.grants[-1].revoked = True
+    asked = stage.on_behalf("tracker", "dead")
+    await stage.refused("reconnect_needed", 424, "GET", "/proxy/x", **asked)
+    await stage.gateway.imported(stage.tracker.grant(), "dead")  # what authorizing again ends in
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "dead"))
+
+
+@plays("token_endpoint_unavailable")
+async def _(stage: Stage) -> None:
+    await expired(stage, "waiting")
+    stage.tracker.answer = web.Response(status=503)
+    told = await stage.refused(
+        "token_endpoint_unavailable", 503, "GET", "/proxy/x", **stage.on_behalf("tracker", "waiting")
+    )
+    assert told["payload"]["retry_at"]
+    stage.tracker.answer = None
+    await stage.fine("GET", "/connections/waiting?provider_config_key=tracker&force_refresh=true")
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "waiting"))
+
+
+@plays("address_refused")
+async def _(stage: Stage) -> None:
+    await stage.refused("address_refused", 400, "GET", "/proxy/x", **stage.on_behalf("barred"))
+    allow = [*stage.gateway.document["egress"]["allow"], stage.gateway.document["x-closed"]]
+    await stage.reload(egress={"allow": allow})
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("barred"))
+    stage.gateway.document["egress"]["allow"] = allow
+
+
+@plays("base_url_override_not_allowed")
+async def _(stage: Stage) -> None:
+    wish = {"Base-Url-Override": stage.tracker.url}
+    told = await stage.refused(
+        "base_url_override_not_allowed", 400, "GET", "/proxy/x", **stage.on_behalf("keyed", **wish)
+    )
+    assert "allowed_origins" in told["message"]
+    declared = stage.gateway.document["environments"]["dev"]["integrations"]["keyed"]
+    declared["allowed_origins"] = [stage.tracker.url]
+    await stage.reload()
+    answer = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **wish))
+    assert (answer.status, "Gateway-Error" in answer.headers) == (403, False)  # the provider's own: it was asked
+    answer.close()
+
+
+@plays("upstream_unreachable")
+async def _(stage: Stage) -> None:
+    await stage.refused("upstream_unreachable", 502, "GET", "/proxy/x", **stage.on_behalf("absent"))
+    await stage.refused("upstream_unreachable", 502, "POST", "/proxy/hangs-up", **stage.on_behalf("keyed"))
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+
+
+@plays("upstream_tls")
+async def _(stage: Stage) -> None:
+    await stage.refused("upstream_tls", 502, "GET", "/proxy/x", **stage.on_behalf("secure"))
+
+
+@plays("upstream_protocol")
+async def _(stage: Stage) -> None:
+    await stage.refused("upstream_protocol", 502, "GET", "/proxy/garbage", **stage.on_behalf("keyed"))
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+
+
+@plays("upstream_timeout")
+async def _(stage: Stage) -> None:
+    hasty = stage.on_behalf("keyed", **{"Gateway-Timeout": "0.1"})
+    await stage.refused("upstream_timeout", 504, "GET", "/proxy/slow", **hasty)
+    await stage.fine("GET", "/proxy/x", **stage.on_behalf("keyed"))
+
+
+@plays("page_unreadable")
+async def _(stage: Stage) -> None:
+    way = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
+    whole = stage.on_behalf("keyed", **{"Gateway-Paginate": way})
+    told = await stage.refused("page_unreadable", 502, "GET", "/proxy/list", **whole)
+    assert "items" in told["message"]
+    assert "response_path=" in told["message"]
+    right = stage.on_behalf("keyed", **{"Gateway-Paginate": f"{way}; response_path=items"})
+    assert '{"n":1}' in (await stage.fine("GET", "/proxy/list", **right)).replace(" ", "")
+
+
+@plays("not_ready")
+async def _(stage: Stage) -> None:
+    stage.gateway.services.serving = False
+    await stage.refused("not_ready", 503, "GET", "/ready", headers={})
+    stage.gateway.services.serving = True
+    await stage.fine("GET", "/ready", headers={})
+
+
+@plays("store_unavailable")
+async def _(stage: Stage) -> None:
+    database = stage.gateway.folder / "gateway.db"
+    database.rename(stage.gateway.folder / "away.db")
+    told = await stage.refused("store_unavailable", 503, "GET", "/connections")
+    assert "Try again" in told["message"]
+    (stage.gateway.folder / "away.db").rename(database)
+    await stage.fine("GET", "/connections")
+
+
+@plays("generic_error_support")
+async def _(stage: Stage) -> None:
+    sessions: Any = stage.gateway.services.sessions
+
+    async def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a fault of ours")
+
+    session = {"end_user": {"id": "u"}}
+    sound, sessions.open = sessions.open, broken
+    told = await stage.refused("generic_error_support", 500, "POST", "/connect/sessions", json=session)
+    assert "fault of ours" not in str(told)
+    sessions.open = sound
+    await stage.fine("POST", "/connect/sessions", json=session)
+
+
+async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
+    """The headers of a key that was just made."""
+    told = await stage.fine("POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish})
+    return {"Authorization": f"Bearer {told['data']['secret']}"}
+
+
+@plays("forbidden")
+async def _(stage: Stage) -> None:
+    narrow = await minted(stage, scopes=["environment:connections:list"])
+    told = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
+    assert "environment:integrations:list" in told["message"]
+    wide = await minted(stage, scopes=["environment:integrations:list"])
+    await stage.fine("GET", "/integrations", headers=wide)
+
+
+@plays("too_many_request")
+async def _(stage: Stage) -> None:
+    paced = await minted(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
+    await stage.fine("GET", "/integrations", headers=paced)
+    told = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
+    assert told["payload"]["retry_at"]
+    await stage.fine("GET", "/integrations")  # another key has its own pace
+
+
+@pytest.mark.parametrize("code", sorted(PLAYS))
+async def test_it_is_met_and_its_advice_helps(stage: Stage, code: str) -> None:
+    await PLAYS[code](stage)
+    assert code in stage.seen
+
+
+async def test_every_code_is_met_somewhere() -> None:
+    missing = set(get_args(Code)) - PLAYS.keys() - ELSEWHERE.keys()
+    assert missing == set(), f"no test meets these; add a play to {Path(__file__).name}"
+    for code, where in ELSEWHERE.items():
+        assert f'"{code}"' in (ROOT / where).read_text(), f"{where} does not meet {code} any more"
