@@ -1,16 +1,42 @@
 """Connect sessions: the customer's back end says who may connect what (api-contract 1.5)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from gateway.api.body import Strict, read_json
-from gateway.api.shapes import EndUserBody, OrganizationBody, ProviderConfigKey, Tags, derived_tags, end_user
+from gateway.access.refusals import beyond_limits, no_integration
+from gateway.api.body import Strict, query_of, read_json
+from gateway.api.shapes import (
+    ConnectionId,
+    EndUserBody,
+    OrganizationBody,
+    ProviderConfigKey,
+    Tags,
+    WebhookUrl,
+    derived_tags,
+    end_user,
+)
 from gateway.auth.moments import iso
+from gateway.connections.sessions import connect_link, poll_url
 from gateway.errors import InvalidRequest, Issue
+from gateway.keys.caller import Caller
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import ConnectionRef
 from gateway.services import SERVICES, Services
-from middleware.facts import ENVIRONMENT
+from middleware.connection import check_reach
+from middleware.connection import check_tags as check_tags_of
+from middleware.facts import CALLER, ENVIRONMENT
+from middleware.scope import needs
+
+
+class FixedSettings(Strict):
+    """Any settings; a webhook address among them is the session's."""
+
+    model_config = ConfigDict(extra="allow")
+
+    webhook_url: WebhookUrl | None = None
 
 
 class IntegrationDefaults(Strict):
@@ -18,7 +44,7 @@ class IntegrationDefaults(Strict):
 
     user_scopes: str | None = None
     authorization_params: dict[str, str] | None = None
-    connection_config: dict[str, Any] | None = None
+    connection_config: FixedSettings | None = None
 
 
 class Override(Strict):
@@ -34,7 +60,7 @@ class NewSession(Strict):
     allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list)
     integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict)
     overrides: dict[str, Override] = Field(default_factory=dict)
-    webhook_url_override: str | None = None
+    webhook_url_override: WebhookUrl | None = None
 
     @model_validator(mode="after")
     def _somebody(self) -> "NewSession":
@@ -43,30 +69,135 @@ class NewSession(Strict):
         return self
 
 
+class Reconnect(Strict):
+    """A session for one connection that is there: its end user authorizes again, and its id stays."""
+
+    connection_id: ConnectionId
+    integration_id: ProviderConfigKey
+    end_user: EndUserBody | None = None
+    organization: OrganizationBody | None = None
+    tags: Tags | None = None
+    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict)
+    overrides: dict[str, Override] = Field(default_factory=dict)
+    webhook_url_override: WebhookUrl | None = None
+
+
+@needs("environment:connect_sessions:write", limits=True)
 async def create_session(request: web.Request) -> web.Response:
     """201 with the token, the link to hand to the end user, and when both end."""
+    query_of(request, ())
     body = await read_json(request, NewSession)
     services = request.app[SERVICES]
     environment = request[ENVIRONMENT].name
-    _check_integrations(services, environment, body)
+    _check_integrations(services, environment, body, body.allowed_integrations)
+    offered = offered_to(services, request[CALLER], environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
+    tags = derived_tags(user, body.tags)
+    check_tags(request[CALLER], tags)
     token, session = await services.sessions.open(
         environment,
         end_user=user,
-        tags=derived_tags(user, body.tags),
-        allowed_integrations=tuple(body.allowed_integrations),
-        defaults={key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()},
-        overrides={key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
-        webhook_url_override=body.webhook_url_override,
+        tags=tags,
+        allowed_integrations=offered,
+        **_fixed(body),
     )
-    link = f"{services.config.server.public_url}/connect?session_token={token}"
-    told = {"token": token, "connect_link": link, "expires_at": iso(session.expires_at)}
+    return _opened(services, token, session)
+
+
+@needs("environment:connect_sessions:write", limits=True)
+async def create_reconnect_session(request: web.Request) -> web.Response:
+    """201 of the same shape, for a connection that is there; an unknown one is 400. What it knows of its end user stays,
+    unless another is given."""
+    query_of(request, ())
+    body = await read_json(request, Reconnect)
+    services, caller = request.app[SERVICES], request[CALLER]
+    ref = ConnectionRef(request[ENVIRONMENT].name, body.integration_id, body.connection_id)
+    check_reach(caller, ref)
+    await check_tags_of(services, caller, ref)
+    _check_integrations(services, ref.environment, body, ())
+    known = services.integrations.find(ref.environment, ref.integration_id)
+    row = await services.store.connections.get(ref) if known else None
+    if row is None:
+        path, message = (
+            ("integration_id",),
+            f"Environment '{ref.environment}' has no integration '{ref.integration_id}'.",
+        )
+        if known:
+            path, message = ("connection_id",), f"'{ref.integration_id}' has no connection '{ref.connection_id}'."
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
+    user = end_user(body.end_user, body.organization)
+    tags = derived_tags(user, body.tags) if user or body.tags is not None else row.tags
+    check_tags(caller, tags)
+    token, session = await services.sessions.open(
+        ref.environment,
+        end_user=user or row.end_user,
+        tags=tags,
+        allowed_integrations=(ref.integration_id,),
+        connection_id=ref.connection_id,
+        integration_id=ref.integration_id,
+        **_fixed(body),
+    )
+    return _opened(services, token, session)
+
+
+def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
+    """What the back end decides about the connections to come. A webhook address among the settings is the session's."""
+    defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
+    lifted = [
+        one["connection_config"].pop("webhook_url", None) for one in defaults.values() if "connection_config" in one
+    ]
+    legacy = next((url for url in lifted if url is not None), None)
+    return {
+        "defaults": defaults,
+        "overrides": {key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
+        "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else legacy,
+    }
+
+
+def _opened(services: Services, token: str, session: ConnectSession) -> web.Response:
+    public_url = services.config.server.public_url
+    told = {
+        "token": token,
+        "connect_link": connect_link(public_url, token),
+        "expires_at": iso(session.expires_at),
+        "poll_url": poll_url(public_url, session),
+    }
     return web.json_response({"data": told}, status=201)
 
 
-def _check_integrations(services: Services, environment: str, body: NewSession) -> None:
+def offered_to(services: Services, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
+    """What a session may offer that this key opens: no more than the key reaches; empty stands for all.
+
+    Raises NotFound for an integration out of its reach, Forbidden for a key that is limited to connections, since a session
+    makes others.
+    """
+    policy = caller.policy
+    if not policy.of_resources:
+        return tuple(asked)
+    if any(one.connections for one in policy.limits):
+        raise beyond_limits("a session would make another connection")
+    for key in asked:
+        if not policy.reaches_integration(key):
+            raise no_integration(environment, key)
+    there = [one.integration_id for one in services.integrations.of(environment)]
+    reached = tuple(asked or filter(policy.reaches_integration, there))
+    if not reached:
+        raise beyond_limits("there is none of them here")
+    return reached
+
+
+def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
+    """Raises Forbidden where what is made would not carry the tags that the key is limited to."""
+    if not caller.policy.fits(tags):
+        wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
+        raise beyond_limits(f"what it makes must carry the tags {wanted}")
+
+
+def _check_integrations(
+    services: Services, environment: str, body: NewSession | Reconnect, allowed: Sequence[str]
+) -> None:
     named = [
-        *((("allowed_integrations", str(n)), key) for n, key in enumerate(body.allowed_integrations)),
+        *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
         *((("integrations_config_defaults", key), key) for key in body.integrations_config_defaults),
         *((("overrides", key), key) for key in body.overrides),
     ]

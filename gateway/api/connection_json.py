@@ -51,7 +51,7 @@ def whole(
 
 
 def _common(connection: Connection) -> dict[str, Any]:
-    noted = connection.failure
+    noted, account = connection.failure, connection.account
     return {
         "id": connection.id,
         "connection_id": connection.ref.connection_id,
@@ -61,7 +61,8 @@ def _common(connection: Connection) -> dict[str, Any]:
         "dies_at": stamp(connection.life.dies_at) if connection.life.dies_at else None,
         "keep_alive_at": stamp(connection.life.keep_alive_at) if connection.life.keep_alive_at else None,
         "errors": [{"type": "auth", "log_id": f"{noted.code} {iso(noted.at)}"}] if noted else [],
-        "end_user": _end_user(connection.end_user),
+        "end_user": end_user_json(connection.end_user),
+        "account": {"id": account.id, "label": account.label} if account.label or account.id else None,
         "tags": dict(connection.tags),
         "metadata": connection.metadata,
     }
@@ -72,7 +73,8 @@ def stamp(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds")
 
 
-def _end_user(user: EndUser | None) -> dict[str, Any] | None:
+def end_user_json(user: EndUser | None) -> dict[str, Any] | None:
+    """As lists of connections and connect sessions show one."""
     if user is None:
         return None
     organization = None

@@ -5,10 +5,12 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import Code, GatewayError
-from gateway.services import SERVICES
+from gateway.services import SERVICES, Services
+from gateway.store.looking import POSTGRES
 from middleware.error_shape import MARK
 
 NOT_READY: Final[Code] = "not_ready"
+AWAY: Final = "away"
 
 
 async def health(_request: web.Request) -> web.Response:
@@ -17,17 +19,34 @@ async def health(_request: web.Request) -> web.Response:
 
 
 async def ready(request: web.Request) -> web.Response:
-    """200 once the store is open and readable, 503 before that and from the moment a stop begins.
+    """200 while this node serves, 503 before that and from the moment a stop begins.
 
-    The body is that of api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is told
+    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). The body is that of
+    api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     services = request.app[SERVICES]
-    if services.serving:
-        try:
-            await services.store.ping()
-        except GatewayError:
-            pass
-        else:
-            return web.json_response({"result": "ok"})
+    away = services.serving and await store_away(services)
+    if services.serving and not away:
+        return web.json_response({"result": "ok"})
+    told = {"store": AWAY} if away else {}
+    if away and shared(services) and services.live.serves and request.query.get("store") != "required":
+        return web.json_response({"result": "ok", **told}, headers={hdrs.CACHE_CONTROL: "no-store"})
     headers = {MARK: NOT_READY, hdrs.CACHE_CONTROL: "no-store"}
-    return web.json_response({"result": "not ready"}, status=503, headers=headers)
+    return web.json_response({"result": "not ready", **told}, status=503, headers=headers)
+
+
+def shared(services: Services) -> bool:
+    """Whether other nodes use the store too, so that its absence says nothing of this one."""
+    return services.config.store.url.startswith(POSTGRES)
+
+
+async def store_away(services: Services) -> bool:
+    """A shared store is read every second in any case, so that many probes ask it nothing; a file is read now."""
+    if shared(services):
+        return services.live.away_s is not None
+    try:
+        await services.store.ping()
+    except GatewayError:
+        return True
+    return False

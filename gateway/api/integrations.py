@@ -1,42 +1,215 @@
-"""Integrations: those that gateway.yaml declares, as published clients read them (api-contract 1.3)."""
+"""Integrations: list, read, make, change, delete (api-contract 1.3). Those that gateway.yaml declares can only be read."""
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
-from gateway.api.body import query_of
-from gateway.auth.moments import iso
-from gateway.errors import NotFound
+from gateway.access.policy import Policy
+from gateway.access.refusals import beyond_limits
+from gateway.api.addressed import unique_key
+from gateway.api.body import empty_body, query_of, read_json
+from gateway.api.integration_body import IntegrationChanges, NewIntegration, fields_of, issues
+from gateway.api.integration_json import credentials, shown, webhook_url
+from gateway.auth import modes
+from gateway.catalog.provider import Provider
+from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, told_together
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
-from middleware.facts import ENVIRONMENT
+from middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
+from middleware.scope import needs
+
+READ_CREDENTIALS: Final = "environment:integrations:read_credentials"
+INCLUDE: Final = ("webhook", "credentials")
 
 
+@needs("environment:integrations:list", limits=True)
 async def list_integrations(request: web.Request) -> web.Response:
     query_of(request, ())
+    empty_body(request)
     services = request.app[SERVICES]
     there = services.integrations.of(request[ENVIRONMENT].name)
-    return web.json_response({"data": [_shown(services, one) for one in there]})
+    session = request.get(CONNECT_SESSION)
+    if session is None:
+        there = [one for one in there if request[CALLER].policy.reaches_integration(one.integration_id)]
+    elif session.allowed_integrations:
+        there = [one for one in there if one.integration_id in session.allowed_integrations]
+    return web.json_response({"data": [shown(services, one) for one in there]})
 
 
+@needs("environment:integrations:read", limits=True)
 async def get_integration(request: web.Request) -> web.Response:
-    query_of(request, ())
+    query = query_of(request, ("include",), many={"include": INCLUDE})
+    empty_body(request)
     services = request.app[SERVICES]
-    key = request.match_info["unique_key"]
-    found = services.integrations.find(request[ENVIRONMENT].name, key)
-    if found is None:
-        raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists those there are.")
-    return web.json_response({"data": _shown(services, found)})
+    found = _found(request, services)
+    told = shown(services, found)
+    wanted = query.get("include", "").split(",")
+    if "webhook" in wanted:
+        told["webhook_url"] = webhook_url(services, found)
+    policy = request[CALLER].policy
+    if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
+        told["credentials"] = credentials(services, found)
+        if found.custom:
+            told["custom"] = dict(found.custom)
+    return web.json_response({"data": told})
 
 
-def _shown(services: Services, integration: Integration) -> dict[str, Any]:
-    provider = services.creator.provider_of(integration)
-    shown = services.catalog.shown(provider.name, services.config.server.public_url)
-    return {
-        "unique_key": integration.integration_id,
-        "provider": provider.name,
-        "display_name": integration.display_name or provider.display_name,
-        "logo": shown["logo_url"],
-        "created_at": iso(services.started_at),
-        "updated_at": iso(services.started_at),
+@needs("environment:integrations:create", limits=True)
+async def create_integration(request: web.Request) -> web.Response:
+    """200 with the integration. Raises InvalidRequest with every fault, those of its kind of provider too."""
+    query_of(request, ())
+    body = await read_json(request, NewIntegration)
+    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    _check_reach(request[CALLER].policy, body.unique_key)
+    provider = services.catalog.get(body.provider)
+    faults = [*_provider_issues(provider, body.provider), *(issues(provider, body) if provider else ())]
+    if services.integrations.has(environment, body.unique_key):
+        faults.append(_taken(services, environment, body.unique_key))
+    _refuse(faults)
+    new = Integration(
+        environment=environment,
+        integration_id=body.unique_key,
+        provider=body.provider,
+        display_name=body.display_name,
+        forward_webhooks=body.forward_webhooks,
+        custom=tuple((body.custom or {}).items()),
+        **fields_of(body.credentials),
+    )
+    stored = await services.made.add(new)
+    if stored is None:
+        raise _refusal([_taken(services, environment, body.unique_key)])
+    return web.json_response({"data": shown(services, stored)})
+
+
+@needs("environment:integrations:update", limits=True)
+async def patch_integration(request: web.Request) -> web.Response:
+    """200 with the integration as it is now; it takes effect here at once, and on other nodes within `live.trust_s`."""
+    query_of(request, ())
+    body = await read_json(request, IntegrationChanges)
+    services = request.app[SERVICES]
+    policy = request[CALLER].policy
+    _check_reach(policy, unique_key(request))
+    if body.unique_key is not None:
+        _check_reach(policy, body.unique_key)
+    found = _changeable(services, _found(request, services))
+    provider = services.catalog.get(found.provider)
+    faults = [*_provider_issues(provider, found.provider), *(issues(provider, body) if provider else ())]
+    faults += await _rename_issues(services, found, body.unique_key)
+    _refuse(faults)
+    given: dict[str, Any] = {
+        "integration_id": body.unique_key,
+        "display_name": body.display_name,
+        "forward_webhooks": body.forward_webhooks,
+        "custom": None if body.custom is None else tuple(body.custom.items()),
     }
+    changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
+    stored = await services.made.change(found, replace(found, **changed))
+    if stored is None:
+        _refuse(await _rename_issues(services, found, body.unique_key))
+        raise Conflict(
+            "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
+        )
+    return web.json_response({"data": shown(services, stored)})
+
+
+@needs("environment:integrations:delete", limits=True)
+async def delete_integration(request: web.Request) -> web.Response:
+    """Its connections go with it, and their tokens at the provider; the answer comes when all are gone, and counts them."""
+    query_of(request, ())
+    empty_body(request)
+    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    key = unique_key(request)
+    _check_reach(request[CALLER].policy, key)
+    found = services.integrations.find(environment, key)
+    if found is not None:
+        _changeable(services, found)
+    ended = await services.made.end(environment, key)
+    if ended is None:
+        _unknown(key)
+    told: dict[str, Any] = {"success": True}
+    if ended.connections:  # published clients know the bare answer
+        outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
+        told["connections"] = {"deleted": ended.connections, "revocation": outcomes}
+    return web.json_response(told)
+
+
+def _found(request: web.Request, services: Services) -> Integration:
+    key = unique_key(request)
+    found = services.integrations.find(request[ENVIRONMENT].name, key)
+    return found if found is not None and request[CALLER].policy.reaches_integration(key) else _unknown(key)
+
+
+def _check_reach(policy: Policy, key: str) -> None:
+    """Whether the key may make, change or end this integration. Raises NotFound, and Forbidden for one that is limited to
+    some of its connections, since the others would feel it too."""
+    if policy.of_connections:
+        raise beyond_limits("an integration serves all its connections")
+    if not policy.reaches_integration(key):
+        _unknown(key)
+
+
+def _unknown(key: str) -> NoReturn:
+    raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists those there are.")
+
+
+def _changeable(services: Services, found: Integration) -> Integration:
+    """Raises Conflict with the place where a declared one is to be changed."""
+    if found.made is None:
+        where = _declared_at(services, found.environment, found.integration_id)
+        raise Conflict(
+            "conflict",
+            f"Integration '{found.integration_id}' is declared at {where} and is read-only here. Change it there and "
+            "send the gateway SIGHUP.",
+            payload={"declared_at": where},
+        )
+    return found
+
+
+def _declared_at(services: Services, environment: str, key: str) -> str:
+    """``gateway.yaml:17``: the file's name without its folder, which is nobody's business."""
+    where = services.config.where("environments", environment, "integrations", key)
+    return PurePath(where).name
+
+
+def _taken(services: Services, environment: str, key: str) -> Issue:
+    there = services.integrations.find(environment, key)
+    if there is None:
+        why = "is just being deleted with its connections; try again when that is done, or take another key"
+    elif there.made is None:
+        why = f"is declared at {_declared_at(services, environment, key)}"
+    else:
+        why = "exists already; PATCH changes it"
+    return Issue("custom", f"Integration '{key}' {why}.", ("uniqueKey",))
+
+
+async def _rename_issues(services: Services, found: Integration, key: str | None) -> list[Issue]:
+    if key is None or key == found.integration_id:
+        return []
+    if services.integrations.has(found.environment, key):
+        return [_taken(services, found.environment, key)]
+    if await services.store.integrations.has_connections(found.environment, found.integration_id):
+        message = f"'{found.integration_id}' has connections, which are addressed by this key, so it cannot be renamed."
+        return [Issue("custom", message, ("uniqueKey",))]
+    return []
+
+
+def _provider_issues(provider: Provider | None, name: str) -> list[Issue]:
+    if provider is None:
+        message = f"The catalog has no provider '{name}'. GET /providers?search=… finds the right name."
+        return [Issue("custom", message, ("provider",))]
+    if provider.auth_mode not in modes():
+        message = f"'{name}' uses {provider.auth_mode}, an auth mode that this installation does not have."
+        return [Issue("custom", message, ("provider",))]
+    return []
+
+
+def _refuse(faults: Sequence[Issue]) -> None:
+    if faults:
+        raise _refusal(faults)
+
+
+def _refusal(faults: Sequence[Issue]) -> InvalidRequest:
+    return InvalidRequest("invalid_body", told_together(faults), errors=faults)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Final
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from multidict import MultiMapping
 from gateway.catalog.listing import Body, Listing, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.services import SERVICES
+from middleware.scope import needs
 
 KNOWN: Final = ("search", "category", "auth_mode", "limit", "cursor")
 LONGEST: Final = 255
@@ -18,15 +20,20 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,255}")
 _POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
+@needs(limits=True)
 async def list_providers(request: web.Request) -> web.Response:
     """Providers in the order of their names.
 
     ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1,
     with ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
     """
-    return answer(request, listing(request).page(read_query(request.query)))
+    there = listing(request)
+    query = read_query(request.query)
+    _check_known(there, query)
+    return answer(request, there.page(query))
 
 
+@needs(limits=True)
 async def get_provider(request: web.Request) -> web.Response:
     """One provider. Raises NotFound, InvalidRequest."""
     name = request.match_info["provider"]
@@ -60,6 +67,20 @@ def read_query(given: MultiMapping[str]) -> Query:
         limit=None if limit is None else int(limit),
         after="" if not cursor else name_in(cursor),
     )
+
+
+def _check_known(there: Listing, query: Query) -> None:
+    """A filter that nothing can pass is a mistake, and an empty list would hide it."""
+    issues = []
+    if query.auth_mode is not None and query.auth_mode.upper() not in there.auth_modes:
+        known = ", ".join(sorted(there.auth_modes))
+        issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
+    if query.category is not None and query.category.casefold() not in there.categories:
+        near = get_close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
+        told = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
+        issues.append(Issue("invalid_value", told, ("category",)))
+    if issues:
+        raise InvalidRequest("invalid_query_params", " ".join(one.message for one in issues), errors=issues)
 
 
 def _issues(given: MultiMapping[str]) -> Iterator[Issue]:

@@ -1,7 +1,7 @@
 """What pydantic finds in a body, in our words."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pydantic_core import ErrorDetails
 
@@ -22,6 +22,8 @@ CODES: Final = {
 }
 SENTENCES: Final[Mapping[str, str]] = {
     "missing": "is missing",
+    "union_tag_not_found": "is missing",
+    "union_tag_invalid": "must be one of {expected_tags}",
     "string_type": "must be text",
     "int_type": "must be a whole number",
     "float_type": "must be a number",
@@ -41,10 +43,26 @@ SENTENCES: Final[Mapping[str, str]] = {
 }
 
 
-def issue(error: ErrorDetails) -> Issue:
-    """Where and what, without the value: it may be a secret."""
-    path = tuple(str(step) for step in error["loc"])
+def issue(error: ErrorDetails, value: Any = None) -> Issue:
+    """Where in `value` and what, without what stands there: it may be a secret."""
+    path = tuple(str(step) for step in _within(value, error["loc"]))
+    if error["type"].startswith("union_tag_"):
+        path = (*path, "type")
     return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path), path)
+
+
+def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
+    """The steps that `value` itself has: pydantic adds which of several shapes it has tried."""
+    for step in steps:
+        if isinstance(value, Mapping):
+            if step not in value and value.get("type") == step:
+                continue
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = value[step] if step < len(value) else None
+        else:
+            continue
+        yield step
 
 
 def _sentence(error: ErrorDetails, path: Sequence[str]) -> str:

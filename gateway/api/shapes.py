@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, Field, StringConstraints
 
 from gateway.api.body import Strict
+from gateway.config import values
 from gateway.dot_segments import has_dot_segment
 from gateway.records.connection import EndUser
 
@@ -24,6 +25,14 @@ def _addressable(text: str) -> str:
     return text
 
 
+def _called(text: str) -> str:
+    if text:  # an empty one takes an address away
+        values.webhook_url(text)
+    return text
+
+
+# Whether the address may be dialled at all, egress decides each time.
+WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_called)]
 ConnectionId = Annotated[
     str,
     StringConstraints(min_length=1, max_length=255, pattern=CONNECTION_ID),

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -14,6 +15,7 @@ from gateway.auth.mode import AuthMode
 from gateway.auth.words import short
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
+from gateway.connections.account import account_of, check_same
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.lifespan import lifespan
 from gateway.connections.live import Live
@@ -22,13 +24,13 @@ from gateway.connections.settings import accepted, complete, parted
 from gateway.connections.verify import Verifier
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
-from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
+from gateway.errors import GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.oauth.token import TokenRefused, TokenUnavailable
-from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
+from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
 from gateway.records.upstream import UpstreamRequest
 from gateway.scripts import POST_CONNECTION
-from gateway.scripts.context import ProviderUnreadable, Refused
+from gateway.scripts.context import ProviderUnreadable, Refused, Site, SiteOpen
 from gateway.store import Store
 from gateway.wire.url import with_query
 
@@ -36,6 +38,12 @@ LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
 
 log = structlog.get_logger(__name__)
+
+
+class SiteWanted(InvalidRequest):
+    """Several sites fit, and the integration leaves the choice to the end user: whoever has one asks, others are refused."""
+
+    sites: tuple[Site, ...] = ()
 
 
 class Creator:
@@ -50,11 +58,18 @@ class Creator:
         self._egress = egress
         self._dialogues = dialogues
         self._public_url = public_url
-        self._verifier = Verifier(egress)
+        self.verifier = Verifier(egress)
 
     def provider_of(self, integration: Integration) -> Provider:
+        """Raises NotFound: an integration made through the API outlives an entry that its operator takes away."""
         provider = self._catalog.get(integration.provider)
-        assert provider is not None, "declared integrations are checked against the catalog at start"
+        if provider is None:
+            raise NotFound(
+                "unknown_provider_template",
+                f"Integration '{integration.integration_id}' uses provider '{integration.provider}', which the catalog does "
+                "not have any more. Put its entry back, or delete the integration.",
+                payload={"provider_config_key": integration.integration_id},
+            )
         return provider
 
     async def create(
@@ -70,24 +85,35 @@ class Creator:
         end_user: EndUser | None = None,
         webhook_url_override: str | None = None,
         tested: bool = True,
+        reconnects: bool = False,
     ) -> tuple[Connection, bool]:
         """The stored connection, and whether it is new. `tested`: by the entry's verification, which a grant that has just
-        been made does not need. Raises InvalidRequest where its settings, its site or its credential are wrong,
-        UpstreamFailed where the provider could not be asked; then nothing is stored and an older connection stays as it was.
+        been made does not need. `reconnects`: it must be there already, and be the same account's as far as both are known.
+
+        Raises InvalidRequest where its settings, its site, its account or its credential are wrong, SiteWanted where one of
+        several sites is to be chosen, UpstreamFailed where the provider could not be asked; then nothing is stored and an
+        older connection stays as it was.
         """
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
-        settings = accepted(provider, config, path) if config else await self._settings_of(ref)
+        before = await self._store.connections.get(ref) if reconnects or not config else None
+        if reconnects and before is None:
+            raise gone(ref)
+        settings = accepted(provider, config, path) if config else self._settings_of(before)
         settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
-        held = await self._obtained(mode, held, Context(provider, integration, settings, metadata, self._public_url))
-        settings = await self._completed(provider, integration, mode, held, settings)
+        held = await self.obtained(mode, held, Context(provider, integration, settings, metadata, self._public_url))
+        completed = await self.completed(provider, integration, mode, held, settings)
+        settings = dict(completed.config)
         context = Context(provider, integration, settings, metadata, self._public_url)
         base_url(provider, settings, mode, held)  # refused now rather than at the first proxied call
         placement(mode, held, context)
-        if tested:
-            await self._verifier.verify(mode, held, context)
+        if tested or reconnects:
+            await self.verifier.verify(mode, held, context)
+        account = completed.account or await account_of(completed, held)
+        if reconnects and before is not None:
+            check_same(provider, before.account, account)
         plain, secret = parted(provider, settings)
         now = clock.now()
         new = NewConnection(
@@ -102,6 +128,7 @@ class Creator:
             end_user=end_user,
             webhook_url_override=webhook_url_override,
             life=lifespan(provider, held, key="/".join(ref), granted_at=now, refreshed_at=now),
+            account=account,
         )
         connection, created = await self._store.connections.put(new, now=now)
         self._live.replace(connection)
@@ -114,7 +141,7 @@ class Creator:
         )
         return connection, created
 
-    async def _obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """The credential with its first token, where the mode exchanges what was given for one."""
         name = context.provider.display_name
         try:
@@ -128,21 +155,21 @@ class Creator:
                 "upstream_unreachable", f"{name} gave no token: {short(str(fault))}. Nothing was stored; try again."
             ) from fault
 
-    async def _settings_of(self, ref: ConnectionRef) -> dict[str, Any]:
+    def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """What an existing connection was made with, so that a new credential alone does not move it to another site."""
-        row = await self._store.connections.get(ref)
         if row is None:
             return {}
         return {**row.config, **self._store.open(row.secret_config)}
 
-    async def _completed(
+    async def completed(
         self,
         provider: Provider,
         integration: Integration,
         mode: AuthMode,
         held: Mapping[str, Any],
         settings: Mapping[str, Any],
-    ) -> dict[str, Any]:
+    ) -> "NewCredential":
+        """The credential with the settings that the entry's script finds. Raises as `create` does."""
         script = POST_CONNECTION.get(provider.post_connection_script or "")
         context = NewCredential(provider, integration, mode, held, settings, self._egress)
         if script is not None:
@@ -152,9 +179,30 @@ class Creator:
                 raise InvalidRequest(
                     "connection_validation_failed", refusal.message, payload=refusal.payload or None
                 ) from refusal
+            except SiteOpen as choice:
+                raise _site_wanted(choice) from None
             except ProviderUnreadable as fault:
                 raise unreadable(provider, fault) from fault
-        return dict(context.config)
+        return context
+
+
+def gone(ref: ConnectionRef) -> InvalidRequest:
+    return InvalidRequest(
+        "invalid_connection",
+        f"The connection '{ref.connection_id}' that this session is to renew is gone. Connect anew.",
+    )
+
+
+def _site_wanted(choice: SiteOpen) -> SiteWanted:
+    names = ", ".join(urlsplit(site.url).hostname or site.name for site in choice.sites)
+    wanted = SiteWanted(
+        "connection_validation_failed",
+        f"This credential reaches several sites, and the integration leaves the choice to the end user: {names}. Name one "
+        "by its subdomain or cloudId.",
+        payload={"sites": [{**site.settings, "url": site.url} for site in choice.sites]},
+    )
+    wanted.sites = choice.sites
+    return wanted
 
 
 def unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
@@ -184,12 +232,17 @@ class NewCredential:
     ) -> None:
         self.provider = provider
         self.config: dict[str, Any] = dict(settings)
+        self.ask = integration.site_selection == "ask"
+        self.account: Account | None = None
         self._mode, self._held = mode, held
         self._placement = placement(mode, held, Context(provider, integration, settings))
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:
         self.config.update(settings)
+
+    def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
+        self.account = Account(id, short(label) if label else None)
 
     async def get_json(self, path: str) -> Any:
         base = base_url(self.provider, self.config, self._mode, self._held)

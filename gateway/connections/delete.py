@@ -26,6 +26,7 @@ from gateway.connections.live import Live
 from gateway.errors import GatewayError
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.integration import Integration
 from gateway.store import Store
 
 LEASE: Final = timedelta(seconds=15)
@@ -57,12 +58,15 @@ class Deleter:
         self._dialogues = dialogues
         self._running: set[asyncio.Task[Deleted | None]] = set()
 
-    async def delete(self, ref: ConnectionRef, *, at_provider: bool = True) -> Deleted | None:
-        """None where there is no such connection. `at_provider` false leaves its tokens alive there.
+    async def delete(
+        self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
+    ) -> Deleted | None:
+        """None where there is no such connection. `at_provider` false leaves its tokens alive there. `integration`: the
+        connection's, where nobody else knows it any more.
 
         Once begun it ends, also if the caller leaves.
         """
-        task = asyncio.create_task(self._delete(ref, at_provider=at_provider))
+        task = asyncio.create_task(self._delete(ref, at_provider, integration))
         self._running.add(task)
         task.add_done_callback(self._is_over)
         return await asyncio.shield(task)
@@ -81,7 +85,7 @@ class Deleter:
         if not task.cancelled():
             task.exception()  # told to the caller, or to nobody who has left
 
-    async def _delete(self, ref: ConnectionRef, *, at_provider: bool) -> Deleted | None:
+    async def _delete(self, ref: ConnectionRef, at_provider: bool, integration: Integration | None) -> Deleted | None:
         if at_provider:
             await self._settled(ref)
         row = await self._store.connections.get(ref)
@@ -89,7 +93,7 @@ class Deleter:
         self._live.forget(ref)
         if row is None or not deleted:
             return None
-        outcomes = await self._revoked(row) if at_provider else []
+        outcomes = await self._revoked(row, integration) if at_provider else []
         told = {outcome.token: outcome.outcome for outcome in outcomes}
         log.info(
             "connection_deleted",
@@ -109,11 +113,11 @@ class Deleter:
                 return
             await asyncio.sleep(LOOK_AGAIN_S)
 
-    async def _revoked(self, row: Connection) -> list[RevocationOutcome]:
+    async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
         """One outcome a token; empty where the credential holds none that a provider could end."""
         held = self._store.open(row.credential)
         provider = self._catalog.get(row.provider)
-        integration = self._integrations.find(*row.ref[:2])
+        integration = given or self._integrations.find(*row.ref[:2])
         if provider is None or integration is None:
             return []
         try:

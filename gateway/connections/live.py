@@ -6,10 +6,9 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 """
 
 import asyncio
-from collections.abc import Coroutine, Hashable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
 import structlog
 
@@ -19,23 +18,23 @@ from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections import backoff
 from gateway.connections.fitting import mode_for
+from gateway.connections.following import Following
 from gateway.connections.integrations import Integrations
-from gateway.connections.margin import refresh_from
+from gateway.connections.margin import refresh_from, renew_at, seconds_left
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
 from gateway.connections.turning import Turning
 from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.store import ChangesMissed, Store
+from gateway.records.integration import Integration
+from gateway.store import Store
+from gateway.vault import VaultError
 
 OPENED_S: Final = 60.0
 RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is not renewed for a provider's 401
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
-SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOAD_S: Final = 120.0
-LONGEST_LOOK_S: Final = 10.0
-LONGEST_END_S: Final = 2.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
@@ -55,28 +54,23 @@ class Kept:
     renew_at: float | None = None
 
 
-class Live:
-    """From an address to a connection that can be used at once.
+class Live(Following):
+    """From an address to a connection that can be used at once. `followers` hear of every change that it hears of.
 
-    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics.
+    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics. `heard` is called when
+    something has changed in the store.
     """
 
     def __init__(
         self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Renewer
     ) -> None:
-        self._config = config
-        self._store = store
-        self._integrations = integrations
+        super().__init__(config, store, integrations)
         self._catalog = catalog
         self._renewer = renewer
         self._kept: dict[ConnectionRef, Kept] = {}
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
-        self._changed_at: dict[ConnectionRef, float] = {}
         self._forgotten_at: dict[ConnectionRef, float] = {}
-        self._synced_at = clock.monotonic()
-        self._unread: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
-        self._swept_at = 0.0
         self.provider_at: dict[str, str] = {}
         self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
 
@@ -96,12 +90,13 @@ class Live:
         """How many connections are in memory."""
         return len(self._kept)
 
-    def peek(self, ref: ConnectionRef) -> Opened | None:
-        """The connection if it is fresh: a dict look-up, no I/O, nothing to await."""
+    def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
+        """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""
         kept = self._kept.get(ref)
         if kept is None:
             return None
-        now = clock.monotonic()
+        if now is None:
+            now = clock.monotonic()
         if now >= kept.good_until:
             return None
         kept.used_at = now
@@ -215,6 +210,18 @@ class Live:
         self._kept.pop(ref, None)
         self._forgotten_at[ref] = clock.monotonic()
 
+    def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
+        """Know what was made under that key through the API, None for nothing any more. What was opened under another is
+        opened anew, or not at all."""
+        if not self._integrations.put(environment, integration_id, made):
+            return
+        there = self._integrations.has(environment, integration_id)
+        for ref in [ref for ref in self._kept if ref[:2] == (environment, integration_id)]:
+            if there:
+                self._kept[ref].opened, self._kept[ref].good_until = None, 0.0
+            else:
+                self.forget(ref)
+
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
         integration = self._integrations.get(*connection.ref[:2])
@@ -227,41 +234,9 @@ class Live:
             )
         return provider
 
-    async def follow(self, last_id: int) -> None:
-        """Follow the store's change log from `last_id` on, for as long as the gateway runs."""
-        version: Hashable = None
-        lost_at: float | None = None
-        while True:
-            await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
-            try:
-                last_id, version = await _to_its_end(self._look(last_id, version))
-                if lost_at is not None:
-                    log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
-                    lost_at = None
-            except ChangesMissed as missed:
-                self._kept.clear()
-                self._cleared_at = clock.monotonic()
-                last_id = missed.last_id
-            except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
-                if lost_at is None:
-                    lost_at = clock.monotonic()
-                    detail = str(fault) or type(fault).__name__
-                    log.warning("store_unreadable", detail=detail, effect="what is in memory serves on")
-            if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
-                self._sweep()
-
-    async def _look(self, last_id: int, version: Hashable) -> tuple[int, Hashable]:
-        """Take over what has changed since. Returns where the log ends now, and the store's version."""
-        async with asyncio.timeout(LONGEST_LOOK_S):
-            seen = await self._store.changes.version()
-            newest, changed = last_id, list[ConnectionRef]()
-            if seen != version:
-                newest, changed = await self._store.changes.since(last_id)
-            self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
-            for ref in dict.fromkeys((*changed, *self._unread)):
-                await self._refresh_entry(ref)
-            self._synced_at = clock.monotonic()
-            return newest, seen
+    def _forget_all(self) -> None:
+        self._kept.clear()
+        self._cleared_at = clock.monotonic()
 
     async def _refresh_entry(self, ref: ConnectionRef) -> None:
         kept = self._kept.get(ref)
@@ -279,10 +254,19 @@ class Live:
         elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
             self._kept[ref] = Kept(row, used_at=kept.used_at)
 
+    async def _refresh_integration(self, ref: ConnectionRef) -> None:
+        try:
+            made = await self._store.integrations.get(*ref[:2])
+        except VaultError as fault:
+            log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
+            made = None
+        self.integration_is(*ref[:2], made)
+
     def _sweep(self) -> None:
         now = self._swept_at = clock.monotonic()
         if now - self._synced_at > self._config.ttl_s:
             self._kept.clear()
+            self._tell_missed()
         for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
             del self._kept[ref]
         for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
@@ -339,38 +323,13 @@ class Live:
         while len(self._kept) >= self._config.max_connections:
             del self._kept[next(iter(self._kept))]
         good_until = (
-            0.0 if opened.for_one_request else now + min(good_s, self._seconds_left(connection, provider, clock.now()))
+            0.0
+            if opened.for_one_request
+            else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
-        self._kept[connection.ref] = Kept(
-            connection, opened, good_until, now, self._renew_at(connection, provider, now)
-        )
+        self._kept[connection.ref] = Kept(connection, opened, good_until, now, renew_at(connection, provider, now))
         return opened
-
-    @staticmethod
-    def _renew_at(connection: Connection, provider: Provider, now: float) -> float | None:
-        due = refresh_from(connection, provider)
-        left_s = (due - clock.now()).total_seconds() if due is not None else None
-        return now + left_s if left_s is not None and left_s > 0 else None
-
-    def _seconds_left(self, connection: Connection, provider: Provider, now: datetime) -> float:
-        """Until the credential must be looked at again: until its margin begins, or inside it until its end."""
-        due = refresh_from(connection, provider)
-        if due is None or connection.expires_at is None:
-            return OPENED_S
-        return ((due if now < due else connection.expires_at) - now).total_seconds()
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
-
-
-async def _to_its_end(look: Coroutine[Any, Any, tuple[int, Hashable]]) -> tuple[int, Hashable]:
-    """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
-    task = asyncio.create_task(look, name="follow_changes")
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=LONGEST_END_S)
-        task.cancel()
-        raise

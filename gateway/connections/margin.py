@@ -4,6 +4,7 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Final
 
+from gateway import clock
 from gateway.catalog.provider import Provider
 from gateway.records.connection import Connection
 
@@ -27,6 +28,21 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     else:
         margin = min(LONGEST, lifetime * PART)
     return connection.expires_at - margin * (1 - JITTER * _share(connection))
+
+
+def renew_at(connection: Connection, provider: Provider, now: float) -> float | None:
+    """The same on the monotonic clock, `now` on which it is; None where it has come already."""
+    due = refresh_from(connection, provider)
+    left_s = (due - clock.now()).total_seconds() if due is not None else None
+    return now + left_s if left_s is not None and left_s > 0 else None
+
+
+def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
+    """Until the credential must be looked at again: until its margin begins, or inside it until its end; else `at_most`."""
+    due = refresh_from(connection, provider)
+    if due is None or connection.expires_at is None:
+        return at_most
+    return ((due if now < due else connection.expires_at) - now).total_seconds()
 
 
 def _share(connection: Connection) -> float:

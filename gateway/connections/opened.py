@@ -1,6 +1,7 @@
 """A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path reads."""
 
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote
 
 from gateway.auth.signer import Signer
@@ -58,5 +59,5 @@ class Opened:
     placement: Placement = field(repr=False)
     identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
-    heads: dict[bytes, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Heads of plain requests made with this credential, by what the caller sent: the fast lane's, gone when this is."""
+    routes: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Of plain requests made with this credential, by what the caller sent: the fast lane's, gone when this is."""

@@ -8,6 +8,7 @@ says, whatever happens to this process, that the token may be spent; and nobody 
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -27,6 +28,7 @@ from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeed
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.records.call import scrubbed
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.states import Happening
 from gateway.secret import digest
@@ -149,6 +151,9 @@ class Redeemer:
         now = clock.now()
         lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at)
+        held = self._store.open(row.credential)
+        known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
+        noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers
         maybe_done = isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         after = await self._store.connections.record_failure(
             row.ref, owner=owner, version=row.version, failure=noted, still_open=maybe_done

@@ -46,5 +46,19 @@ class Sessions:
             )
         return session
 
+    async def known(self, session_digest: str) -> ConnectSession | None:
+        """The session of that digest while it lives: for who asks with another right than its token."""
+        return await self._store.sessions.get(session_digest, now=clock.now())
+
     async def end(self, session: ConnectSession) -> None:
         await self._store.sessions.delete(session.digest)
+
+
+def connect_link(public_url: str, token: str) -> str:
+    """What the end user opens. The token leaves the address with the first answer."""
+    return f"{public_url}/connect?session_token={token}"
+
+
+def poll_url(public_url: str, session: ConnectSession) -> str:
+    """Where the customer's back end learns, with its key, what became of the session. Holds no token."""
+    return f"{public_url}/connect/sessions/{session.digest}"

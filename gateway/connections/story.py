@@ -8,7 +8,7 @@ from typing import Final
 from gateway.catalog.provider import Provider
 from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
 from gateway.records.connection import Connection
-from gateway.records.states import Change, State
+from gateway.records.states import ENDED, RESTORED, Change, State
 
 SOON: Final = timedelta(days=14)
 RECONNECT: Final = "Let the end user authorize again: POST /connect/sessions makes the link."
@@ -52,8 +52,18 @@ class Story:
 
 def story(row: Connection, changes: Sequence[Change], provider: Provider | None, now: datetime) -> Story:
     """Of one connection. `changes` is its history, oldest first."""
-    causes = list(_causes(row, provider, now))
+    causes = [*_restored(row, changes), *_causes(row, provider, now)]
     return Story(_moments(row, changes, now), causes, _action(row, causes, now))
+
+
+def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[Cause]:
+    """Where it ended before it was renewed once since a backup was put back."""
+    back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
+    if back is not None and row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
+        yield Cause(
+            RESTORED,
+            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
+        )
 
 
 def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[Moment]:
@@ -124,9 +134,10 @@ def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
     first = causes[0].name if causes else ""
     if first == "provider_outage":
         left = row.expires_at is None or row.expires_at > now
-        until = f" at {noted.retry_at:%Y-%m-%d %H:%M:%S} UTC" if noted and noted.retry_at else ""
+        due = noted.retry_at if noted is not None else None
+        until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
         serves = "; what it holds is still valid and serves" if left else ""
-        return Action("wait", f"Wait: the gateway tries again by itself{until}{serves}.")
+        return Action("wait", f"Wait: the gateway tries again with the next call{until}{serves}.")
     if first in {"client_refused", "request_refused"}:
         renew = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
         return Action(

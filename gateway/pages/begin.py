@@ -1,41 +1,43 @@
 """Where the end user's browser sets out for the provider's consent page (api-contract 1.6)."""
 
+from typing import Final
+
 from aiohttp import hdrs, web
 
-from gateway.connections.flow import LIFETIME, Asked
+from gateway.connections.arriving import LIFETIME
+from gateway.connections.flow import Asked, Departure
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
-from gateway.pages.environment import failed
+from gateway.pages.failing import failed
+from gateway.records.connecting import ConnectSession
 from gateway.services import SERVICES
 from gateway.wire.query import members
+
+OVERRIDES: Final = {
+    "oauth_client_id_override": "client_id",
+    "oauth_client_secret_override": "client_secret",
+    "oauth_refresh_token_override": "refresh_token",
+}
+LONGEST_CLIENT_ID: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
     """302 to the provider, with the cookie that binds the flow to this browser.
 
     A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
+    The window's WebSocket hears of it either way.
     """
+    services = request.app[SERVICES]
+    session = await services.sessions.find(request.query.get("connect_session_token", ""))
+    integration_id = request.match_info["integration_id"]
+    ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
     try:
-        return await _set_out(request)
+        departure = await _set_out(request, session, integration_id, ws_client_id)
     except Unauthorized:
         raise
     except GatewayError as fault:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
-        return failed(request, fault, fault.status, integration_id=request.match_info["integration_id"])
-
-
-async def _set_out(request: web.Request) -> web.Response:
-    services = request.app[SERVICES]
-    session = await services.sessions.find(request.query.get("connect_session_token", ""))
-    if "connection_id" in request.query:
-        message = "The session decides about the connection id; leave it out."
-        raise InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
-    asked = Asked(
-        config=members(request.query, "params"),
-        authorization_params=members(request.query, "authorization_params"),
-        user_scope=request.query.get("user_scope"),
-    )
-    departure = await services.flows.begin(session, request.match_info["integration_id"], asked)
+        return failed(request, fault, integration_id=integration_id, tells=True)
     answer = web.Response(
         status=302,
         headers={
@@ -44,13 +46,43 @@ async def _set_out(request: web.Request) -> web.Response:
             "Referrer-Policy": "no-referrer",  # the address we come from holds the session's token
         },
     )
+    bind(answer, departure)
+    return answer
+
+
+def bind(answer: web.Response, departure: Departure) -> None:
+    """The cookie that shows on return that it is the same browser."""
+    set_flow_cookie(answer, departure.cookie_name, departure.cookie_value.reveal())
+
+
+def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:
     answer.set_cookie(
-        departure.cookie_name,
-        departure.cookie_value.reveal(),
+        name,
+        value,
         max_age=int(LIFETIME.total_seconds()),
         path="/",
-        secure=departure.cookie_name.startswith("__Host-"),
+        secure=name.startswith("__Host-"),
         httponly=True,
         samesite="Lax",
     )
-    return answer
+
+
+async def _set_out(
+    request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
+) -> Departure:
+    services = request.app[SERVICES]
+    if "connection_id" in request.query:
+        message = "The session decides about the connection id; leave it out."
+        fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
+        await services.flows.refused(session, integration_id, ws_client_id, fault)
+        raise fault
+    brought = members(request.query, "credentials")
+    asked = Asked(
+        config=members(request.query, "params"),
+        authorization_params=members(request.query, "authorization_params"),
+        user_scope=request.query.get("user_scope"),
+        override={OVERRIDES[name]: text for name, text in brought.items() if name in OVERRIDES and text},
+        ws_client_id=ws_client_id,
+        lang=request.query.get("lang"),
+    )
+    return await services.flows.begin(session, integration_id, asked)

@@ -1,14 +1,13 @@
 """Jinja under an application key of our own, so that a host which uses aiohttp-jinja2 itself is not disturbed."""
 
 import secrets
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from gateway import resources
-from gateway.errors import GatewayError
-from middleware.facts import REQUEST_ID
 
 if TYPE_CHECKING:  # loaded with the first page: most workers never serve one, and it costs each 3 MB
     import jinja2
@@ -36,8 +35,18 @@ def setup_templates(app: web.Application) -> None:
     app[TEMPLATES] = Templates()
 
 
-def page(request: web.Request, template: str, status: int = 200, **context: Any) -> web.Response:
-    """The page with the headers that every page of ours has: nothing may frame, script, cache or leak it."""
+def page(
+    request: web.Request,
+    template: str,
+    status: int = 200,
+    *,
+    script: bool = False,
+    ancestors: Sequence[str] = (),
+    **context: Any,
+) -> web.Response:
+    """The page with the headers that every page of ours has: nothing may cache or leak it, and nobody but `ancestors` may
+    frame it. `script`: whether our own script runs, which may ask our own origin.
+    """
     import aiohttp_jinja2
 
     nonce = secrets.token_urlsafe(16)
@@ -50,10 +59,7 @@ def page(request: web.Request, template: str, status: int = 200, **context: Any)
     )
     response.headers.update(
         {
-            "Content-Security-Policy": (
-                f"default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; form-action *; "
-                "frame-ancestors 'none'; base-uri 'none'"
-            ),
+            "Content-Security-Policy": _policy(nonce, script, ancestors),
             "Cache-Control": "no-store",
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
@@ -62,31 +68,9 @@ def page(request: web.Request, template: str, status: int = 200, **context: Any)
     return response
 
 
-def failed(
-    request: web.Request,
-    fault: GatewayError,
-    status: int = 400,
-    *,
-    title: str = "The account was not connected",
-    message: str | None = None,
-    integration_id: str | None = None,
-) -> web.Response:
-    """The page that says what went wrong and what to do, with the code and the request's id for whoever is asked for help.
-
-    `message` stands in for that of `fault` where that one speaks to programmers. No connection is named: none was stored.
-    """
-    answer = page(
-        request,
-        "connect/result.html",
-        status,
-        title=title,
-        message=message or fault.message,
-        success=False,
-        integration_id=integration_id,
-        connection_id=None,
-        site=None,
-        code=fault.code,
-        request_id=request[REQUEST_ID],
+def _policy(nonce: str, script: bool, ancestors: Sequence[str]) -> str:
+    scripts = f"script-src 'nonce-{nonce}'; connect-src 'self'; " if script else ""
+    return (
+        f"default-src 'none'; style-src 'nonce-{nonce}'; {scripts}img-src 'self'; form-action 'self'; "
+        f"frame-ancestors {' '.join(ancestors) or chr(39) + 'none' + chr(39)}; base-uri 'none'"
     )
-    answer.headers["Gateway-Error"] = fault.code
-    return answer

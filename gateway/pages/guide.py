@@ -6,7 +6,8 @@ from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.provider import Provider
 from gateway.catalog.setting import Setting, title_from
 from gateway.errors import NotFound
-from gateway.pages.environment import failed, page
+from gateway.pages.environment import page
+from gateway.pages.failing import failed
 from gateway.pages.guide_behaviour import behaviour
 from gateway.pages.guide_steps import asked, steps
 from gateway.pages.snippets import call_of, curl, node, python

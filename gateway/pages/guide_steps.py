@@ -85,9 +85,19 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
     lines += [
         f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
     ]
-    if mode.redirects and (scopes := provider.default_scopes or (provider.available_scopes or [])[:1]):
+    if mode.redirects and (scopes := _for_a_start(provider)):
         lines.append(f"  scopes: [{', '.join(map(_in_yaml, scopes))}]")
     return "environments:\n  dev:\n    integrations:\n" + "\n".join(f"      {line}" for line in lines)
+
+
+def _for_a_start(provider: Provider) -> list[str]:
+    """Scopes to begin with: the entry's own, and where these let a token do nothing but be renewed, two that let it read."""
+    asked = provider.default_scopes or []
+    needed = provider.refresh.requires_scope if provider.refresh else None
+    if set(asked) - {needed, "offline_access"}:
+        return asked
+    others = [scope for scope in provider.available_scopes or [] if scope not in asked and scope != needed]
+    return [*others[:2], *(asked or ([needed] if needed else []))]
 
 
 def _in_yaml(scope: str) -> str:

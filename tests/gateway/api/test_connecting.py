@@ -158,7 +158,7 @@ async def test_the_providers_refusal_is_shown_and_escaped(running: RunningGatewa
         assert "access_denied" in html
         assert "<dt>Connection</dt>" not in html  # there is none
         assert "<script>alert" not in html
-        assert "script" not in answer.headers["Content-Security-Policy"]
+        assert "script-src 'nonce-" in answer.headers["Content-Security-Policy"]
 
 
 async def test_an_answer_of_another_issuer_is_not_used(running: RunningGateway, tracker: Tracker) -> None:
@@ -204,7 +204,7 @@ async def test_the_connect_link_lists_the_sessions_integrations(running: Running
     async with running.http.get(told["data"]["connect_link"]) as answer:
         html = await answer.text()
     assert answer.status == 200
-    assert "/oauth/connect/tracker" in html
+    assert "/i/tracker" in html
     assert "Tracker" in html
     async with running.http.get(f"{running.url}/connect?session_token=nonsense") as answer:
         assert (answer.status, answer.content_type) == (401, "text/html")
@@ -238,7 +238,7 @@ async def test_nothing_of_a_flow_can_be_read_from_the_database(
 async def test_a_browser_sees_a_page_where_it_cannot_set_out(running: RunningGateway) -> None:
     address = f"{running.url}/oauth/connect/other?connect_session_token={await running.session_token()}"
     async with running.http.get(address, headers={"Accept": "text/html,*/*"}) as answer:
-        assert (answer.status, answer.content_type) == (404, "text/html")
+        assert (answer.status, answer.content_type) == (400, "text/html")
         assert answer.headers["Gateway-Error"] == "unknown_provider_config"
 
 
@@ -263,6 +263,7 @@ async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: Runn
     async with asyncio.timeout(10):
         while not (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0)
+    assert tracker.calls["authorization_code"] == 1
 
 
 async def test_a_session_that_ends_during_consent_still_tells_whose_connection_it_is(

@@ -1,10 +1,29 @@
-"""The connect page says how far the entry behind each choice can be trusted."""
+"""The connect page without a browser: where the token goes, who may show and send it, and what stays text."""
 
+import re
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+async def opened(running: RunningGateway, **session: Any) -> tuple[str, str]:
+    """The address that the browser has after the link, and the session's token."""
+    token = await running.session_token(**session)
+    async with running.http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as answer:
+        assert answer.status == 200
+        assert answer.history[0].status == 303
+        assert token not in str(answer.url)
+        assert token not in await answer.text()
+        return str(answer.url), token
 
 
 @pytest.mark.parametrize(
@@ -29,3 +48,349 @@ async def test_an_entry_s_trust_is_shown(tmp_path: Path, provenance: str | None,
         await running.stop()
     assert answer.status == 200
     assert (said in text) if said else ("entry in the catalog" not in text)
+
+
+async def test_the_token_goes_from_the_address_into_a_cookie_that_scripts_do_not_see(running: RunningGateway) -> None:
+    token = await running.session_token()
+    link = f"{running.url}/connect?session_token={token}"
+    async with running.http.get(link, headers=BROWSER, allow_redirects=False) as answer:
+        assert answer.status == 303
+        cookie = answer.headers["Set-Cookie"]
+        assert token not in answer.headers["Location"]
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert re.match(r"gw-connect-[0-9a-f]{16}=nango_connect_session_", cookie)
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+
+
+async def test_every_page_is_for_its_reader_alone(running: RunningGateway) -> None:
+    address, _ = await opened(running)
+    for path in (address, f"{running.url}/connect?session_token=x", f"{running.url}/oauth/callback?state=x"):
+        async with running.http.get(path, headers=BROWSER) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "form-action 'self'" in policy
+            assert "base-uri 'none'" in policy
+            assert "unsafe" not in policy
+            nonce = policy.partition("script-src 'nonce-")[2].partition("'")[0]
+            assert len(nonce) >= 16
+            assert set(re.findall(r'nonce="([^"]+)"', await answer.text())) == {nonce}
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_two_links_in_one_browser_stay_apart(running: RunningGateway) -> None:
+    ada, _ = await opened(running, end_user={"id": "a", "display_name": "Ada"})
+    eve, _ = await opened(running, end_user={"id": "e", "display_name": "Eve"})
+    for address, name in ((ada, "Ada"), (eve, "Eve")):
+        async with running.http.get(address) as answer:
+            assert f"For {name}" in await answer.text()
+
+
+async def test_an_address_without_its_cookie_shows_nothing(running: RunningGateway) -> None:
+    address, _ = await opened(running)
+    async with aiohttp.ClientSession() as stranger, stranger.get(address) as answer:
+        assert answer.status == 401
+        assert "refuses cookies" in await answer.text()
+
+
+async def test_one_session_s_cookie_opens_no_other_s_page(running: RunningGateway) -> None:
+    address, _ = await opened(running)
+    _, other = await opened(running)
+    name = address.rpartition("/")[2]
+    cookie = {"Cookie": f"gw-connect-{name}={other}"}
+    async with aiohttp.ClientSession() as stranger, stranger.get(address, headers=cookie) as answer:
+        assert answer.status == 401
+
+
+async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    address, _ = await opened(running)
+    async with running.http.post(f"{address}/i/tracker", data={"params[cloudId]": "cloud-2"}) as answer:
+        assert answer.status == 200
+        html = await answer.text()
+        assert answer.headers["Set-Cookie"].startswith("gw-flow-")
+    found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)
+    assert found is not None
+    consent = found[1].replace("&amp;", "&")
+    assert consent.startswith(f"{tracker.url}/authorize?")
+    async with running.http.get(consent) as answer:
+        text = await answer.text()
+        assert answer.status == 200
+    assert "acme.tracker.example" in text  # what the form does not ask for is not taken from it
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
+async def test_a_form_that_cannot_be_read_is_refused_with_a_page(running: RunningGateway, charset: str) -> None:
+    address, _ = await opened(running)
+    headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
+    for path in (f"{address}/i/tracker", f"{running.url}/oauth/site"):
+        async with running.http.post(path, data=b"token=\xff\xfe1", headers=headers) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_body")
+            assert answer.content_type == "text/html"
+
+
+FOREIGN = [
+    {"Origin": "https://evil.example"},
+    {"Origin": "null", "Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Origin": "http://127.0.0.1:1"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+async def test_a_form_from_another_site_is_not_taken(running: RunningGateway, headers: dict[str, str]) -> None:
+    address, _ = await opened(running)
+    async with running.http.post(f"{address}/i/tracker", data={}, headers=headers) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "forbidden")
+        assert "Set-Cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "null", "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "same-origin"}]
+)
+async def test_our_own_form_is_taken_although_it_sends_no_referrer(
+    running: RunningGateway, headers: dict[str, str]
+) -> None:
+    address, _ = await opened(running)
+    async with running.http.post(f"{address}/i/tracker", data={}, headers=headers) as answer:
+        assert answer.status == 200
+
+
+async def framed(running: RunningGateway, token: str, origin: str | None) -> aiohttp.ClientResponse:
+    headers = {"Authorization": f"Bearer {token}", **({"Gateway-Embedder": origin} if origin else {})}
+    answer = await running.http.get(f"{running.url}/connect/s/embedded", headers=headers)
+    await answer.read()
+    return answer
+
+
+async def test_registered_origins_alone_may_embed_it(running: RunningGateway) -> None:
+    whole = running.document
+    whole["environments"]["dev"]["connect_origins"] = ["https://app.example.com", "http://localhost:5173"]
+    whole["environments"]["other"] = {"connect_origins": ["https://other.example.com"]}
+    whole["server"]["public_url"] = "https://gateway.example.com"
+    await running.stop()
+    await running.start()
+    running.url = f"http://127.0.0.1:{whole['server']['port']}"
+    async with running.http.get(f"{running.url}/connect?apiURL=x&theme=dark&lang=de") as answer:
+        policy = answer.headers["Content-Security-Policy"]
+        assert (answer.status, 'lang="de"' in await answer.text()) == (200, True)
+    ancestors = policy.partition("frame-ancestors ")[2].partition(";")[0].split()
+    assert ancestors == ["http://localhost:5173", "https://app.example.com", "https://other.example.com"]
+    token = await running.session_token()
+    allowed = {
+        origin: (await framed(running, token, origin)).status for origin in [*ancestors, "https://evil.example", None]
+    }
+    assert allowed == {
+        "http://localhost:5173": 200,
+        "https://app.example.com": 200,
+        "https://other.example.com": 403,
+        "https://evil.example": 403,
+        None: 403,
+    }
+    async with running.http.get(
+        f"{running.url}/connect?session_token={token}", headers=BROWSER, allow_redirects=False
+    ) as it:
+        assert it.headers["Set-Cookie"].startswith("__Host-gw-connect-")
+        assert "Secure" in it.headers["Set-Cookie"]
+
+
+async def test_on_this_machine_alone_its_own_pages_may(running: RunningGateway) -> None:
+    token = await running.session_token()
+    assert (await framed(running, token, "http://localhost:5173")).status == 200
+    for origin in ("http://localhost.evil.example", "http://127.0.0.1.evil.example:80", "https://app.example.com"):
+        assert (await framed(running, token, origin)).status == 403
+
+
+async def test_a_provider_s_words_stay_text_wherever_they_stand(running: RunningGateway, tracker: Tracker) -> None:
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
+    words = "</script><img src=x onerror=alert(1)>\"'&"
+    query = {"state": state, "error": "access_denied", "error_description": words, "error_uri": "javascript:alert(1)"}
+    async with running.http.get(f"{running.url}/oauth/callback", params=query) as answer:
+        html = await answer.text()
+    assert "<img src=x" not in html
+    assert "</script><img" not in html
+    assert 'href="javascript:' not in html
+    told = re.search(r'data-told="([^"]*)"', html)
+    assert told is not None
+    assert "access_denied" in told[1]
+    assert 'data-tells="error"' in html
+
+
+async def test_a_window_s_last_page_says_how_it_went(running: RunningGateway, tracker: Tracker) -> None:
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    async with running.http.get(begin) as answer:
+        assert (answer.status, 'data-tells="success"' in await answer.text()) == (200, True)
+    wrong = f"{running.url}/oauth/connect/nothing?connect_session_token={await running.session_token()}"
+    async with running.http.get(wrong, headers=BROWSER) as answer:
+        assert (answer.status, "unknown_config_key" in await answer.text()) == (400, True)
+
+
+async def test_a_client_of_the_user_s_own_is_used_and_kept(running: RunningGateway, tracker: Tracker) -> None:
+    own = {"oauth_client_id_override": "own-client", "oauth_client_secret_override": "own-secret-0123"}
+    query = "".join(f"&credentials[{name}]={text}" for name, text in own.items())
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}{query}"
+    async with running.http.get(begin) as answer:
+        assert answer.status == 200
+    assert tracker.authorize_query["client_id"] == "own-client"
+    assert tracker.token_requests[0]["client_secret"] == "own-secret-0123"
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert shown["credentials"]["config_override"] == {"client_id": "own-client", "client_secret": "own-secret-0123"}
+    assert "own-secret" not in str(shown["connection_config"])
+
+
+@pytest.mark.parametrize("name", ["../connect.js", "%2e%2e%2fbase.html", "words/en.yaml", "logo", "nothing"])
+async def test_files_come_from_a_fixed_table(running: RunningGateway, name: str) -> None:
+    from yarl import URL
+
+    async with running.http.get(URL(f"{running.url}/connect/assets/{name}", encoded=True)) as answer:
+        assert answer.status in {400, 404}
+
+
+async def test_brand_and_logo_are_the_operator_s(running: RunningGateway, tmp_path: Path) -> None:
+    (tmp_path / "logo.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>')
+    running.document["branding"] = {"name": "A <b>brand</b>", "logo": "logo.svg", "color": "#ffe08a"}
+    await running.restart()
+    address, _ = await opened(running)
+    async with running.http.get(address) as answer:
+        html = await answer.text()
+    assert "A &lt;b&gt;brand&lt;/b&gt;" in html
+    assert "--accent: #ffe08a; --on-accent: #000000" in html
+    found = re.search(r'src="([^"]+/connect/assets/logo[^"]*)"', html)
+    assert found is not None
+    async with running.http.get(found[1]) as answer:
+        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
+        assert "sandbox" in answer.headers["Content-Security-Policy"]
+
+
+class Chooser:
+    """A grant of a user with two sites, under an integration that asks."""
+
+    def __init__(self, running: RunningGateway) -> None:
+        self.running = running
+
+    async def page(self, query: str = "") -> tuple[int, str]:
+        running = self.running
+        begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}{query}"
+        async with running.http.get(begin) as answer:
+            return answer.status, await answer.text()
+
+    async def choose(self, html: str, site: str, http: aiohttp.ClientSession | None = None) -> tuple[int, str]:
+        token = re.search(r'name="token" value="([^"]+)"', html)
+        assert token is not None
+        form = {"token": token[1], "site": site}
+        async with (http or self.running.http).post(f"{self.running.url}/oauth/site", data=form) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def chooser(running: RunningGateway, tracker: Tracker) -> Chooser:
+    running.document["environments"]["dev"]["integrations"]["tracker"]["site_selection"] = "ask"
+    await running.restart()
+    return Chooser(running)
+
+
+async def test_the_end_user_chooses_among_sites_before_anything_is_stored(chooser: Chooser, tracker: Tracker) -> None:
+    running = chooser.running
+    status, html = await chooser.page()
+    assert (status, html.count('type="radio"')) == (200, 2)
+    assert (await running.json("GET", "/connections"))["connections"] == []
+    assert (await chooser.choose(html, "cloud-2"))[0] == 200
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert (shown["connection_config"]["cloudId"], shown["connection_config"]["subdomain"]) == ("cloud-2", "globex")
+    assert listed["account"]["label"] == "globex.tracker.example"
+    status, html = await chooser.choose(html, "cloud-1")
+    assert (status, "made already" in html) == (400, True)
+    assert tracker.calls["authorization_code"] == 1
+
+
+async def test_a_site_that_was_not_offered_is_no_choice(chooser: Chooser) -> None:
+    _, html = await chooser.page()
+    assert (await chooser.choose(html, "cloud-9"))[0] == 400
+    assert (await chooser.choose(html, "cloud-1"))[0] == 200
+
+
+async def test_another_browser_cannot_choose(chooser: Chooser) -> None:
+    _, html = await chooser.page()
+    async with aiohttp.ClientSession() as stranger:
+        status, told = await chooser.choose(html, "cloud-1", stranger)
+    assert (status, "another browser" in told) == (400, True)
+    assert (await chooser.choose(html, "cloud-1"))[0] == 200
+
+
+async def test_a_choice_cannot_be_made_into_a_callback(chooser: Chooser, tracker: Tracker) -> None:
+    _, html = await chooser.page()
+    token = html.partition('name="token" value="')[2].partition('"')[0]
+    async with chooser.running.http.get(f"{chooser.running.url}/oauth/callback?state={token}&code=x") as answer:
+        assert answer.status == 400
+    assert (await chooser.choose(html, "cloud-1"))[0] == 200
+
+
+async def test_who_named_a_site_is_not_asked(chooser: Chooser) -> None:
+    status, html = await chooser.page("&params[subdomain]=acme")
+    assert (status, "radio" in html) == (200, False)
+
+
+async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: Chooser, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    body = {
+        "provider_config_key": "tracker",
+        "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
+    }
+    told = await chooser.running.json("POST", "/connections", json=body, expect=400)
+    assert [site["subdomain"] for site in told["error"]["payload"]["sites"]] == ["acme", "globex"]
+    body["connection_config"] = {"subdomain": "globex"}
+    await chooser.running.json("POST", "/connections", json=body, expect=201)
+
+
+async def test_a_large_form_is_not_read(running: RunningGateway) -> None:
+    async with running.http.post(f"{running.url}/oauth/site", data={"token": "x" * 10_000}) as answer:
+        assert answer.status == 400
+    address, _ = await opened(running)
+    async with running.http.post(f"{address}/i/tracker", json={}) as answer:
+        assert answer.status == 400
+
+
+async def test_what_was_granted_waits_sealed(chooser: Chooser, tracker: Tracker, tmp_path: Path) -> None:
+    await chooser.page()
+    secrets = [token for grant in tracker.grants for token in (grant.refresh_token, *grant.access_tokens)]
+    assert secrets
+    for path in tmp_path.glob("gateway.db*"):
+        assert not [secret for secret in secrets if secret.encode() in path.read_bytes()], path
+
+
+def test_links_lead_nowhere_else() -> None:
+    """Templates hold no address but ours and those that the entry names."""
+    folder = Path(__file__).parents[3] / "templates" / "connect"
+    for path in folder.glob("*.html"):
+        assert not re.search(r'(?:src|href)="https?://', path.read_text()), path
+    assert urlsplit("/connect").netloc == ""
+    assert web.Response is not None
+
+
+async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    write_entry(running.folder, "leaving", tracker_entry(tracker.url, display_name="Leaving"))
+    await running.restart()
+    client = {"type": "OAUTH2", "client_id": "c", "client_secret": "s-0123456789"}
+    made = {"unique_key": "made", "provider": "leaving", "credentials": client}
+    await running.json("POST", "/integrations", json=made, expect=200)
+    address, _ = await opened(running)
+    async with running.http.get(address) as answer:
+        assert "Leaving" in await answer.text()
+    (running.folder / "catalog" / "leaving.yaml").unlink()
+    await running.restart()
+    address, _ = await opened(running)
+    async with running.http.get(address) as answer:
+        assert (answer.status, "Connect Tracker" in await answer.text()) == (200, True)
+    async with running.http.get(f"{address}/i/made", headers=BROWSER) as answer:
+        assert (answer.status, answer.content_type) == (404, "text/html")

@@ -15,6 +15,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.load import load_catalog
 from gateway.catalog.provider import Provider
 from gateway.pages.guide_behaviour import behaviour
@@ -261,3 +262,10 @@ def assert_is(call: Call, seen: dict[str, Any]) -> None:
     assert seen["headers"]["Provider-Config-Key"] == "key"
     assert seen["headers"]["Connection-Id"] == "<CONNECTION_ID>"
     assert (json.loads(seen["body"]) if seen["body"] else None) == call.body
+
+
+def test_an_integration_to_begin_with_may_do_more_than_be_renewed(providers: Any) -> None:
+    (scopes,) = [
+        line for line in declaration(providers["jira"], AUTH_MODES["OAUTH2"]).splitlines() if "scopes:" in line
+    ]
+    assert scopes.strip() == 'scopes: ["read:jira-user", "read:jira-work", offline_access]'

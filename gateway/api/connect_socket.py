@@ -1,0 +1,70 @@
+"""The WebSocket on which a browser that opened a window hears what came of it (api-contract 2.4).
+
+It gets an id, names it in the window's address, and is told once. Nothing that it sends is read.
+"""
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from aiohttp import WSMsgType, web
+
+from gateway.connections.outcomes import client_digest
+from gateway.errors import Unavailable
+from gateway.records.connecting import Outcome
+from gateway.services import SERVICES
+
+HEARTBEAT_S: Final = 25.0
+LONGEST_S: Final = 3600.0  # a window that is not finished by then has no session left
+CLOSE_S: Final = 2.0
+LIMIT_BYTES: Final = 4096
+
+
+async def socket(request: web.Request) -> web.StreamResponse:
+    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; whoever connected closes."""
+    outcomes = request.app[SERVICES].outcomes
+    if outcomes.crowded:
+        raise Unavailable("busy", "Too many windows wait for an answer here. Try again.", retry_after_s=5)
+    answer = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
+    client = outcomes.new_client()
+    with outcomes.waiting(client_digest(client) or "") as waiting:
+        await answer.prepare(request)
+        await answer.send_json({"message_type": "connection_ack", "ws_client_id": client})
+        closed = asyncio.create_task(_until_closed(answer))
+        either: set[asyncio.Future[Any]] = {waiting.outcome, closed}
+        try:
+            await asyncio.wait(either, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
+            outcome = waiting.outcome.result() if waiting.outcome.done() else None
+            if outcome is not None and not answer.closed:
+                with contextlib.suppress(ConnectionError):
+                    await answer.send_json(message(outcome))
+                await asyncio.wait({closed}, timeout=HEARTBEAT_S)
+        finally:
+            closed.cancel()
+            await asyncio.gather(closed, return_exceptions=True)
+    await answer.close()
+    return answer
+
+
+def message(outcome: Outcome) -> dict[str, Any]:
+    """As published clients read it."""
+    if outcome.succeeded:
+        return {
+            "message_type": "success",
+            "provider_config_key": outcome.integration_id,
+            "connection_id": outcome.connection_id,
+            "is_pending": outcome.is_pending,
+        }
+    told = {
+        "message_type": "error",
+        "provider_config_key": outcome.integration_id,
+        "error_type": outcome.error_type,
+        "error_desc": outcome.error_desc,
+    }
+    return told if outcome.connection_id is None else {**told, "connection_id": outcome.connection_id}
+
+
+async def _until_closed(answer: web.WebSocketResponse) -> None:
+    async for received in answer:
+        if received.type is WSMsgType.ERROR:
+            return

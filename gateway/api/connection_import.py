@@ -1,0 +1,178 @@
+"""Credentials that the customer already has become connections (api-contract 1.4)."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+from pydantic import ValidationError
+
+from gateway import clock
+from gateway.access.refusals import no_connection
+from gateway.api.body import Strict, query_of
+from gateway.api.connect import check_tags
+from gateway.api.connection_json import whole
+from gateway.api.json_text import parse
+from gateway.api.sentences import issue
+from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, derived_tags, end_user
+from gateway.auth import modes
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.keys.caller import Caller
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.integration import Integration
+from gateway.services import SERVICES, Services
+from middleware.connection import check_reach
+from middleware.facts import CALLER
+from middleware.scope import needs
+
+# Of the flat form, member of the credential ▸ the name that the old clients have for it.
+FLAT: Final[Mapping[str, str]] = {"apiKey": "api_key"}
+READ_CREDENTIALS: Final = "environment:connections:read_credentials"
+NOT_FLAT: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
+
+log = structlog.get_logger(__name__)
+
+
+class Import(Strict):
+    """`credentials` are checked by the provider's auth mode."""
+
+    provider_config_key: ProviderConfigKey
+    credentials: dict[str, Any]
+    connection_id: ConnectionId | None = None
+    connection_config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    webhook_url_override: WebhookUrl | None = None
+    end_user: EndUserBody | None = None
+    tags: Tags | None = None
+
+
+@needs("environment:connections:create", limits=True)
+async def import_connection(request: web.Request) -> web.Response:
+    """201 with the whole connection; the same id again replaces what it held."""
+    query_of(request, ())
+    services, caller = request.app[SERVICES], request[CALLER]
+    connection, warnings = await imported(services, caller, parse(await request.read()))
+    revealed = caller.policy.allows(READ_CREDENTIALS)
+    shown = whole(services.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
+    if warnings:
+        shown["warnings"] = [one.as_json() for one in warnings]
+    return web.json_response(shown, status=201)
+
+
+@needs("environment:connections:create", limits=True)
+async def import_flat(request: web.Request) -> web.Response:
+    """The same in the form of before, credentials beside the rest: 201 with what was sent, and the connection's id."""
+    query_of(request, ())
+    sent = parse(await request.read())
+    connection, _ = await imported(request.app[SERVICES], request[CALLER], _folded(sent))
+    return web.json_response({**sent, "connection_id": connection.ref.connection_id}, status=201)
+
+
+async def imported(services: Services, caller: Caller, given: Any) -> tuple[Connection, list[Issue]]:
+    """The stored connection, and what is odd about it. Raises InvalidRequest with every fault, the credential's too, and
+    NotFound for what the caller's key does not reach.
+    """
+    environment = caller.environment.name
+    body, held = _checked(services, caller, given)
+    integration = services.integrations.get(environment, body.provider_config_key)
+    user = end_user(body.end_user)
+    tags = derived_tags(user, body.tags) if user or body.tags is not None else None
+    await _check_tags(services, caller, integration, body.connection_id, tags)
+    connection, _ = await services.creator.create(
+        integration,
+        held,
+        connection_id=body.connection_id,
+        config=body.connection_config,
+        metadata=body.metadata,
+        tags=tags,
+        end_user=user,
+        webhook_url_override=body.webhook_url_override,
+    )
+    warnings = list(_unknown_settings(services.creator.provider_of(integration), body.connection_config or {}))
+    for one in warnings:
+        log.warning("unknown_setting", connection_id=connection.ref.connection_id, detail=one.message)
+    return connection, warnings
+
+
+async def _check_tags(
+    services: Services, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
+) -> None:
+    """With a key that is limited to tags, what is there must carry them, and what comes too. Raises NotFound, Forbidden."""
+    if not caller.policy.of_tags:
+        return
+    there = None
+    if connection_id is not None:
+        ref = ConnectionRef(integration.environment, integration.integration_id, connection_id)
+        there = await services.store.connections.get(ref)
+        if there is not None and not caller.policy.fits(there.tags):
+            raise no_connection(integration.integration_id, connection_id)
+    check_tags(caller, there.tags if tags is None and there is not None else tags or {})
+
+
+def _checked(services: Services, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
+    """What is wrong with the form and what is wrong with the credential, told together."""
+    environment = caller.environment.name
+    faults: list[Issue] = []
+    body: Import | None = None
+    try:
+        body = Import.model_validate(given)
+    except ValidationError as fault:
+        faults = [issue(one, given) for one in fault.errors(include_url=False, include_input=False)]
+    held: dict[str, Any] = {}
+    key = given.get("provider_config_key") if isinstance(given, dict) else None
+    if isinstance(key, str):
+        named = given.get("connection_id")
+        check_reach(caller, ConnectionRef(environment, key, named if isinstance(named, str) else ""))
+    integration = services.integrations.find(environment, key) if isinstance(key, str) else None
+    if integration is not None and isinstance(given.get("credentials"), dict):
+        try:
+            held = _credential(services, integration, given["credentials"])
+        except InvalidRequest as fault:
+            faults += fault.errors
+    elif body is not None:
+        services.integrations.get(environment, body.provider_config_key)  # says which there are
+    if body is None or faults:
+        raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
+    return body, held
+
+
+def _credential(services: Services, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
+    provider = services.creator.provider_of(integration)
+    kind = credentials.get("type")
+    mode = modes()[provider.auth_mode]
+    if kind is not None and kind not in (mode.name, *mode.types()):
+        message = (
+            f"Integration '{integration.integration_id}' takes credentials of type '{provider.auth_mode}', "
+            f"not {str(kind)[:40]!r}."
+        )
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
+    return mode.accept({"type": mode.types()[0], **credentials}, provider, clock.now())
+
+
+def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
+    """They are kept: templates of callers and later versions of the entry may want them. But a name that nobody reads is
+    more often a mistake, so the answer says so."""
+    known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
+    known.add("oauth_scopes_override")
+    return [
+        Issue(
+            "unrecognized_keys",
+            f"'{name[:64]}' is kept, but '{provider.name}' has no setting of that name, so nothing may read it.",
+            ("connection_config", name),
+        )
+        for name in config
+        if name.casefold() not in known
+    ]
+
+
+def _folded(sent: Any) -> Any:
+    """The flat form as the other one; what belongs to neither is told by the checks of that."""
+    if not isinstance(sent, dict):
+        return sent
+    rest = {name: value for name, value in sent.items() if name not in NOT_FLAT}
+    for name, old in FLAT.items():
+        if old in rest:
+            rest[name] = rest.pop(old)
+    told = {name: sent[name] for name in sent if name in NOT_FLAT}
+    return {**told, "credentials": rest}

@@ -1,0 +1,58 @@
+"""What went wrong with an authorization: for the page, with the integration it was for, and for the browser's WebSocket."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.records.connecting import ConnectSession, Flow
+
+# Our codes ▸ the types that published clients know (api-contract 1.6).
+TYPES: Final[Mapping[str, str]] = {
+    "authorization_refused": "callback_err",
+    "connection_test_failed": "connection_test_failed",
+    "connection_validation_failed": "connection_validation_failed",
+    "integration_not_allowed": "provider_config_err",
+    "invalid_auth_mode": "auth_mode_err",
+    "invalid_connection": "connection_not_found",
+    "invalid_issuer": "callback_err",
+    "invalid_query_params": "url_param_err",
+    "invalid_state": "state_err",
+    "reconnect_needed": "token_err",
+    "token_request_failed": "token_err",
+    "unknown_provider_config": "unknown_config_key",
+    "unresolved_setting": "url_param_err",
+    "upstream_unreachable": "token_err",
+}
+
+
+class CallbackFailed(InvalidRequest):
+    """An authorization that led to nothing; knows what it was for, as far as that is safe to tell."""
+
+    integration_id: str | None = None
+    session_digest: str | None = None
+    error_type: str | None = None
+
+
+def error_type(fault: GatewayError) -> str:
+    """As the browser's WebSocket and the page's message call it."""
+    if isinstance(fault, CallbackFailed) and fault.error_type is not None:
+        return fault.error_type
+    return TYPES.get(fault.code, "unknown_err")
+
+
+def about(flow: Flow, fault: InvalidRequest, kind: str | None = None) -> CallbackFailed:
+    """`fault`, which ends this flow."""
+    failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
+    failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
+    failed.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)
+    return failed
+
+
+def not_for_reconnect(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
+    """Why this integration cannot be connected under a session that renews a connection of another one."""
+    if session.integration_id is None or session.integration_id == integration_id:
+        return None
+    return InvalidRequest(
+        "integration_not_allowed",
+        f"This connect session renews a connection of '{session.integration_id}', and no other.",
+    )

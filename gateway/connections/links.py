@@ -1,0 +1,151 @@
+"""Links by which an end user mends what a call has just failed for: handed out with the refusal, made once a connection.
+
+A link is a connect session that is bound to one integration and one connection id, and ends as soon as that connection is
+there and well. It is made again only when it has ended or is about to, however often a call fails meanwhile.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote
+
+import structlog
+
+from gateway import clock
+from gateway.access.policy import Policy
+from gateway.access.refusals import told, with_more
+from gateway.access.scopes import CONNECT
+from gateway.auth.moments import iso
+from gateway.connections.sessions import Sessions
+from gateway.errors import GatewayError
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import ConnectionRef
+from gateway.records.states import State
+from gateway.store import Store
+from gateway.vault import VaultError
+
+MOST_KEPT: Final = 10_000
+LEAST_LEFT: Final = timedelta(minutes=10)  # an end user must have this long from when they are given it
+WITHOUT_SCOPE: Final = (
+    "Let the end user connect: POST /connect/sessions, with a key that has environment:connect_sessions:write."
+)
+NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
+NEXT_STEP: Final = "Give connect_url to the end user, ask poll_url until it answers 200, then send the call again."
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    url: str = field(repr=False)
+    session: ConnectSession
+
+
+class Links:
+    """`public_url`: how our own addresses begin. What is kept goes over to the next configuration: `take_over`."""
+
+    def __init__(self, store: Store, sessions: Sessions, public_url: str) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._public_url = public_url
+        self._kept: dict[ConnectionRef, Link] = {}
+        self._making: dict[ConnectionRef, asyncio.Task[Link]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def take_over(self, former: "Links") -> None:
+        self._kept, self._making, self._ending = former._kept, former._making, former._ending
+
+    async def with_remedy(
+        self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, pollable: bool = True
+    ) -> GatewayError:
+        """`fault` with the link in its payload, if it is one that a link mends and the key may create connect sessions.
+
+        A key that is limited to tags gets none for what is missing: that may be there, with other tags. `pollable`: it was
+        called with a key, which opens our API too.
+        """
+        missing = fault.code == "unknown_connection"
+        if not missing and fault.code != "reconnect_needed":
+            return fault
+        if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
+            return fault
+        if not policy.allows(CONNECT):
+            return with_more(fault, told("connection", WITHOUT_SCOPE, "whoever may create connect sessions"))
+        try:
+            link = await self._link(ref, there=not missing)
+        except GatewayError as trouble:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            return fault
+        remedy = {"connect_url": link.url, "connect_url_expires_at": iso(link.session.expires_at)}
+        if pollable:
+            remedy["poll_url"] = self.poll_url(ref)
+        step = NEXT_STEP if pollable else NEXT_STEP_WITHOUT_KEY
+        remedy |= told("connection", step, "the end user whose connection it is")
+        return with_more(fault, remedy)
+
+    async def _link(self, ref: ConnectionRef, *, there: bool) -> Link:
+        """The one that is kept, while its session lives and is for what is (not) there; else a new one."""
+        kept = self._kept.get(ref)
+        if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
+            if kept.session.reconnects == there and await self._lives(kept.session):
+                return kept
+            if self._kept.get(ref) is kept:
+                del self._kept[ref]
+                await self._sessions.end(kept.session)
+        task = self._making.get(ref)
+        if task is None:
+            task = self._making[ref] = asyncio.create_task(self._made(ref, there=there))
+            task.add_done_callback(lambda done: (self._making.pop(ref, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(task)
+
+    async def _lives(self, session: ConnectSession) -> bool:
+        try:
+            return await self._sessions.known(session.digest) is not None
+        except VaultError:  # sealed under a key that is gone: its page could not open it either
+            return False
+
+    def poll_url(self, ref: ConnectionRef) -> str:
+        """Where its state can be asked for with the key: 404 or 424 until it is well, then 200."""
+        named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
+        return "{}/connections/{}?provider_config_key={}".format(self._public_url, *named)
+
+    def changed(self, ref: ConnectionRef) -> None:
+        """The connection was written somewhere: if it is well now, its link has done its work."""
+        if ref in self._kept:
+            task = asyncio.create_task(self._end_if_well(ref))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def missed(self) -> None:
+        """What was written is not known: a link is made anew when one is asked for."""
+        self._kept.clear()
+
+    async def close(self) -> None:
+        tasks = [*self._ending, *self._making.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _made(self, ref: ConnectionRef, *, there: bool) -> Link:
+        """`there`: it exists, so that its deletion ends the session too."""
+        token, session = await self._sessions.open(
+            ref.environment,
+            allowed_integrations=(ref.integration_id,),
+            connection_id=ref.connection_id,
+            integration_id=ref.integration_id if there else None,
+        )
+        while len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        link = self._kept[ref] = Link(f"{self._public_url}/connect?session_token={token}", session)
+        return link
+
+    async def _end_if_well(self, ref: ConnectionRef) -> None:
+        try:
+            row = await self._store.connections.get(ref)
+            link = self._kept.get(ref)
+            if link is not None and row is not None and row.state is State.ACTIVE:
+                self._kept.pop(ref, None)
+                await self._sessions.end(link.session)
+        except GatewayError as fault:
+            log.info("link_not_ended", detail=fault.message)

@@ -1,0 +1,94 @@
+"""What a connect session offers, as its page shows it: names, logos, what is granted, how far the entry can be trusted."""
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from gateway.auth import modes
+from gateway.auth.context import Context
+from gateway.auth.mode import GrantingMode
+from gateway.catalog.provider import Provider
+from gateway.oauth.authorize import scope_list
+from gateway.pages.scopes import granted
+from gateway.pages.words import Words
+from gateway.records.connecting import ConnectSession
+from gateway.records.integration import Integration
+from gateway.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One integration. `how` says in a sentence what the end user does; `host` is where they sign in."""
+
+    key: str
+    name: str
+    logo: str
+    address: str
+    provider: Provider
+    integration: Integration = field(repr=False)
+    oauth: bool
+    host: str
+    how: str
+    trust: str | None
+
+
+def offered(services: Services, session: ConnectSession) -> list[Integration]:
+    """What the session allows, in the order it was named; without a list, all of the environment. Not those whose entry the
+    catalog does not have any more: they cannot be connected, and must not take the others along.
+    """
+    there = [one for one in services.integrations.of(session.environment) if services.catalog.get(one.provider)]
+    if not session.allowed_integrations:
+        return there
+    by_key = {one.integration_id: one for one in there}
+    return [by_key[key] for key in dict.fromkeys(session.allowed_integrations) if key in by_key]
+
+
+def offer(services: Services, integration: Integration, start: str, words: Words) -> Offer:
+    """`start`: the address of the session's first page."""
+    provider = services.creator.provider_of(integration)
+    public_url = services.config.server.public_url
+    oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
+    host = urlsplit(provider.authorization_url or "").hostname or provider.display_name
+    if "${" in host or "{" in host:
+        host = provider.display_name
+    name = integration.display_name or provider.display_name
+    how = (
+        words("sign_in_at", host=host) if oauth else words("uses_none" if provider.auth_mode == "NONE" else "uses_key")
+    )
+    path, _, query = start.partition("?")
+    trust = f"trust_{provider.provenance}"
+    return Offer(
+        key=integration.integration_id,
+        name=name,
+        logo=services.catalog.shown(provider.name, public_url)["logo_url"],
+        address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
+        provider=provider,
+        integration=integration,
+        oauth=oauth,
+        host=host,
+        how=how,
+        trust=words(trust) if provider.provenance and words.has(trust) else None,
+    )
+
+
+def found(offers: list[Offer], search: str) -> list[Offer]:
+    """Those whose name, provider or categories hold every word of `search`."""
+    wanted = search.casefold().split()
+    return [one for one in offers if all(word in _searched(one) for word in wanted)]
+
+
+def _searched(one: Offer) -> str:
+    return " ".join((one.name, one.provider.display_name, one.key, *one.provider.categories)).casefold()
+
+
+def grants(session: ConnectSession, one: Offer, app: str, words: Words) -> dict[str, Any]:
+    """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``."""
+    if one.provider.auth_mode == "NONE":
+        return {"list": [], "sentence": words("granted_none", app=app)}
+    if not one.oauth:
+        return {"list": [], "sentence": words("granted_key", app=app, name=one.name)}
+    defaults = session.defaults.get(one.key, {})
+    fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
+    scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes
+    told = granted([*scopes, *scope_list(defaults.get("user_scopes") or "")], words)
+    return {"list": told, "sentence": None if told else words("granted_unnamed", name=one.name)}

@@ -1,0 +1,92 @@
+"""How a browser shows which connect session its page is of, without the token in any address.
+
+A cookie for each session, so that two links in one browser stay apart; the short name of the session, which is no secret,
+stands in the address. An embedded page cannot keep a cookie: its script sends the token with each request, and the form
+that opens a window posts it.
+"""
+
+from typing import Final
+from urllib.parse import urlencode
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.errors import Forbidden, Unauthorized
+from gateway.pages.frame import may_embed
+from gateway.pages.words import Words
+from gateway.records.connecting import ConnectSession
+from gateway.secret import digest
+from gateway.services import SERVICES
+from middleware.bearer_key import key_in
+
+EMBEDDED: Final = "embedded"
+EMBEDDER: Final = "Gateway-Embedder"  # set by our own script in a frame: the origin that it got the token from
+NAME_CHARS: Final = 16
+TOKEN_FIELD: Final = "connect_session_token"  # noqa: S105 (a field's name)
+
+
+def name_of(session_digest: str) -> str:
+    return session_digest[:NAME_CHARS]
+
+
+def is_embedded(request: web.Request) -> bool:
+    return request.match_info.get("session_id") == EMBEDDED
+
+
+def base_of(request: web.Request, session_digest: str, words: Words) -> str:
+    """The address of the session's first page; it keeps a language that was chosen."""
+    name = EMBEDDED if is_embedded(request) else name_of(session_digest)
+    path = f"{request.app[SERVICES].config.server.public_url}/connect/s/{name}"
+    kept = {"lang": words.lang} if words.asked else {}
+    if request.query.get("theme") in {"light", "dark"}:
+        kept["theme"] = request.query["theme"]
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+async def session_of(request: web.Request, posted: str | None = None) -> ConnectSession:
+    """Whose page it is. `posted`: the token in a form. Raises Unauthorized, Forbidden."""
+    sessions = request.app[SERVICES].sessions
+    if not is_embedded(request):
+        name = request.match_info["session_id"]
+        session = await sessions.find(request.cookies.get(cookie_name(request, name), ""))
+        if name_of(session.digest) != name:
+            raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
+        return session
+    if posted:
+        return await sessions.find(posted)
+    session = await sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    if not may_embed(request.app[SERVICES], session.environment, request.headers.get(EMBEDDER, "")):
+        raise Forbidden("forbidden", "The page that embeds this one is not among the environment's connect_origins.")
+    return session
+
+
+def keep(request: web.Request, answer: web.StreamResponse, token: str, session: ConnectSession) -> None:
+    """Let this browser hold the token, out of reach of scripts, for as long as the session lives."""
+    name = cookie_name(request, name_of(session.digest))
+    left = max(0, int((session.expires_at - clock.now()).total_seconds()))
+    secure = name.startswith("__Host-")
+    answer.set_cookie(name, token, max_age=left, path="/", secure=secure, httponly=True, samesite="Lax")
+
+
+def holds(request: web.Request, session_digest: str) -> bool:
+    """Whether this browser has that session's page open."""
+    token = request.cookies.get(cookie_name(request, name_of(session_digest)), "")
+    return bool(token) and digest(token) == session_digest
+
+
+def cookie_name(request: web.Request, name: str) -> str:
+    secure = request.app[SERVICES].config.server.public_url.startswith("https://")
+    return f"{'__Host-' if secure else ''}gw-connect-{name}"
+
+
+def check_own_form(request: web.Request) -> None:
+    """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin)."""
+    public_url = request.app[SERVICES].config.server.public_url
+    scheme, _, rest = public_url.partition("://")
+    own = f"{scheme}://{rest.partition('/')[0]}"
+    origin = request.headers.get(hdrs.ORIGIN)
+    site = request.headers.get("Sec-Fetch-Site")
+    # A page without a referrer has its forms sent with `Origin: null`; then the browser's word on the site counts.
+    foreign = origin not in {None, own, "null"} or (origin == "null" and site not in {None, "same-origin"})
+    if foreign or site == "cross-site":
+        raise Forbidden("forbidden", "This form was sent from another site's page. Open the link itself.")

@@ -1,0 +1,68 @@
+"""The page that says what went wrong and what to do about it."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from gateway.auth.words import short
+from gateway.connections.flow_faults import error_type
+from gateway.errors import GatewayError
+from gateway.pages.frame import connect_page
+from gateway.pages.words import Words, words_for
+from middleware.facts import REQUEST_ID
+
+PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
+
+
+def failed(
+    request: web.Request,
+    fault: GatewayError,
+    status: int = 400,
+    *,
+    words: Words | None = None,
+    title: str | None = None,
+    message: str | None = None,
+    name: str | None = None,
+    integration_id: str | None = None,
+    back: str | None = None,
+    tells: bool = False,
+    framed: bool = False,
+) -> web.Response:
+    """With the code and the request's id for whoever is asked for help. No connection is named: none was stored.
+
+    `message` stands in for that of `fault` where that one speaks to programmers; `name` is the provider's for people; `back`
+    leads to another try. `tells`: the page posts the failure to the window that opened it (api-contract 2.5).
+    """
+    words = words or words_for(request)
+    advice = f"advice_{fault.code}"
+    told = words(advice if words.has(advice) else "advice_other", name=name or words.plain("the_app"))
+    own = message or fault.message
+    answer = connect_page(
+        request,
+        "connect/result.html",
+        words,
+        status,
+        framed=framed,
+        title=title or (words("failed_name", name=name) if name else words("failed_title")),
+        message=own if words.lang == "en" else told,
+        detail=None if words.lang == "en" or message else own,
+        advice=None,
+        success=False,
+        facts=[(words("integration"), integration_id)] if integration_id else [],
+        reference=words("reference", code=fault.code, request=request[REQUEST_ID]),
+        back=back,
+        back_label=words("again"),
+        tells="error" if tells else None,
+        told={"message": _providers_words(request.query) or own, "errorType": error_type(fault)},
+        event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
+    )
+    answer.headers["Gateway-Error"] = fault.code
+    return answer
+
+
+def _providers_words(query: Mapping[str, str]) -> str | None:
+    """What the provider said in the callback's query, as JSON."""
+    said = {name: short(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
+    return json.dumps(said, ensure_ascii=False) if said else None

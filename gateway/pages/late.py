@@ -1,0 +1,57 @@
+"""The pages' handlers, loaded with the first request for one: most workers never serve any, and they cost each a megabyte."""
+
+from aiohttp import web
+
+
+async def entrance(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect
+
+    return await connect.entrance(request)
+
+
+async def start(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect
+
+    return await connect.start(request)
+
+
+async def form(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect
+
+    return await connect.form(request)
+
+
+async def act(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect
+
+    return await connect.act(request)
+
+
+async def asset(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import assets
+
+    return await assets.asset(request)
+
+
+async def begin(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.begin import begin as own
+
+    return await own(request)
+
+
+async def callback(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.callback import callback as own
+
+    return await own(request)
+
+
+async def site(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.callback import site as own
+
+    return await own(request)
+
+
+async def guide(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.guide import guide as own
+
+    return await own(request)

@@ -1,0 +1,186 @@
+"""The WebSocket that published browser clients wait on (api-contract 2.4)."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+import gateway
+from gateway.connections import outcomes
+from tests.fakes.gateways import RunningGateway, document
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_connecting import arrive
+
+
+async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.ClientWebSocketResponse, str]:
+    socket = await running.http.ws_connect(running.url + path, origin="https://app.example.com")
+    ack = await socket.receive_json(timeout=10)
+    assert ack["message_type"] == "connection_ack"
+    return socket, ack["ws_client_id"]
+
+
+async def told(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
+    socket, client = await opened(running)
+    await arrive(running, await running.session_token(**session), f"&ws_client_id={client}{query}")
+    message: dict[str, Any] = await socket.receive_json(timeout=10)
+    await socket.close()
+    return message
+
+
+async def test_success_is_told(running: RunningGateway, tracker: Tracker) -> None:
+    message = await told(running)
+    listed = (await running.json("GET", "/connections"))["connections"]
+    assert message == {
+        "message_type": "success",
+        "provider_config_key": "tracker",
+        "connection_id": listed[0]["connection_id"],
+        "is_pending": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        ("&params[subdomain]=nowhere", "connection_validation_failed"),
+        ("&params[subdomian]=x", "connection_validation_failed"),
+        ("&connection_id=mine", "url_param_err"),
+    ],
+)
+async def test_a_refusal_is_told(running: RunningGateway, tracker: Tracker, query: str, kind: str) -> None:
+    message = await told(running, query)
+    assert (message["message_type"], message["error_type"]) == ("error", kind)
+    assert message["provider_config_key"] == "tracker"
+    assert message["error_desc"]
+
+
+async def test_a_bad_token_answer_is_told(running: RunningGateway, tracker: Tracker) -> None:
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    assert (await told(running))["error_type"] == "token_err"
+
+
+@pytest.mark.parametrize(("query", "kind"), [("&error=access_denied", "callback_err"), ("", "callback_err")])
+async def test_a_refusal_by_the_provider_is_told(
+    running: RunningGateway, tracker: Tracker, query: str, kind: str
+) -> None:
+    socket, client = await opened(running)
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
+    async with running.http.get(f"{running.url}/oauth/callback?state={state}{query}") as answer:
+        assert answer.status == 400
+    assert (await socket.receive_json(timeout=10))["error_type"] == kind
+    await socket.close()
+
+
+async def test_another_browser_s_callback_is_told_and_spoils_nothing(running: RunningGateway, tracker: Tracker) -> None:
+    socket, client = await opened(running)
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        consent = answer.headers["Location"]
+    async with running.http.get(consent, allow_redirects=False) as answer:
+        back = answer.headers["Location"]
+    async with aiohttp.ClientSession() as stranger, stranger.get(back) as answer:
+        assert answer.status == 400
+    assert (await socket.receive_json(timeout=10))["error_type"] == "state_cookie_err"
+    async with running.http.get(back) as answer:
+        assert answer.status == 200
+    await socket.close()
+
+
+async def test_an_integration_that_goes_meanwhile_is_told(running: RunningGateway, tracker: Tracker) -> None:
+    made = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
+    made["credentials"]["client_secret"] = "s-0123456789"
+    await running.json("POST", "/integrations", json=made, expect=200)
+    socket, client = await opened(running)
+    token = await running.session_token(allowed_integrations=["made"])
+    begin = f"{running.url}/oauth/connect/made?connect_session_token={token}&ws_client_id={client}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        consent = answer.headers["Location"]
+    await running.json("DELETE", "/integrations/made", expect=200)
+    async with running.http.get(consent) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "unknown_provider_config")
+    assert (await socket.receive_json(timeout=10))["error_type"] == "unknown_config_key"
+    await socket.close()
+
+
+async def test_only_the_window_that_was_named_hears_of_it(running: RunningGateway, tracker: Tracker) -> None:
+    other, _ = await opened(running)
+    assert (await told(running))["message_type"] == "success"
+    with pytest.raises(TimeoutError):
+        await other.receive(timeout=0.05)
+    await other.close()
+
+
+async def test_whoever_only_knows_what_is_stored_cannot_listen(running: RunningGateway, tracker: Tracker) -> None:
+    socket, client = await opened(running)
+    await arrive(running, await running.session_token(), f"&ws_client_id={client}")
+    await socket.close()
+    stored = (await running.services.store.flow_results.since(running.services.started_at))[0]
+    assert client not in repr(stored)
+
+
+async def test_what_clients_send_is_not_read(running: RunningGateway, tracker: Tracker) -> None:
+    socket, client = await opened(running)
+    await socket.send_str('{"message_type":"success"}')
+    await arrive(running, await running.session_token(), f"&ws_client_id={client}")
+    assert (await socket.receive_json(timeout=10))["message_type"] == "success"
+    await socket.close()
+
+
+async def test_the_path_is_the_configuration_s(running: RunningGateway) -> None:
+    running.document["server"]["websocket_path"] = "/ws"
+    await running.restart()
+    socket, _ = await opened(running, "/ws")
+    await socket.close()
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await running.http.ws_connect(running.url + "/")
+    assert refused.value.status == 404
+
+
+async def test_without_an_upgrade_there_is_nothing(running: RunningGateway) -> None:
+    async with running.http.get(running.url + "/", headers=running.headers) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize("first", ["host", "gateway"])
+async def test_a_host_s_own_page_at_that_path_is_untouched(running: RunningGateway, first: str) -> None:
+    async def own(_request: web.Request) -> web.Response:
+        return web.Response(text="the host's own")
+
+    host = web.Application()
+    if first == "host":
+        host.router.add_get("/", own)
+    running.document["server"]["port"] = 0
+    gateway.setup(host, document([]) | {"catalog": []} | {"environments": {}} | {"store": running.document["store"]})
+    if first == "gateway":
+        host.router.add_get("/", own)
+    from aiohttp.test_utils import TestClient, TestServer
+
+    async with TestClient(TestServer(host)) as client:
+        async with client.get("/") as answer:
+            assert await answer.text() == "the host's own"
+        if first == "gateway":
+            async with client.ws_connect("/") as socket:
+                assert (await socket.receive_json(timeout=10))["message_type"] == "connection_ack"
+
+
+async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway) -> None:
+    socket, _ = await opened(running)
+    running.services.serving = False
+    async with asyncio.timeout(10):
+        assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
+
+
+async def test_a_crowd_is_refused(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MOST_WAITING", 1)
+    socket, _ = await opened(running)
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await opened(running)
+    assert refused.value.status == 503
+    await socket.close()
+    while running.services.outcomes._waiting:
+        await asyncio.sleep(0)
+    socket, _ = await opened(running)
+    await socket.close()

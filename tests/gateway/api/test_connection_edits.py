@@ -1,0 +1,195 @@
+"""Changing a connection without a new credential (api-contract 1.4)."""
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+ONE = "/connections/c1?provider_config_key=tracker"
+
+
+async def test_metadata_is_set_and_merged_for_one_or_several(running: RunningGateway, tracker: Tracker) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name, metadata={"old": 1})
+    both = {"connection_id": ["c1", "c2"], "provider_config_key": "tracker", "metadata": {"a": {"b": 1}}}
+    assert await running.json("POST", "/connections/metadata", json=both, expect=201) == both
+    one = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"a": {"c": 2}, "n": None}}
+    assert await running.json("PATCH", "/connections/metadata", json=one, expect=200) == one
+    listed = (await running.json("GET", "/connections"))["connections"]
+    held = {row["connection_id"]: row["metadata"] for row in listed}
+    assert held == {"c1": {"a": {"c": 2}, "n": None}, "c2": {"a": {"b": 1}}}
+
+
+async def test_metadata_of_all_or_of_none(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), metadata={"old": 1})
+    for method in ("POST", "PATCH"):
+        body = {"connection_id": ["c1", "nobody"], "provider_config_key": "tracker", "metadata": {"a": 1}}
+        told = await running.json(method, "/connections/metadata", json=body, expect=404)
+        assert (told["error"]["code"], told["error"]["payload"]["connection_id"]) == ("unknown_connection", "nobody")
+    assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
+
+
+WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
+    ({"connection_id": 1}, ["connection_id"]),
+    ({"connection_id": []}, ["connection_id"]),
+    ({"connection_id": ["c1", "caf\u00e9"]}, ["connection_id", "1"]),
+    ({"metadata": []}, ["metadata"]),
+    ({"metadata": None}, ["metadata"]),
+    ({"surprise": 1}, ["surprise"]),
+]
+
+
+async def test_wrong_metadata_is_named(running: RunningGateway) -> None:
+    for changes, path in WRONG_METADATA:
+        body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {}, **changes}
+        told = await running.json("POST", "/connections/metadata", json=body, expect=400)
+        assert path in [issue["path"] for issue in told["error"]["errors"]], changes
+    unknown = {"connection_id": "c1", "provider_config_key": "no", "metadata": {}}
+    told = await running.json("POST", "/connections/metadata", json=unknown, expect=404)
+    assert told["error"]["code"] == "unknown_provider_config"
+
+
+async def test_metadata_reaches_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
+    proxy = {"base_url": tracker.url, "headers": {"x-team": "${metadata.team}"}}
+    write_entry(running.folder, "tracker", tracker_entry(tracker.url, proxy=proxy))
+    await running.restart()
+    await running.imported(tracker.grant(), metadata={"team": "red"})
+    for team in ("red", "blue"):
+        body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {"team": team}}
+        await running.json("PATCH", "/connections/metadata", json=body, expect=200)
+        dry = {"Gateway-Dry-Run": "true"}
+        async with running.proxied("c1", headers=dry) as answer:
+            assert ["x-team", team] in [[name.lower(), text] for name, text in (await answer.json())["headers"]]
+
+
+async def test_the_old_addresses_do_the_same(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    flat = {
+        "provider_config_key": "tracker",
+        "access_token": grant["access_token"],
+        "refresh_token": grant["refresh_token"],
+        "metadata": {"old": 1},
+    }
+    told = await running.json("POST", "/connection", json=flat, expect=201)
+    connection_id = told.pop("connection_id")
+    assert told == flat
+    address = f"/connection/{connection_id}?provider_config_key=tracker"
+    shown = await running.json("GET", address, expect=200)
+    assert shown["credentials"]["access_token"] == grant["access_token"]
+    headers = {**running.headers, "Provider-Config-Key": "tracker"}
+    for method, body, status, held in (
+        ("POST", {"a": 1}, 201, {"a": 1}),
+        ("PATCH", {"b": 2}, 200, {"a": 1, "b": 2}),
+    ):
+        url = f"{running.url}/connection/{connection_id}/metadata"
+        async with running.http.request(method, url, headers=headers, json=body) as answer:
+            assert (answer.status, await answer.json()) == (status, body)
+        assert (await running.json("GET", address))["metadata"] == held
+    assert len((await running.json("GET", "/connection", expect=200))["connections"]) == 1
+    assert await running.json("PATCH", address, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
+    assert await running.json("DELETE", address, expect=200) == {"success": True}
+
+
+async def test_a_flat_import_of_a_key_or_a_password(running: RunningGateway, tracker: Tracker) -> None:
+    for name, mode in (("keyed", "API_KEY"), ("basic", "BASIC")):
+        entry = {"display_name": name, "docs": "https://d.example", "categories": ["x"], "auth_mode": mode}
+        write_entry(running.folder, name, {**entry, "proxy": {"base_url": tracker.url}})
+        running.document["environments"]["dev"]["integrations"][name] = {"provider": name}
+    await running.restart()
+    sent = {"provider_config_key": "keyed", "connection_id": "k", "api_key": "k-1"}
+    assert await running.json("POST", "/connection", json=sent, expect=201) == sent
+    shown = await running.json("GET", "/connections/k?provider_config_key=keyed")
+    assert shown["credentials"] == {"type": "API_KEY", "apiKey": "k-1"}
+    sent = {"provider_config_key": "basic", "connection_id": "b", "username": "u", "password": ""}
+    assert await running.json("POST", "/connection", json=sent, expect=201) == sent
+    wrong = {"provider_config_key": "keyed", "password": "x"}
+    told = await running.json("POST", "/connection", json=wrong, expect=400)
+    assert told["error"]["code"] == "invalid_body"
+
+
+async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant(), tags={"old": "x"})
+    body = {"end_user": {"id": "u1", "email": "u1@example.com", "display_name": "Una"}, "tags": {"Team": "Red"}}
+    assert await running.json("PATCH", ONE, json=body, expect=200) == {"success": True}
+    shown = await running.json("GET", ONE)
+    assert shown["tags"] == {
+        "end_user_id": "u1",
+        "end_user_email": "u1@example.com",
+        "end_user_display_name": "Una",
+        "team": "Red",
+    }
+    assert shown["end_user"]["id"] == "u1"
+    for query in ("tags[team]=Red", "tags%5BTEAM%5D=Red", "endUserId=u1", "search=UNA"):
+        assert len((await running.json("GET", f"/connections?{query}"))["connections"]) == 1, query
+    assert (await running.json("GET", "/connections?tags[old]=x"))["connections"] == []
+    await running.json("PATCH", ONE, json={"webhook_url_override": "https://hooks.example/x"}, expect=200)
+    shown = await running.json("GET", ONE)
+    assert (shown["webhook_url_override"], shown["tags"]["team"]) == ("https://hooks.example/x", "Red")
+    await running.json("PATCH", ONE, json={"webhook_url_override": ""}, expect=200)
+    assert (await running.json("GET", ONE))["webhook_url_override"] is None
+    await running.json("PATCH", ONE, json={"tags": {}}, expect=200)
+    assert (await running.json("GET", ONE))["tags"] == {}
+
+
+WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
+    (ONE, {"metadata": {}}, 400, "invalid_body"),
+    (ONE, {"webhook_url_override": "nowhere"}, 400, "invalid_body"),
+    (ONE, {"tags": {"a": "1", "A": "2"}}, 400, "invalid_body"),
+    (ONE, {"tags": {"end_user_email": "nobody"}}, 400, "invalid_body"),
+    (ONE, {"end_user": {"id": "u", "surprise": 1}}, 400, "invalid_body"),
+    ("/connections/c1", {}, 400, "invalid_query_params"),
+    (f"{ONE}&surprise=1", {}, 400, "invalid_query_params"),
+    ("/connections/caf%C3%A9?provider_config_key=tracker", {}, 400, "invalid_uri_params"),
+    (f"/connections/{'x' * 256}?provider_config_key=tracker", {}, 400, "invalid_uri_params"),
+    ("/connections/c1?provider_config_key=a%2Fb", {}, 400, "invalid_query_params"),
+    ("/connections/c1?provider_config_key=no", {}, 404, "unknown_provider_config"),
+    ("/connections/nobody?provider_config_key=tracker", {}, 404, "unknown_connection"),
+]
+
+
+async def test_a_wrong_patch_is_named(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for address, body, status, code in WRONG_PATCHES:
+        told = await running.json("PATCH", address, json=body, expect=status)
+        assert told["error"]["code"] == code, (address, body)
+
+
+async def test_an_import_tells_the_faults_of_form_and_credential_together(running: RunningGateway) -> None:
+    body = {"provider_config_key": "tracker", "surprise": 1, "tags": {"1": "x"}, "credentials": {"type": "OAUTH2"}}
+    told = await running.json("POST", "/connections", json=body, expect=400)
+    paths = [issue["path"] for issue in told["error"]["errors"]]
+    assert sorted(paths) == [["credentials", "access_token"], ["surprise"], ["tags"]]
+
+
+async def test_a_setting_that_nobody_reads_is_kept_and_told(running: RunningGateway, tracker: Tracker) -> None:
+    told = await running.imported(tracker.grant(), connection_config={"region": "eu"})
+    assert told["connection_config"]["region"] == "eu"
+    assert [warning["path"] for warning in told["warnings"]] == [["connection_config", "region"]]
+    assert "warnings" not in await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_calls_without_a_body_take_none(running: RunningGateway, tracker: Tracker, method: str) -> None:
+    await running.imported(tracker.grant())
+    told = await running.json(method, ONE, json={"a": 1}, expect=400)
+    assert told["error"]["code"] == "invalid_body"
+    await running.json(method, ONE, json={}, expect=200)
+
+
+async def test_the_lists_tags_are_read_strictly(running: RunningGateway) -> None:
+    for query in ("tags[]=x", "tags[1a]=x", "tags[a]=x&tags[A]=y", "tags=x", "tags[a=x", f"tags[{'x' * 65}]=x"):
+        told = await running.json("GET", f"/connections?{query}", expect=400)
+        assert told["error"]["code"] == "invalid_query_params", query
+
+
+async def test_variables_come_from_the_configuration(running: RunningGateway) -> None:
+    assert await running.json("GET", "/environment-variables", expect=200) == []
+    running.document["environments"]["dev"]["variables"] = {"B": "2", "A": "one"}
+    await running.restart()
+    told = await running.json("GET", "/environment-variables", expect=200)
+    assert told == [{"name": "B", "value": "2"}, {"name": "A", "value": "one"}]
+    await running.json("GET", "/environment-variables?x=1", expect=400)

@@ -1,0 +1,281 @@
+"""Integrations made through the API (api-contract 1.3)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import config as configuration
+from gateway import reloading
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+CLIENT = {"type": "OAUTH2", "client_id": "client-2", "client_secret": "s3cret-value", "scopes": "read:x,offline_access"}
+NEW = {"provider": "tracker", "unique_key": "made", "credentials": CLIENT}
+
+
+@pytest.fixture
+async def twin(running: RunningGateway, tracker: Tracker) -> AsyncIterator[RunningGateway]:
+    """Another node on the same store."""
+    other = RunningGateway(running.folder, {**running.document, "server": {"port": 0, "host": "127.0.0.1"}})
+    await other.start()
+    yield other
+    await other.stop()
+
+
+async def made(running: RunningGateway, **changes: Any) -> Any:
+    told = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=200)
+    return told["data"]
+
+
+async def imported(running: RunningGateway, tracker: Tracker, connection_id: str = "c1", key: str = "made") -> Any:
+    grant = {name: value for name, value in tracker.grant().items() if name != "token_type"}
+    body = {"provider_config_key": key, "connection_id": connection_id, "credentials": {"type": "OAUTH2", **grant}}
+    return await running.json("POST", "/connections", json=body, expect=201)
+
+
+async def test_one_that_is_made_serves_at_once_and_after_a_restart(running: RunningGateway, tracker: Tracker) -> None:
+    told = await made(running, display_name="Mine", forward_webhooks=False)
+    assert {name: told[name] for name in ("unique_key", "provider", "display_name", "forward_webhooks")} == {
+        "unique_key": "made",
+        "provider": "tracker",
+        "display_name": "Mine",
+        "forward_webhooks": False,
+    }
+    assert "s3cret-value" not in str(told)
+    assert "credentials" not in told
+    await imported(running, tracker)
+    for _ in range(2):
+        async with running.proxied("c1", integration="made") as answer:
+            assert answer.status == 200
+        listed = (await running.json("GET", "/integrations", expect=200))["data"]
+        assert [one["unique_key"] for one in listed] == ["tracker", "made"]
+        assert listed[1]["created_at"] == told["created_at"]
+        await running.restart()
+
+
+async def test_the_secret_is_sealed_on_the_disk(running: RunningGateway) -> None:
+    await made(running)
+    await running.stop()
+    for file in running.folder.glob("gateway.db*"):
+        assert b"s3cret-value" not in file.read_bytes()
+    await running.start()
+
+
+async def test_include_adds_what_is_asked_for(running: RunningGateway) -> None:
+    await made(running, credentials={**CLIENT, "webhook_secret": "hook"})
+    both = await running.json("GET", "/integrations/made?include=webhook&include=credentials", expect=200)
+    assert both["data"]["credentials"] == {**CLIENT, "webhook_secret": "hook"}
+    assert both["data"]["webhook_url"] is None
+    bare = await running.json("GET", "/integrations/made", expect=200)
+    assert not {"credentials", "webhook_url"} & bare["data"].keys()
+    declared = await running.json("GET", "/integrations/tracker?include=credentials,webhook", expect=200)
+    assert declared["data"]["credentials"]["client_id"] == "client"
+    assert declared["data"]["credentials"]["webhook_secret"] is None
+    told = await running.json("GET", "/integrations/made?include=everything", expect=400)
+    assert told["error"]["errors"][0]["path"] == ["include"]
+
+
+async def test_a_provider_with_a_routing_script_has_a_webhook_address(running: RunningGateway) -> None:
+    jira = {"provider": "jira", "unique_key": "j", "credentials": CLIENT}
+    await running.json("POST", "/integrations", json=jira, expect=200)
+    told = await running.json("GET", "/integrations/j?include=webhook", expect=200)
+    assert told["data"]["webhook_url"] == f"{running.url}/webhook/dev/j"
+
+
+WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [
+    ({"provider": "nowhere"}, [["provider"]]),
+    ({"unique_key": "tracker"}, [["uniqueKey"]]),
+    ({"unique_key": "there"}, [["uniqueKey"]]),
+    ({"unique_key": "a/b"}, [["unique_key"]]),
+    ({"unique_key": "x" * 256}, [["unique_key"]]),
+    ({"credentials": None}, [["credentials"]]),
+    ({"credentials": {"type": "APP"}}, [["credentials", name] for name in ("app_id", "app_link", "private_key")]),
+    ({"credentials": {**CLIENT, "type": "OAUTH1"}}, [["credentials", "type"]]),
+    ({"credentials": {**CLIENT, "type": "API_KEY"}}, [["credentials", "type"]]),
+    ({"credentials": {"client_id": "a"}}, [["credentials", "type"]]),
+    ({"credentials": {**CLIENT, "client_id": ""}}, [["credentials", "client_id"]]),
+    ({"credentials": {**CLIENT, "client_id": "x" * 256}}, [["credentials", "client_id"]]),
+    ({"credentials": {**CLIENT, "client_secret": "a\n"}}, [["credentials", "client_secret"]]),
+    ({"credentials": {**CLIENT, "scopes": "a b"}}, [["credentials", "scopes"]]),
+    ({"credentials": {**CLIENT, "webhook_secret": "x" * 256}}, [["credentials", "webhook_secret"]]),
+    ({"credentials": {**CLIENT, "surprise": "x"}}, [["credentials", "surprise"]]),
+    ({"integration_config": {"a": "b"}}, [["integration_config", "a"]]),
+    ({"custom": {"a": "x" * 8193}}, [["custom", "a"]]),
+    ({"forward_webhooks": "yes"}, [["forward_webhooks"]]),
+    ({"surprise": 1}, [["surprise"]]),
+    ({"provider": "nowhere", "unique_key": "tracker"}, [["provider"], ["uniqueKey"]]),
+]
+
+
+async def test_a_wrong_one_names_every_fault_and_is_not_made(running: RunningGateway) -> None:
+    await made(running, unique_key="there")
+    for changes, paths in WRONG:
+        told = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=400)
+        assert told["error"]["code"] == "invalid_body"
+        assert [issue["path"] for issue in told["error"]["errors"]] == paths, changes
+    assert len((await running.json("GET", "/integrations"))["data"]) == 2
+
+
+async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> None:
+    plain = {"provider": "openai", "unique_key": "o"}
+    told = await running.json("POST", "/integrations", json={**plain, "credentials": CLIENT}, expect=400)
+    assert told["error"]["errors"][0]["path"] == ["credentials", "type"]
+    await running.json("POST", "/integrations", json=plain, expect=200)
+    shown = await running.json("GET", "/integrations/o?include=credentials", expect=200)
+    assert shown["data"]["credentials"] is None
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_a_declared_one_is_read_only_and_says_where_it_stands(running: RunningGateway, method: str) -> None:
+    body = {"json": {"display_name": "x"}} if method == "PATCH" else {}
+    told = await running.json(method, "/integrations/tracker", expect=409, **body)
+    assert told["error"]["code"] == "conflict"
+    assert "environments.dev.integrations.tracker" in told["error"]["message"]
+    unknown = await running.json(method, "/integrations/nobody", expect=404, **body)
+    assert unknown["error"]["code"] == "not_found"
+
+
+async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -> None:
+    import yaml
+
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(document([])))
+    gateway = RunningGateway(tmp_path, document([]))
+    await gateway.start()
+    assert await reloading.reload(gateway.app, str(tmp_path / "gateway.yaml"))
+    told = await gateway.json("DELETE", "/integrations/tracker", expect=409)
+    line = (tmp_path / "gateway.yaml").read_text().splitlines().index("      tracker:") + 1
+    assert told["error"]["payload"] == {"declared_at": f"gateway.yaml:{line}"}
+    await gateway.stop()
+
+
+async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway, tracker: Tracker) -> None:
+    before = await made(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
+    address = "/integrations/made"
+    told = await running.json("PATCH", address, json={"display_name": "New", "forward_webhooks": False}, expect=200)
+    assert told["data"] == {
+        **before,
+        "display_name": "New",
+        "forward_webhooks": False,
+        "updated_at": told["data"]["updated_at"],
+    }
+    other = {"type": "OAUTH2", "client_id": "client-3", "client_secret": "other"}
+    await running.json("PATCH", address, json={"credentials": other}, expect=200)
+    shown = (await running.json("GET", f"{address}?include=credentials"))["data"]
+    assert shown["credentials"] == {**other, "scopes": CLIENT["scopes"], "webhook_secret": "hook"}
+    assert shown["custom"] == {"team": "a"}
+    await running.json("PATCH", address, json={"credentials": {**other, "scopes": ""}}, expect=200)
+    assert (await running.json("GET", f"{address}?include=credentials"))["data"]["credentials"]["scopes"] is None
+
+
+async def test_a_rename_is_for_those_without_connections(running: RunningGateway, tracker: Tracker) -> None:
+    await made(running)
+    await made(running, unique_key="there")
+    for taken in ("tracker", "there"):
+        told = await running.json("PATCH", "/integrations/made", json={"unique_key": taken}, expect=400)
+        assert told["error"]["errors"][0]["path"] == ["uniqueKey"]
+    await running.json("PATCH", "/integrations/made", json={"unique_key": "other"}, expect=200)
+    await running.json("GET", "/integrations/made", expect=404)
+    await imported(running, tracker, key="other")
+    told = await running.json("PATCH", "/integrations/other", json={"unique_key": "made"}, expect=400)
+    assert "connections" in told["error"]["message"]
+    await running.restart()
+    await running.json("GET", "/integrations/other", expect=200)
+
+
+async def test_deleting_one_ends_its_connections_and_their_tokens(
+    running: RunningGateway, tracker: Tracker, tmp_path: Path
+) -> None:
+    await made(running)
+    for n in range(3):
+        await imported(running, tracker, f"c{n}")
+    async with running.proxied("c1", integration="made") as answer:
+        assert answer.status == 200
+    told = await running.json("DELETE", "/integrations/made", expect=200)
+    assert told == {"success": True, "connections": {"deleted": 3, "revocation": {}}}
+    async with running.proxied("c1", integration="made") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+    assert (await running.json("GET", "/connections"))["connections"] == []
+    await running.json("DELETE", "/integrations/made", expect=404)
+    await made(running)  # the key is free again
+    assert await running.json("DELETE", "/integrations/made", expect=200) == {"success": True}
+
+
+async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    write_entry(running.folder, "tracker", tracker_entry(tracker.url, revocation_url=f"{tracker.url}/revoke"))
+    await running.restart()
+    tracker.refusal = 200
+    await made(running)
+    await imported(running, tracker)
+    told = await running.json("DELETE", "/integrations/made", expect=200)
+    assert told["connections"] == {"deleted": 1, "revocation": {"revoked": 2}}
+    assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
+
+
+async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway, tracker: Tracker) -> None:
+    await made(running)
+    await imported(running, tracker)
+    services = running.services
+    found = services.integrations.find("dev", "made")
+    assert found is not None
+    from gateway import clock
+
+    await services.store.integrations.begin_end(found, now=clock.now())
+    taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
+    assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
+    await running.restart()
+    async with asyncio.timeout(10):
+        while (await running.json("GET", "/connections"))["connections"]:
+            await asyncio.sleep(0.02)
+        while await running.services.store.integrations.ending():
+            await asyncio.sleep(0.02)
+    await made(running)
+
+
+async def test_another_node_learns_of_every_change(
+    running: RunningGateway, twin: RunningGateway, tracker: Tracker
+) -> None:
+    async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as answer:
+                    told = await answer.json()
+                    if answer.status == status and (value is None or told["data"][name] == value):
+                        return
+                await asyncio.sleep(0.02)
+
+    await made(running)
+    await until(200)
+    await imported(twin, tracker)
+    async with twin.proxied("c1", integration="made") as answer:
+        assert answer.status == 200
+    await running.json("PATCH", "/integrations/made", json={"display_name": "New"}, expect=200)
+    await until(200, value="New")
+    await running.json("DELETE", "/integrations/made", expect=200)
+    await until(404)
+    async with twin.proxied("c1", integration="made") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+
+
+async def test_a_reload_keeps_those_that_were_made_and_a_declared_one_wins(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await made(running)
+    await imported(running, tracker)
+    own = {"provider": "tracker", "client_id": "x", "client_secret": "y", "display_name": "D"}
+
+    def read(document: dict[str, Any]) -> configuration.Config:
+        return configuration.parse({**running.document, **document}, base=running.folder, environ={})
+
+    assert await reloading.reload(running.app, read({}))
+    assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "Tracker"
+    assert await reloading.reload(running.app, read({"environments": document([], made=own)["environments"]}))
+    assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "D"
+    await running.json("DELETE", "/integrations/made", expect=409)
+    async with running.proxied("c1", integration="made") as answer:
+        assert answer.status == 200

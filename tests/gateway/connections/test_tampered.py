@@ -1,0 +1,89 @@
+"""Whoever can write to the database, but has no key, cannot make the gateway send a credential for another."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.services import Services
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+Tamper = Callable[[Services, Connection, Connection], bytes]
+
+
+def _flipped(at: int) -> Tamper:
+    def tamper(_: Services, mine: Connection, _other: Connection) -> bytes:
+        changed = bytearray(mine.credential.ciphertext)
+        changed[at] ^= 1
+        return bytes(changed)
+
+    return tamper
+
+
+def _of_another_row(_: Services, _mine: Connection, other: Connection) -> bytes:
+    return other.credential.ciphertext
+
+
+def _of(**elsewhere: object) -> Tamper:
+    """The same value, sealed by the gateway itself for another place."""
+
+    def tamper(services: Services, mine: Connection, _: Connection) -> bytes:
+        place = replace(mine.credential, **elsewhere)  # type: ignore[arg-type]
+        value = services.store.open(mine.credential)
+        return services.store.vault.seal_json(
+            value,
+            environment=place.environment,
+            table=place.table,
+            row=place.row,
+            column=place.column,
+            version=place.version,
+        ).ciphertext
+
+    return tamper
+
+
+def _write(database: Path, uid: str, credential: bytes) -> int:
+    """Past the gateway."""
+    with closing(sqlite3.connect(database, timeout=30, isolation_level=None)) as db:
+        return db.execute("UPDATE connections SET credential = ? WHERE uid = ?", (credential, uid)).rowcount
+
+
+CASES = {
+    "first byte": _flipped(0),
+    "key id": _flipped(3),
+    "nonce": _flipped(10),
+    "tag": _flipped(-1),
+    "cut short": lambda _, mine, _other: mine.credential.ciphertext[:-1],
+    "nothing": lambda _, _mine, _other: b"",
+    "another row": _of_another_row,
+    "another column": _of(column="secret_config"),
+    "another version": _of(version=7),
+    "another table": _of(table="flows"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
+    running: RunningGateway, tracker: Tracker, case: str
+) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name)
+    get = running.services.store.connections.get
+    mine, other = [await get(ConnectionRef("dev", "tracker", name)) for name in ("c1", "c2")]
+    assert mine is not None
+    assert other is not None
+    tampered = CASES[case](running.services, mine, other)
+    assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
+    asked = tracker.calls.total()
+    async with running.proxied("c1") as answer:
+        assert answer.status == 503
+        assert "cannot be opened" in (await answer.json())["error"]["message"]
+    assert tracker.calls.total() == asked
+    async with running.proxied("c2") as answer:
+        assert answer.status == 200

@@ -1,0 +1,318 @@
+"""The connect page in Chromium, in every state: what it says, what it does, and that axe finds nothing wrong with it.
+
+`CONNECT_SCREENSHOTS=docs/screenshots` writes each state as an image: light, dark and as wide as a phone.
+"""
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.journeys.connect_page.browser import launched, violations
+from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite, connect_site
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SHOTS = os.environ.get("CONNECT_SCREENSHOTS")
+LOOKS = {
+    "light": {"color_scheme": "light", "viewport": {"width": 640, "height": 760}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 640, "height": 760}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 700}},
+}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Any]:
+    async with launched() as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ConnectSite]:
+    async with connect_site(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Any) -> AsyncIterator[Any]:
+    context = await browser.new_context(locale="en-US", **LOOKS["light"])
+    page = await context.new_page()
+    page.faults = []
+    page.on("pageerror", lambda fault: page.faults.append(str(fault)))
+    page.on("console", lambda said: page.faults.append(said.text) if "Content Security" in said.text else None)
+    yield page
+    assert page.faults == []
+    await context.close()
+
+
+async def looked_at(page: Any, name: str) -> None:
+    """axe finds nothing, light and dark; nothing is cut off on a phone."""
+    for look, how in LOOKS.items():
+        await page.emulate_media(color_scheme=how["color_scheme"])
+        await page.set_viewport_size(how["viewport"])
+        if look != "phone":
+            assert await violations(page) == [], (name, look)
+        else:
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if SHOTS:
+            await shot(page, f"{name}-{look}")
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size(LOOKS["light"]["viewport"])
+
+
+async def shot(page: Any, name: str) -> None:
+    devtools = await page.context.new_cdp_session(page)
+    wanted = {"format": "webp", "quality": 70, "captureBeyondViewport": False}
+    image = base64.b64decode((await devtools.send("Page.captureScreenshot", wanted))["data"])
+    folder = Path(SHOTS or ".")
+    folder.mkdir(exist_ok=True)
+    (folder / f"connect-{name}.webp").write_bytes(image)
+    await devtools.detach()
+
+
+async def sign_in(page: Any, decision: str = "allow") -> None:
+    """At the sandbox, which remembers who signed in."""
+    await page.wait_for_url("**/oauth/authorize**")
+    if await page.locator("[name=email]").count():
+        await page.fill("[name=email]", "demo@example.com")
+        await page.fill("[name=password]", "demo")
+        await page.locator("form[action='/oauth/login'] button").click()
+        await page.wait_for_selector("[name=decision]")
+    allow = page.locator("[name=decision][value=allow]")
+    await (allow if decision == "allow" else page.locator("[name=decision]:not([value=allow])")).click()
+
+
+async def test_the_list_is_searched_by_name(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link())
+    assert "session_token" not in page.url
+    assert await page.locator(".choice").count() == 8
+    await looked_at(page, "list")
+    await page.fill("[type=search]", "vault")
+    assert await page.locator("li:visible").all_inner_texts() == [
+        "Two Step Vault\nYou enter a key or a password of your account."
+    ]
+    assert await page.locator("#live").inner_text() == "1 found"
+    await page.fill("[type=search]", "no such thing")
+    assert await page.locator(".none").is_visible()
+
+
+async def test_by_keyboard_alone_a_choice_is_reached(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link())
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("north")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("form.entry")
+    assert await page.locator("h1").inner_text() == "Connect Northwind CRM"
+
+
+async def test_oauth_with_a_choice_of_sites(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(allowed_integrations=["issues"]))
+    granted = await page.locator(".granted").inner_text()
+    assert "Create and change sandbox work" in granted
+    assert "Keep this access while you are away" in granted
+    await looked_at(page, "oauth")
+    await page.click("button.main")
+    await sign_in(page)
+    await page.wait_for_selector("[name=site]")
+    assert await page.locator(".site strong").all_inner_texts() == ["Acme", "Globex"]
+    await looked_at(page, "sites")
+    await page.check("#site-2")
+    await page.click("button.main")
+    await page.wait_for_selector("dl")
+    assert "demo@example.com · globex.sandbox.example" in await page.locator("dl").inner_text()
+    await looked_at(page, "connected")
+    assert (await site.connections())[0]["account"]["label"] == "demo@example.com · globex.sandbox.example"
+
+
+async def test_a_denied_consent_says_so_and_leads_back(page: Any, site: ConnectSite) -> None:
+    before = len(await site.connections())
+    await page.goto(await site.link(allowed_integrations=["issues"]))
+    await page.click("button.main")
+    await sign_in(page, "deny")
+    await page.wait_for_selector(".status.bad")
+    assert "The user did not allow it" in await page.locator("main").inner_text()
+    await looked_at(page, "denied")
+    await page.click("text=Try again")
+    await page.wait_for_selector("form.entry")
+    assert len(await site.connections()) == before
+
+
+async def test_a_wrong_key_is_told_in_the_provider_s_words_and_nothing_typed_is_lost(
+    page: Any, site: ConnectSite
+) -> None:
+    await page.goto(await site.link(allowed_integrations=["northwind"]))
+    await looked_at(page, "key")
+    await page.select_option("select", "eu")
+    await page.fill('[name="params[account]"]', "https://acme.northwind.example")
+    key = '[name="credentials[apiKey]"]'
+    await page.fill(key, "wrong-key-000000")
+    assert await page.get_attribute(key, "type") == "password"
+    await page.click("[data-reveal]")
+    assert await page.get_attribute(key, "type") == "text"
+    await page.click("button.main")
+    await page.wait_for_selector(".fault")
+    assert "API key <b>invalid</b> or revoked" in await page.locator(".fault").inner_text()
+    assert await page.input_value("select") == "eu"
+    assert await page.input_value(key) == ""
+    await looked_at(page, "wrong-key")
+    await page.fill(key, GOOD_KEY)
+    await page.click("button.main")
+    await page.wait_for_selector("dl")
+    made = (await site.connections())[0]
+    assert made["account"] == {"id": "7", "label": "ada@example.com"}
+    shown = await site.gateway.json("GET", f"/connections/{made['connection_id']}?provider_config_key=northwind")
+    assert shown["connection_config"] == {"region": "eu", "account": "acme"}
+
+
+async def test_a_field_s_own_fault_stands_beside_it(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(allowed_integrations=["northwind"]))
+    await page.evaluate("document.querySelector('form.entry').noValidate = true")
+    await page.select_option("select", "us")
+    await page.fill('[name="params[account]"]', "Not/This")
+    await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
+    await page.click("button.main")
+    wrong = page.locator("[aria-invalid]")
+    await wrong.wait_for()
+    assert await wrong.get_attribute("name") == "params[account]"
+    assert await page.evaluate("document.activeElement.name") == "params[account]"
+    assert await page.locator(".wrong").inner_text() != ""
+    await looked_at(page, "wrong-field")
+
+
+async def test_two_steps_are_one_form(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(allowed_integrations=["vault"]))
+    await looked_at(page, "two-step")
+    await page.fill('[name="credentials[user]"]', "ada")
+    await page.fill('[name="credentials[secret]"]', "open sesame")
+    await page.click("button.main")
+    await page.wait_for_selector("dl")
+    assert (await site.connections())[0]["provider_config_key"] == "vault"
+
+
+async def test_an_expired_link_says_what_to_do(page: Any, site: ConnectSite) -> None:
+    link = await site.link()
+    await page.goto(link)
+    services = site.gateway.services
+    await services.sessions.end(await services.sessions.find(link.rpartition("=")[2]))
+    await page.reload()
+    assert "Ask the application you came from for a new link." in await page.locator("main").inner_text()
+    await looked_at(page, "expired")
+
+
+async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(allowed_integrations=["northwind"]))
+    await page.select_option("select", "us")
+    await page.fill('[name="params[account]"]', "acme")
+    await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
+    await page.click("button.main")
+    await page.wait_for_selector("dl")
+    made = (await site.connections())[0]
+    body = {"connection_id": made["connection_id"], "integration_id": "northwind"}
+    told = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    await page.goto(told["data"]["connect_link"])
+    assert await page.input_value('[name="params[account]"]') == "acme"
+    assert await page.locator("h1").inner_text() == "Reconnect Northwind CRM"
+    assert "ada@example.com" in await page.locator(".head").inner_text()
+    await looked_at(page, "reconnect")
+    await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
+    await page.click("button.main")
+    await page.wait_for_selector("dl")
+    assert [one["id"] for one in await site.connections()].count(made["id"]) == 1
+
+
+@pytest.mark.parametrize(("lang", "said"), [("de", "Northwind CRM verbinden"), ("ja", "Northwind CRM を接続")])
+async def test_the_page_speaks_the_browser_s_language(browser: Any, site: ConnectSite, lang: str, said: str) -> None:
+    context = await browser.new_context(locale=lang)
+    page = await context.new_page()
+    await page.goto(await site.link(allowed_integrations=["northwind"]))
+    assert await page.locator("h1").inner_text() == said
+    assert await page.get_attribute("html", "lang") == lang
+    assert await violations(page) == []
+    await context.close()
+
+
+async def test_without_scripts_all_of_it_works(browser: Any, site: ConnectSite) -> None:
+    context = await browser.new_context(java_script_enabled=False, locale="en-US")
+    page = await context.new_page()
+    await page.goto(await site.link())
+    await page.fill("[type=search]", "sandbox")
+    await page.click("[data-search] button")
+    assert await page.locator(".choice").count() == 1
+    await page.click(".choice")
+    await page.click("button.main")
+    await sign_in(page)
+    await page.check("#site-1")
+    await page.click("button.main")
+    assert "acme.sandbox.example" in await page.locator("dl").inner_text()
+    await page.goto(await site.link(allowed_integrations=["vault"]))
+    await page.fill('[name="credentials[user]"]', "ada")
+    await page.fill('[name="credentials[secret]"]', "not this")
+    await page.click("button.main")
+    assert "Unknown user or wrong secret" in await page.locator(".fault").inner_text()
+    await context.close()
+
+
+EMBEDDING = """<!doctype html><iframe id="ui" style="width:600px;height:740px;border:0"></iframe><script>
+window.events = [];
+window.addEventListener("message", (event) => {
+  window.events.push(event.data);
+  if (event.data.type === "ready") event.source.postMessage({type: "session_token", sessionToken: window.token}, event.origin);
+});
+</script>"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def embedding() -> AsyncIterator[str]:
+    """A page of the customer's application that embeds ours and hands it `window.token`."""
+    app = web.Application()
+
+    async def own(_request: web.Request) -> web.Response:
+        return web.Response(text=EMBEDDING, content_type="text/html")
+
+    app.router.add_get("/", own)
+    server = TestServer(app)
+    await server.start_server()
+    yield f"http://127.0.0.1:{server.port}/"
+    await server.close()
+
+
+async def test_in_a_frame_a_window_is_opened_for_the_provider(page: Any, site: ConnectSite, embedding: str) -> None:
+    await page.goto(embedding)
+    token = await site.token(allowed_integrations=["issues"])
+    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
+    await page.evaluate(
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+    )
+    frame = page.frame_locator("#ui")
+    await frame.locator("button.main").wait_for()
+    async with page.context.expect_page() as opening:
+        await frame.locator("button.main").click()
+    popup = await opening.value
+    await frame.locator("text=Finish in the other window").wait_for()
+    if SHOTS:
+        await shot(page, "waiting-light")
+    await sign_in(popup)
+    await popup.check("#site-1")
+    await popup.click("button.main")
+    await frame.locator("dl").wait_for()
+    events = await page.evaluate("window.events")
+    assert [event["type"] for event in events] == ["ready", "settings_changed", "connect"]
+    assert events[-1]["payload"]["connectionId"] == (await site.connections())[0]["connection_id"]
+    assert token not in await page.content()
+
+
+async def test_a_page_that_is_not_registered_cannot_embed_it(page: Any, site: ConnectSite, embedding: str) -> None:
+    await page.goto(embedding.replace("127.0.0.1", "evil.example"))
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    await page.evaluate("(url) => { document.getElementById('ui').src = url; }", f"{site.gateway.url}/connect?apiURL=x")
+    await page.wait_for_timeout(300)
+    assert await page.evaluate("window.events") == []
+    assert any("frame-ancestors" in one for one in said)
+    page.faults.clear()

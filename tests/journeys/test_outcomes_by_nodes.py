@@ -1,0 +1,66 @@
+"""The browser's WebSocket hangs on one node, its callback comes to another: the outcome arrives all the same."""
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import pytest
+
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.tracker import Tracker
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'gateway.db'}"
+    url: str = request.getfixturevalue("database")
+    return url
+
+
+async def walked(
+    cluster: Nodes, socket_on: int, callback_on: int, query: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """The message that the socket gets after a whole flow."""
+    async with cluster.http.post(
+        f"{cluster.urls[socket_on]}/connect/sessions", json={"end_user": {"id": "u"}}
+    ) as answer:
+        token = (await answer.json())["data"]["token"]
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        aiohttp.ClientSession(cookie_jar=jar) as browser,
+        browser.ws_connect(f"{cluster.urls[socket_on]}/", origin="https://app.example.com") as socket,
+    ):
+        ack = await socket.receive_json(timeout=10)
+        assert ack["message_type"] == "connection_ack"
+        asked = {"connect_session_token": token, "ws_client_id": ack["ws_client_id"], **(query or {})}
+        begin = f"{cluster.urls[socket_on]}/oauth/connect/tracker?{urlencode(asked)}"
+        async with browser.get(begin, allow_redirects=False) as answer:
+            consent = answer.headers["Location"]
+        async with browser.get(consent, allow_redirects=False) as answer:
+            back = answer.headers["Location"]
+        there = back.replace(cluster.urls[socket_on], cluster.urls[callback_on])
+        async with browser.get(there) as answer:
+            await answer.read()
+        message: dict[str, Any] = await socket.receive_json(timeout=10)
+        return message
+
+
+async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tmp_path: Path, store_url: str) -> None:
+    async with nodes(tmp_path, tracker.url, store_url, count=2) as cluster:
+        message = await walked(cluster, 0, 1)
+        assert (message["message_type"], message["provider_config_key"]) == ("success", "tracker")
+        async with cluster.http.get(f"{cluster.urls[1]}/connections") as answer:
+            listed = (await answer.json())["connections"]
+        assert [one["connection_id"] for one in listed] == [message["connection_id"]]
+        told = await walked(cluster, 1, 0, {"params[subdomain]": "nowhere"})
+        assert (told["message_type"], told["error_type"]) == ("error", "connection_validation_failed")
+        assert "acme, globex" in told["error_desc"]
+
+
+async def test_two_workers_on_one_socket_deliver_every_outcome(tracker: Tracker, tmp_path: Path) -> None:
+    """Which worker takes which connection is the system's choice; of eight flows, some cross."""
+    async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path / 'gateway.db'}", workers=2) as cluster:
+        for _ in range(8):
+            assert (await walked(cluster, 0, 0))["message_type"] == "success"
