@@ -1,4 +1,4 @@
-"""``gateway connections``: look at connections, renew them, and end them here and at their providers."""
+"""``gateway connections``: look at connections, renew them, end them here and at their providers, move them in and out."""
 
 import click
 
@@ -12,12 +12,16 @@ COMMANDS = {
     "delete": Command(
         "gateway.cli.connections.delete:delete", "delete connections and end their tokens at the provider"
     ),
+    "import": Command(
+        "gateway.cli.connections.importing:import_connections", "bring connections in: from another gateway, from files"
+    ),
+    "export": Command("gateway.cli.connections.exporting:export", "write connections to a sealed file"),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def connections() -> None:
-    """Look at connections, renew them, and end them.
+    """Look at connections, renew them, end them, move them in and out.
 
     Works on the store that the configuration names, whether or not a gateway is running on it.
     """

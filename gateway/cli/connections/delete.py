@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from gateway.cli.connections.options import check_named, connection_ids, environment, every, integration
-from gateway.cli.connections.work import each, environment_of, refs_of, run, table
+from gateway.cli.connections.work import check_integration, each, environment_of, refs_of, run, table
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def delete(
         from gateway.records.connection import ConnectionRef
 
         name = environment_of(services, environment)
+        await check_integration(services, name, integration)
         refs = [ConnectionRef(name, integration, one) for one in connection_ids]
         refs = refs or await refs_of(services, name, integration)
         if not refs:

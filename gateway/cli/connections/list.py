@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.connections.options import environment
-from gateway.cli.connections.work import environment_of, run, table
+from gateway.cli.connections.work import check_integration, environment_of, run, table
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ def list_connections(
         from gateway.api.connection_json import listed
         from gateway.store import ListFilter, cursor_after
 
+        name = environment_of(services, environment)
+        for one in integrations:
+            await check_integration(services, name, one)
         wanted = ListFilter(
             integration_ids=integrations,
             search=search,
@@ -61,7 +64,7 @@ def list_connections(
             limit=limit + 1,
             cursor=cursor,
         )
-        found = await services.store.connections.list(environment_of(services, environment), wanted)
+        found = await services.store.connections.list(name, wanted)
         shown, more = found[:limit], len(found) > limit
         following = cursor_after(shown[-1]) if more else None
         if as_json:

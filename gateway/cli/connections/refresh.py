@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.connections.options import check_named, connection_ids, environment, every, integration
-from gateway.cli.connections.work import each, environment_of, refs_of, run, table
+from gateway.cli.connections.work import check_integration, each, environment_of, refs_of, run, table
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
@@ -33,15 +33,18 @@ def refresh(
     check_named(connection_ids, every)
 
     async def work(services: "Services") -> int:
+        from gateway.moving.work import renewed
         from gateway.records.connection import ConnectionRef
 
         name = environment_of(services, environment)
+        await check_integration(services, name, integration)
         refs = [ConnectionRef(name, integration, one) for one in connection_ids]
         refs = refs or await refs_of(services, name, integration)
         told: list[dict[str, Any]] = []
 
         async def one(ref: "ConnectionRef") -> None:
-            told.append(await _renewed(services, ref))
+            outcome, detail = await renewed(services, ref)
+            told.append({"connection_id": ref.connection_id, "outcome": outcome, "detail": detail})
 
         await each(refs, one, "renewing")
         told.sort(key=lambda row: str(row["connection_id"]))
@@ -58,19 +61,3 @@ def refresh(
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)
-
-
-async def _renewed(services: "Services", ref: "ConnectionRef") -> dict[str, Any]:
-    from gateway.errors import GatewayError
-
-    outcome, detail = "renewed", None
-    try:
-        before = await services.store.connections.get(ref)
-        after = await services.live.current(ref, force=True)
-        if before is not None and after.version == before.version:
-            # An outage leaves a token that is still valid in place; a key has nothing to renew.
-            noted = after.failure
-            outcome, detail = ("failed", noted.message) if noted else ("nothing to renew", None)
-    except GatewayError as fault:
-        outcome, detail = "failed", fault.message
-    return {"connection_id": ref.connection_id, "outcome": outcome, "detail": detail}

@@ -55,6 +55,22 @@ def environment_of(services: "Services", named: str | None) -> str:
     return named
 
 
+async def check_integration(services: "Services", environment: str, integration: str) -> None:
+    """Raises click.ClickException with the nearest name where none is declared and no connection is left of one."""
+    import click
+
+    from gateway.nearest import did_you_mean
+    from gateway.store import ListFilter
+
+    if services.integrations.has(environment, integration):
+        return
+    if await services.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
+        return
+    known = [one.integration_id for one in services.integrations.of(environment)]
+    hint = did_you_mean(integration, known) or f"; it has {', '.join(known) or 'none'}"
+    raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
+
+
 async def refs_of(services: "Services", environment: str, integration: str) -> "list[ConnectionRef]":
     """All connections of an integration, newest first."""
     return [one.ref async for one in pages(services, environment, integration_ids=(integration,))]

@@ -1,0 +1,63 @@
+"""Secrets that a command is given: in an environment variable, a file or at a prompt, never as an argument, which every
+process of the machine may read."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from gateway.secret import Secret
+
+SHORTEST_PASSPHRASE = 12
+
+passphrase_env = click.option("--passphrase-env", metavar="NAME", help="The passphrase is in this variable.")
+passphrase_file = click.option(
+    "--passphrase-file", type=click.Path(path_type=Path), metavar="FILE", help="The passphrase is in this file."
+)
+key_env = click.option("--key-env", metavar="NAME", help="Its secret key is in this variable.")
+key_file = click.option(
+    "--key-file", type=click.Path(path_type=Path), metavar="FILE", help="Its secret key is in this file."
+)
+
+
+def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
+    """None where neither is given. Raises UsageError. `option`: the stem of both, such as ``--key``."""
+    from gateway.secret import Secret
+
+    if env is not None and file is not None:
+        raise click.UsageError(f"Give {option}-env or {option}-file, not both.")
+    if env is not None:
+        text = os.environ.get(env, "").strip()
+        if not text:
+            raise click.UsageError(
+                f"The variable {env[:64]} holds no {what}: `read -rs {env[:64]}; export {env[:64]}`."
+            )
+        return Secret(text)
+    if file is not None:
+        try:
+            text = file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as fault:
+            raise click.UsageError(f"{file} cannot be read: {fault}.") from None
+        if not text:
+            raise click.UsageError(f"{file} holds no {what}.")
+        return Secret(text)
+    return None
+
+
+def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
+    """Asked for on a terminal where no option names it. Raises UsageError; `new` ones must not be short."""
+    from gateway.secret import Secret
+
+    found = secret_of("passphrase", "--passphrase", env, file)
+    if found is None:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Name the passphrase: --passphrase-env NAME or --passphrase-file FILE.")
+        found = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
+    if new and len(found.reveal()) < SHORTEST_PASSPHRASE:
+        raise click.UsageError(
+            f"The passphrase needs {SHORTEST_PASSPHRASE} characters or more: it is all that guards every token in the file."
+        )
+    return found

@@ -1,0 +1,130 @@
+"""What a bundle holds: a line of JSON for its beginning, for each integration and connection, and for its end.
+
+The end counts them, so that a bundle whose writer broke off is told from a whole one even where it is not sealed.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import IO, Any, Final, Protocol
+
+from gateway.api.integration_json import credentials
+from gateway.api.json_text import parse
+from gateway.auth.moments import iso
+from gateway.errors import GatewayError
+from gateway.moving.body import body_of
+from gateway.moving.moved import SourceRefused
+from gateway.moving.peer import PeerIntegration
+from gateway.moving.sealed_stream import read
+from gateway.records.connection import Connection
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+from gateway.services import Services
+
+KIND: Final = "kind"
+LINE_LIMIT_BYTES: Final = 16 << 20
+
+
+class Sink(Protocol):
+    def write(self, plain: bytes) -> object: ...
+
+
+@dataclass(slots=True)
+class Counts:
+    integrations: int = 0
+    connections: int = 0
+
+
+async def write_lines(
+    services: Services,
+    out: Sink,
+    integrations: list[Integration],
+    connections: AsyncIterator[Connection],
+    *,
+    environment: str,
+    now: datetime,
+    step: Callable[[int], None],
+) -> Counts:
+    """Everything, one connection in memory after the other. Raises VaultError where no key opens one."""
+    counts = Counts()
+
+    def line(kind: str, told: dict[str, Any]) -> None:
+        out.write(json.dumps({KIND: kind, **told}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+    line("bundle", {"version": 1, "environment": environment, "made_at": iso(now)})
+    for one in integrations:
+        line("integration", _integration_json(services, one))
+        counts.integrations += 1
+    async for connection in connections:
+        line("connection", body_of(services.store, connection))
+        counts.connections += 1
+        step(counts.connections)
+    line("end", {"integrations": counts.integrations, "connections": counts.connections})
+    return counts
+
+
+def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+    """Every line as JSON. Raises SourceRefused."""
+    rest, number = b"", 0
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > LINE_LIMIT_BYTES:
+            raise SourceRefused(f"Line {number + len(whole) + 1} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
+        for line in whole:
+            number += 1
+            if line.strip():
+                yield _parsed(line, number)
+    if rest.strip():
+        yield _parsed(rest, number + 1)
+
+
+def checked(source: IO[bytes], passphrase: Secret) -> Counts:
+    """Read the whole once, so that nothing is imported from a bundle that is not whole. Raises SourceRefused."""
+    counts, end = Counts(), None
+    for line in lines_of(read(source, passphrase)):
+        counts.integrations += line.get(KIND) == "integration"
+        counts.connections += line.get(KIND) == "connection"
+        end = line
+    if end is None or (end.get(KIND), end.get("integrations"), end.get("connections")) != (
+        "end",
+        counts.integrations,
+        counts.connections,
+    ):
+        raise SourceRefused("The bundle was not finished by whoever wrote it: make it anew.")
+    return counts
+
+
+def _parsed(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        value = parse(line)
+    except GatewayError as fault:
+        raise SourceRefused(f"Line {number}: {fault.message.replace('The body', 'it')}") from None
+    if not isinstance(value, dict):
+        raise SourceRefused(f"Line {number}: it is not a JSON object.")
+    return value
+
+
+def integration_of(line: dict[str, Any]) -> PeerIntegration:
+    """Of a line of kind ``integration``."""
+    try:
+        return PeerIntegration(
+            integration_id=line["unique_key"],
+            provider=line["provider"],
+            display_name=line.get("display_name"),
+            forward_webhooks=line.get("forward_webhooks", True),
+            credentials=line.get("credentials"),
+        )
+    except KeyError as missing:
+        raise SourceRefused(f"An integration of the bundle has no {missing}.") from None
+
+
+def _integration_json(services: Services, one: Integration) -> dict[str, Any]:
+    told = {
+        "unique_key": one.integration_id,
+        "provider": one.provider,
+        "display_name": one.display_name,
+        "forward_webhooks": one.forward_webhooks,
+        "credentials": credentials(services, one),
+    }
+    return {name: value for name, value in told.items() if value is not None}

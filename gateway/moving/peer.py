@@ -1,0 +1,163 @@
+"""The other gateway, by its public API (api-contract 1.3 and 1.4): which integrations and connections it has."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import quote
+
+from gateway.auth.moments import moment
+from gateway.errors import GatewayError
+from gateway.moving.body import moved_of
+from gateway.moving.moved import Moved, SourceRefused, Unusable
+from gateway.moving.peer_calls import Answered, PeerCalls, Unreached
+from gateway.records.past import Past
+
+PAGE: Final = 1000
+DEAD: Final = "invalid_credentials"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerConnection:
+    """A row of its list. `broken`: it says that the credential no longer works."""
+
+    integration_id: str
+    connection_id: str
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerIntegration:
+    """`credentials` None: the key may not see them, or its kind has none."""
+
+    integration_id: str
+    provider: str
+    display_name: str | None = None
+    forward_webhooks: bool = True
+    credentials: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+class Peer:
+    """Every method raises SourceRefused where the whole cannot be read, and `connection` Unusable for one."""
+
+    def __init__(self, calls: PeerCalls) -> None:
+        self._calls = calls
+
+    async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
+        """With their credentials as far as its key may see them."""
+        listed = _list(await self._get("/integrations"), "data")
+        keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
+        return [await self._integration(key) for key in keys if not only or key in only]
+
+    async def _integration(self, key: str) -> PeerIntegration:
+        told = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
+        one = told.get("data") if isinstance(told, dict) else None
+        if not isinstance(one, dict) or not isinstance(one.get("provider"), str):
+            raise SourceRefused(
+                f"The integration '{key}' of the other side has no provider: is this the right address?"
+            )
+        held = one.get("credentials")
+        return PeerIntegration(
+            integration_id=key,
+            provider=one["provider"],
+            display_name=one.get("display_name") if isinstance(one.get("display_name"), str) else None,
+            forward_webhooks=one.get("forward_webhooks") is not False,
+            credentials=held if isinstance(held, dict) else None,
+        )
+
+    async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
+        """Every connection once, the oldest first.
+
+        All are listed before the first is read: pages are counted from the newest on, so what comes or goes while reading
+        would shift them.
+        """
+        found: dict[tuple[str, str], PeerConnection] = {}
+        query = {"limit": str(PAGE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
+        page = 0
+        while True:
+            rows = _list(await self._get("/connections", {**query, "page": str(page)}), "connections")
+            new = [one for one in map(_row, rows) if (one.integration_id, one.connection_id) not in found]
+            found |= {(one.integration_id, one.connection_id): one for one in new}
+            if not new:
+                break
+            page += 1
+        wanted = [one for one in found.values() if not only or one.integration_id in only]
+        return wanted[::-1]
+
+    async def connection(self, one: PeerConnection) -> Moved:
+        """With its credential. Raises Unusable."""
+        path = f"/connections/{quote(one.connection_id, safe='')}"
+        query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
+        where = (one.integration_id, one.connection_id)
+        try:
+            told = await self._calls.get(path, query)
+        except Answered as answer:
+            if answer.status == 404:
+                raise Unusable(*where, "gone", "it was deleted there meanwhile") from None
+            if answer.code == DEAD or answer.status == 424:
+                detail = f"the credential no longer works there: {answer.message}. Its end user connects again, here"
+                raise Unusable(*where, "dead_at_peer", detail) from None
+            detail = f"the other side refuses it ({answer.status} {answer.code}): {answer.message}"
+            raise Unusable(*where, "peer_refused", detail) from None
+        except Unreached as fault:
+            raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
+        if not isinstance(told, dict):
+            raise Unusable(*where, "peer_refused", "the other side answers with something that is no connection")
+        try:
+            return _moved(one, told)
+        except GatewayError as fault:
+            raise Unusable(*where, fault.code, fault.message) from None
+
+    async def _get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        try:
+            return await self._calls.get(path, query)
+        except Answered as answer:
+            raise SourceRefused(f"GET {path} there answers {answer.status} {answer.code}: {answer.message}") from None
+        except Unreached as fault:
+            raise SourceRefused(f"{fault}. Run it again later: what is here by then is skipped.") from None
+
+
+def _list(told: Any, name: str) -> list[Any]:
+    found = told.get(name) if isinstance(told, dict) else None
+    if not isinstance(found, list):
+        raise SourceRefused(f"The answer has no list '{name}': is this the address of the API?")
+    return found
+
+
+def _row(row: Any) -> PeerConnection:
+    if not isinstance(row, dict):
+        raise SourceRefused("The list of connections holds something that is none: is this the address of the API?")
+    key, name = row.get("provider_config_key"), row.get("connection_id")
+    if not isinstance(key, str) or not isinstance(name, str):
+        raise SourceRefused("A connection of the list has no connection_id or provider_config_key.")
+    errors = row.get("errors")
+    broken = isinstance(errors, list) and any(isinstance(e, dict) and e.get("type") == "auth" for e in errors)
+    return PeerConnection(key, name, broken)
+
+
+def _moved(one: PeerConnection, told: Mapping[str, Any]) -> Moved:
+    """Raises InvalidRequest where a member is of a form that we cannot keep."""
+    user = told.get("end_user")
+    body = {
+        "provider_config_key": one.integration_id,
+        "connection_id": one.connection_id,
+        "provider": told.get("provider") if isinstance(told.get("provider"), str) else None,
+        "credentials": told.get("credentials") or {},
+        "connection_config": told.get("connection_config") or {},
+        "metadata": told.get("metadata"),
+        "tags": told.get("tags") or {},
+        "webhook_url_override": told.get("webhook_url_override") or None,
+        "end_user": _end_user(user) if isinstance(user, dict) else None,
+    }
+    found = moved_of(body)
+    past = Past(created_at=moment(told.get("created_at")), last_fetched_at=moment(told.get("last_fetched_at")))
+    return replace(found, past=past, shown=True)
+
+
+def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that we know, without those that are null or empty."""
+    known = {name: user.get(name) for name in ("id", "email", "display_name", "tags") if user.get(name)}
+    organization = user.get("organization")
+    if isinstance(organization, dict) and organization.get("id"):
+        names = ("id", "display_name")
+        known["organization"] = {name: organization[name] for name in names if organization.get(name)}
+    return known

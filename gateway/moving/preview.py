@@ -1,0 +1,165 @@
+"""What moving in from another gateway would take: what works at once, what is to be done, and in which order."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gateway.auth import modes
+from gateway.auth.mode import GrantingMode
+from gateway.catalog.provider import Provider
+from gateway.moving.integrations import fault_of
+from gateway.moving.landing import Wish
+from gateway.moving.peer import Peer, PeerIntegration
+from gateway.nearest import did_you_mean
+from gateway.records.integration import Integration
+from gateway.services import Services
+
+Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
+"""``register_callback``: its connections work at once, new ones only when the provider knows our callback address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Of one integration there. `todo`: what is to be done, in order. `broken`: connections that have ended there."""
+
+    key: str
+    here: str
+    provider: str
+    verdict: Verdict
+    connections: int
+    broken: int
+    already_here: bool
+    todo: Sequence[str] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "integration": self.key,
+            "here": self.here,
+            "provider": self.provider,
+            "verdict": self.verdict,
+            "connections": self.connections,
+            "broken_there": self.broken,
+            "already_here": self.already_here,
+            "todo": list(self.todo),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`orphans`: connections whose integration the other side does not list, by key."""
+
+    forecasts: Sequence[Forecast]
+    orphans: Mapping[str, int]
+    callback_url: str
+    webhook_url: str
+    steps: Sequence[str] = field(default=())
+
+    def counts(self) -> dict[str, int]:
+        """Connections by verdict."""
+        told: Counter[str] = Counter()
+        for one in self.forecasts:
+            told[one.verdict] += one.connections - one.broken
+            told["reconnect"] += one.broken
+        told["not_possible"] += sum(self.orphans.values())
+        return {name: count for name, count in sorted(told.items()) if count}
+
+
+async def preview(services: Services, peer: Peer, wish: Wish, only: Sequence[str] = ()) -> Preview:
+    """Reads there and here, changes nothing, and fetches no end user's credential. Raises SourceRefused."""
+    integrations = await peer.integrations(only)
+    listed = await peer.listed(only)
+    count = Counter(one.integration_id for one in listed)
+    broken = Counter(one.integration_id for one in listed if one.broken)
+    forecasts = [
+        _forecast(services, wish, one, count[one.integration_id], broken[one.integration_id]) for one in integrations
+    ]
+    known = {one.integration_id for one in integrations}
+    orphans = {key: n for key, n in count.items() if key not in known}
+    public_url = services.config.server.public_url
+    webhook_url = f"{public_url}/webhook/{wish.environment}/<integration>"
+    seen = Preview(forecasts, orphans, services.config.callback_url, webhook_url)
+    return Preview(forecasts, orphans, seen.callback_url, webhook_url, _steps(seen))
+
+
+def _forecast(services: Services, wish: Wish, one: PeerIntegration, connections: int, broken: int) -> Forecast:
+    key = wish.named.get(one.integration_id, one.integration_id)
+    here = services.integrations.find(wish.environment, key)
+    provider = services.catalog.get(here.provider if here else one.provider)
+    verdict, todo = _judged(services, wish, one, key, here, provider)
+    if broken:
+        todo.append(f"{broken} have ended there already: their end users connect again, here")
+    return Forecast(key=one.integration_id, here=key, provider=one.provider, verdict=verdict, connections=connections,
+                    broken=broken, already_here=here is not None, todo=tuple(todo))  # fmt: skip
+
+
+def _judged(
+    services: Services,
+    wish: Wish,
+    one: PeerIntegration,
+    key: str,
+    here: Integration | None,
+    provider: Provider | None,
+) -> tuple[Verdict, list[str]]:
+    if provider is None:
+        hint = did_you_mean(one.provider, services.catalog.providers)
+        return "not_possible", [
+            f"the catalog here has no provider '{one.provider}'{hint}; write an entry (docs/catalog.md)"
+        ]
+    if provider.auth_mode not in modes():
+        return "not_possible", [f"'{provider.name}' uses {provider.auth_mode}, which is not installed here"]
+    todo: list[str] = []
+    needs = False
+    if here is None:
+        fault = fault_of(services, wish.environment, key, one)
+        if fault and one.credentials is None:
+            needs = True
+            todo.append(
+                "its client's secret is not readable with this key (scope environment:integrations:read_credentials): declare "
+                f"'{key}' in gateway.yaml with the same client ID and secret"
+            )
+        elif fault:
+            needs = True
+            todo.append(f"it cannot be made here as it is: {fault}")
+        else:
+            todo.append("`--create-integrations` makes it here with the same client")
+    elif other := _other_client(one, here):
+        needs = True
+        todo.append(other)
+    mode = modes()[provider.auth_mode]
+    granting = isinstance(mode, GrantingMode)
+    if granting:
+        todo.append(f"register the callback address {services.config.callback_url} at {provider.display_name}")
+    if provider.webhook_routing_script:
+        address = f"{services.config.server.public_url}/webhook/{wish.environment}/{key}"
+        todo.append(f"where {provider.display_name} sends webhooks, change their address to {address}")
+    if needs:
+        return "needs_something", todo
+    return ("register_callback" if granting else "works"), todo
+
+
+def _other_client(one: PeerIntegration, here: Integration) -> str:
+    """A refresh token serves the client it was given to and no other (RFC 6749 §6)."""
+    there = (one.credentials or {}).get("client_id")
+    if there and here.client_id and there != here.client_id:
+        return (
+            f"'{here.integration_id}' here has another client ID than there: refresh tokens would be refused. Import under "
+            f"another key (--integration {one.integration_id}=…) or use the same client"
+        )
+    return ""
+
+
+def _steps(seen: Preview) -> list[str]:
+    """In the order in which nothing stops working meanwhile."""
+    steps = []
+    if any(one.verdict in ("needs_something", "not_possible") for one in seen.forecasts):
+        steps.append("Settle what is listed as needs_something and not_possible.")
+    if any(seen.callback_url in line for one in seen.forecasts for line in one.todo):
+        steps.append(f"Register {seen.callback_url} at the providers, beside the address of now: both work meanwhile.")
+    steps += [
+        "Look: gateway connections import --from-peer … --create-integrations --dry-run",
+        "Stop connecting there, and import: the same without --dry-run. Run it again until nothing is left.",
+        "Change the host in your application (docs/moving.md) and stop the other side: both renewing ends rotating tokens.",
+        "Change the webhook addresses at the providers, and the webhook signature key in your application.",
+    ]
+    return steps

@@ -1,0 +1,136 @@
+"""A stream of any length under a passphrase, read and written in constant memory (ADR 30).
+
+Chunks are sealed with AES-256-GCM under a key that scrypt (RFC 7914) makes of the passphrase. A nonce holds the chunk's
+number and whether it is the last, and each chunk is bound to the header: cut, reordered, mixed or changed ones do not open.
+"""
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Iterator
+from typing import IO, Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from gateway.moving.moved import SourceRefused
+from gateway.secret import Secret
+
+MAGIC: Final = b"gateway-bundle\n"
+VERSION: Final = 1
+CHUNK_BYTES: Final = 64 << 10
+TAG_BYTES: Final = 16
+HEADER_LIMIT_BYTES: Final = 4096
+LOG2_N: Final = 17  # 128 MiB, some 0.4 s
+MOST_LOG2_N: Final = 20  # a header shall not make its reader use up the machine
+PREFIX_BYTES: Final = 7
+
+
+class Writer:
+    """Seals what is written to it; without `close` the stream is not whole and does not open."""
+
+    def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
+        salt, prefix = os.urandom(16), os.urandom(PREFIX_BYTES)
+        kdf = {"name": "scrypt", "log2_n": log2_n, "r": 8, "p": 1, "salt": salt.hex()}
+        told = {"version": VERSION, "kdf": kdf, "aead": "AES-256-GCM", "nonce": prefix.hex(), "chunk": CHUNK_BYTES}
+        header = json.dumps(told).encode()
+        self._out = out
+        self._chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
+        self._waiting = bytearray()
+        out.write(MAGIC + struct.pack(">H", len(header)) + header)
+
+    def write(self, plain: bytes) -> None:
+        self._waiting += plain
+        while len(self._waiting) > CHUNK_BYTES:  # the last one is kept back, since it is sealed as the last
+            self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), last=False))
+            del self._waiting[:CHUNK_BYTES]
+
+    def close(self) -> None:
+        """Seal what is left, as the end."""
+        self._out.write(self._chunks.seal(bytes(self._waiting), last=True))
+        self._waiting.clear()
+
+
+def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
+    """The plain chunks. Raises SourceRefused for a wrong passphrase and for anything that is not as it was written."""
+    if source.read(len(MAGIC)) != MAGIC:
+        raise SourceRefused("This is no bundle: `gateway connections export` makes one.")
+    header, told = _header(source)
+    try:
+        kdf = told["kdf"]
+        salt, prefix, log2_n = bytes.fromhex(kdf["salt"]), bytes.fromhex(told["nonce"]), int(kdf["log2_n"])
+        sound = (kdf["name"], kdf["r"], kdf["p"], told["aead"], told["chunk"]) == (
+            "scrypt",
+            8,
+            1,
+            "AES-256-GCM",
+            CHUNK_BYTES,
+        )
+        sound = sound and 10 <= log2_n <= MOST_LOG2_N and len(prefix) == PREFIX_BYTES and len(salt) == 16
+    except (KeyError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise SourceRefused("The bundle's header is damaged, or of a kind that this version does not read.")
+    chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
+    sealed = source.read(CHUNK_BYTES + TAG_BYTES)
+    while True:
+        following = source.read(CHUNK_BYTES + TAG_BYTES)
+        try:
+            plain = chunks.open(sealed, last=not following)
+        except InvalidTag:
+            if chunks.number == 0 and following:
+                raise SourceRefused("Wrong passphrase, or the bundle's beginning is damaged.") from None
+            if chunks.number == 0:
+                raise SourceRefused("Wrong passphrase, or the bundle is cut off or damaged.") from None
+            raise SourceRefused(
+                "The bundle is cut off, or was changed, after its first "
+                f"{chunks.number * CHUNK_BYTES:,} bytes. Nothing after them can be trusted: copy it again."
+            ) from None
+        yield plain
+        if not following:
+            return
+        sealed = following
+
+
+class _Chunks:
+    def __init__(self, key: bytes, prefix: bytes, header: bytes) -> None:
+        self._aead = AESGCM(key)
+        self._prefix = prefix
+        self._header = hashlib.sha256(MAGIC + header).digest()
+        self.number = 0
+
+    def seal(self, plain: bytes, *, last: bool) -> bytes:
+        sealed = self._aead.encrypt(self._nonce(last=last), plain, self._header)
+        self.number += 1
+        return sealed
+
+    def open(self, sealed: bytes, *, last: bool) -> bytes:
+        """Raises InvalidTag."""
+        if len(sealed) < TAG_BYTES:
+            raise InvalidTag
+        plain = self._aead.decrypt(self._nonce(last=last), sealed, self._header)
+        self.number += 1
+        return plain
+
+    def _nonce(self, *, last: bool) -> bytes:
+        return self._prefix + struct.pack(">IB", self.number, last)  # past 2^32 chunks, 256 TiB, it raises
+
+
+def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+    try:
+        (length,) = struct.unpack(">H", source.read(2))
+        header = source.read(length) if length <= HEADER_LIMIT_BYTES else b""
+        told = json.loads(header)
+    except (struct.error, ValueError):
+        told = None
+    if not isinstance(told, dict):
+        raise SourceRefused("The bundle's header is cut off or damaged.")
+    if told.get("version") != VERSION:
+        raise SourceRefused(f"The bundle is of version {told.get('version')}; this gateway reads {VERSION}.")
+    return header, told
+
+
+def _key(passphrase: Secret, salt: bytes, log2_n: int) -> bytes:
+    return Scrypt(salt=salt, length=32, n=2**log2_n, r=8, p=1).derive(passphrase.reveal().encode())

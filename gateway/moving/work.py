@@ -1,0 +1,115 @@
+"""Many at a time, but never more than so many: what is waited for holds memory and places at providers."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import IO, Any, TypeVar
+
+from gateway import clock
+from gateway.errors import GatewayError
+from gateway.moving.moved import Outcome, Result
+from gateway.records.connection import ConnectionRef
+from gateway.services import Services
+
+Item = TypeVar("Item")
+
+
+async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
+    """`do` for each of `items`, which are taken only as places become free. The first fault ends all, and is raised."""
+    running: set[asyncio.Task[None]] = set()
+
+    async def one(item: Item) -> None:
+        await do(item)
+
+    try:
+        for item in items:
+            if len(running) >= at_once:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            running.add(asyncio.create_task(one(item)))
+        while running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class Pace:
+    """At most so many turns a second, evenly."""
+
+    def __init__(self, per_s: float) -> None:
+        self._every_s = 1 / per_s
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        at = max(self._next, clock.monotonic())
+        self._next = at + self._every_s
+        if (left := at - clock.monotonic()) > 0:
+            await clock.sleep(left)
+
+
+class Tally:
+    """The outcomes: counted in memory, and each written as a line of JSON to `report` as it comes."""
+
+    def __init__(self, report: IO[str] | None = None) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.renewed: Counter[str] = Counter()
+        self.examples: dict[tuple[str, str], Outcome] = {}
+        self._report = report
+
+    def note(self, outcome: Outcome) -> None:
+        place = (outcome.result.value, outcome.reason)
+        self.counts[place] += 1
+        self.examples.setdefault(place, outcome)
+        self.notes.update(outcome.notes)
+        if outcome.renewed is not None:
+            self.renewed[outcome.renewed.partition(":")[0]] += 1
+        if self._report is not None:
+            self._report.write(json.dumps(outcome.as_json(), ensure_ascii=False) + "\n")
+            self._report.flush()
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def well(self) -> bool:
+        """Whether everything is here, and whatever was tried works."""
+        bad = sum(count for (result, _), count in self.counts.items() if result in (Result.REFUSED, Result.FAILED))
+        return not bad and not self.renewed["failed"]
+
+    def as_json(self) -> dict[str, Any]:
+        by_result: Counter[str] = Counter()
+        for (result, _), count in self.counts.items():
+            by_result[result] += count
+        reasons = [
+            {"result": result, "reason": reason, "count": count, "example": self.examples[result, reason].as_json()}
+            for (result, reason), count in sorted(self.counts.items())
+            if reason
+        ]
+        return {
+            **{result.value: by_result[result] for result in Result},
+            "reasons": reasons,
+            "renewed": dict(self.renewed),
+            "notes": dict(self.notes),
+        }
+
+
+async def renewed(services: Services, ref: ConnectionRef) -> tuple[str, str | None]:
+    """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
+    try:
+        before = await services.store.connections.get(ref)
+        after = await services.live.current(ref, force=True)
+    except GatewayError as fault:
+        return "failed", fault.message
+    if before is not None and after.version == before.version:
+        # An outage leaves a token that is still valid in place; a key has nothing to renew.
+        noted = after.failure
+        return ("failed", noted.message) if noted else ("nothing to renew", None)
+    return "renewed", None

@@ -1,0 +1,99 @@
+"""A peer to move from, a gateway to move into, and the command that does it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gateway.cli import main
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.migrated import lay
+from tests.fakes.peer import KEY, FakePeer
+from tests.fakes.tracker import Tracker
+
+PASSPHRASE = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PEER_KEY", KEY)
+    monkeypatch.setenv("BUNDLE_PASSPHRASE", PASSPHRASE)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[FakePeer]:
+    fake = FakePeer(integrations={"tracker": {"provider": "tracker"}})
+    server = await fake.serve()
+    yield fake
+    await server.close()
+
+
+class Ran(NamedTuple):
+    code: int
+    told: dict[str, Any]
+    output: str
+
+
+class Place:
+    """A gateway.yaml and its database; no gateway need run on it."""
+
+    def __init__(self, folder: Path, document: dict[str, Any]) -> None:
+        self.folder, self.file = folder, folder / "gateway.yaml"
+        self.file.write_text(yaml.safe_dump(document))
+        self.file.chmod(0o600)
+
+    async def ran(self, *words: str, code: int | None = 0, stdin: str | None = None) -> Ran:
+        arguments = ["connections", *words, "-c", str(self.file), "--json"]
+        done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=stdin)
+        assert code is None or done.exit_code == code, (done.exit_code, done.output, done.exception)
+        told = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        return Ran(done.exit_code, told, done.output)
+
+    async def imported(self, peer: FakePeer, *words: str, code: int | None = 0) -> Ran:
+        return await self.ran("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
+
+    async def listed(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = (await self.ran("list", "--limit", "10000")).told["connections"]
+        return rows
+
+
+@pytest.fixture
+def place(running: RunningGateway) -> Place:
+    """Where a gateway runs."""
+    return Place(running.folder, running.document)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
+    """Makes another, with a database and a key of its own, on which nothing runs."""
+
+    def make(name: str = "elsewhere", **integrations: Any) -> Place:
+        folder = tmp_path / name
+        folder.mkdir()
+        write_entry(folder, "tracker", tracker_entry(tracker.url))
+        own = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"], **integrations)
+        own["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+        lay(folder / "gateway.db")
+        return Place(folder, own)
+
+    return make
+
+
+def oauth(n: int, **more: Any) -> dict[str, Any]:
+    """A credential as the peer shows it."""
+    return {
+        "type": "OAUTH2",
+        "access_token": f"at-{n}",
+        "refresh_token": f"rt-{n}",
+        "expires_at": "2030-01-01T00:00:00.000Z",
+        "raw": {"access_token": f"at-{n}", "scope": "read", "team": {"id": "T1"}},
+        **more,
+    }
+
+
+SITE = {"cloudId": "cloud-1", "baseUrl": "https://acme.tracker.example"}

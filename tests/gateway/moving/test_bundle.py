@@ -1,0 +1,165 @@
+"""Out into a sealed bundle, and in again somewhere else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.peer import FakePeer
+from tests.fakes.tracker import Tracker
+from tests.gateway.moving.conftest import SITE, Place, oauth
+
+SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
+
+
+async def exported(place: Place, *words: str) -> Path:
+    bundle = place.folder / "out.bundle"
+    await place.ran("export", "-o", str(bundle), *SEALED, *words)
+    return bundle
+
+
+async def filled(place: Place, peer: FakePeer, count: int = 3) -> None:
+    for n in range(count):
+        user = {"id": f"u{n}", "email": f"u{n}@example.com", "display_name": "Ünal", "tags": {"a": "b"}}
+        more: dict[str, Any] = {"metadata": {"n": n}, "tags": {"team": "blue"}, "connection_config": SITE}
+        peer.add(f"c{n}", oauth(n), **more, end_user={**user, "organization": {"id": "o", "display_name": "Org"}})
+    await place.imported(peer)
+
+
+def whole(place: Place, plain: Path) -> list[dict[str, Any]]:
+    """The connections in a plain export, without the moments of this very gateway."""
+    lines = [json.loads(line) for line in plain.read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "connection"]
+
+
+async def test_a_round_trip_keeps_everything_the_state_too(
+    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
+) -> None:
+    await filled(place, peer)
+    await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=424)
+    bundle = await exported(place)
+    there = elsewhere()
+    ran = await there.ran("import", str(bundle), *SEALED)
+    assert ran.told["imported"] == 3
+    for one, name in ((place, "before"), (there, "after")):
+        await one.ran("export", "-o", str(one.folder / f"{name}.jsonl"), "--plain")
+    before, after = whole(place, place.folder / "before.jsonl"), whole(there, there.folder / "after.jsonl")
+    assert before == after
+    assert {one["connection_id"]: one["past"]["state"] for one in after} == {
+        "c0": "active",
+        "c1": "needs_reauth",
+        "c2": "active",
+    }
+    failed = next(one["past"]["failure"] for one in after if one["connection_id"] == "c1")
+    assert (failed["code"], failed["final"]) == ("invalid_grant", True)
+
+
+async def test_a_moved_connection_renews_itself_where_it_came_to(
+    place: Place, running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place]
+) -> None:
+    await running.imported(tracker.grant())
+    there = elsewhere()
+    await there.ran("import", str(await exported(place)), *SEALED)
+    assert (await there.ran("refresh", "--all", "--integration", "tracker")).told["connections"][0][
+        "outcome"
+    ] == "renewed"
+
+
+async def test_nothing_of_it_can_be_read_without_the_passphrase(
+    place: Place, peer: FakePeer, monkeypatch: pytest.MonkeyPatch, elsewhere: Callable[..., Place]
+) -> None:
+    await filled(place, peer)
+    bundle = await exported(place)
+    assert bundle.stat().st_mode & 0o777 == 0o600
+    assert not any(word in bundle.read_bytes() for word in (b"rt-", b"u0@example.com", b"tracker"))
+    monkeypatch.setenv("BUNDLE_PASSPHRASE", "correct horse battery stapl")
+    there = elsewhere()
+    assert "Wrong passphrase" in (await there.ran("import", str(bundle), *SEALED, code=1)).output
+    assert await there.listed() == []
+
+
+@pytest.mark.parametrize("harm", ["cut at a chunk", "cut within", "swapped", "changed", "header", "empty", "appended"])
+async def test_a_bundle_that_is_not_whole_is_refused_before_anything_is_imported(
+    harm: str, place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+) -> None:
+    peer.add("c0", oauth(0), connection_config=SITE, metadata={"long": "x" * 200_000})
+    await place.imported(peer)
+    bundle = await exported(place)
+    raw = bundle.read_bytes()
+    start = raw.index(b"}", raw.index(b'"chunk"')) + 1
+    size = (64 << 10) + 16
+    chunks = [raw[i : i + size] for i in range(start, len(raw), size)]
+    assert len(chunks) == 4
+    harmed = {
+        "cut at a chunk": raw[: start + 2 * size],
+        "cut within": raw[:-7],
+        "swapped": raw[:start] + chunks[1] + chunks[0] + chunks[2] + chunks[3],
+        "changed": raw[:-1] + bytes([raw[-1] ^ 1]),
+        "header": raw.replace(b'"r": 8', b'"r":  8', 1),
+        "empty": raw[:start],
+        "appended": raw + chunks[3],
+    }[harm]
+    assert harmed != raw
+    bundle.write_bytes(harmed)
+    there = elsewhere()
+    ran = await there.ran("import", str(bundle), *SEALED, code=1)
+    assert "Error: " in ran.output
+    assert await there.listed() == []
+
+
+async def test_an_import_of_a_bundle_that_broke_off_goes_on(
+    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+) -> None:
+    await filled(place, peer)
+    bundle = await exported(place)
+    there = elsewhere()
+    only = there.folder / "first.jsonl"
+    await place.ran("export", "-o", str(only), "--plain")
+    lines = only.read_text().splitlines(keepends=True)
+    only.write_text("".join(lines[:3]))  # its beginning, the integration, one connection
+    assert (await there.ran("import", str(only))).told["imported"] == 1
+    ran = await there.ran("import", str(bundle), *SEALED)
+    assert (ran.told["imported"], ran.told["skipped"]) == (2, 1)
+    assert len(await there.listed()) == 3
+
+
+async def test_the_client_comes_along_where_the_integration_is_not_there(
+    place: Place, peer: FakePeer, running: RunningGateway, elsewhere: Callable[..., Place]
+) -> None:
+    await filled(place, peer, 1)
+    there = elsewhere()
+    words = ("import", str(await exported(place)), *SEALED, "--integration", "tracker=moved")
+    refusal = await there.ran(*words, code=1)
+    assert refusal.told["reasons"][0]["reason"] == "unknown_integration"
+    assert (await there.ran(*words, "--create-integrations")).told["integrations"]["made"] == ["moved"]
+    assert [one["provider_config_key"] for one in await there.listed()] == ["moved"]
+
+
+async def test_an_export_never_replaces_a_file_unasked_and_leaves_nothing_half(place: Place, peer: FakePeer) -> None:
+    await filled(place, peer, 1)
+    bundle = await exported(place)
+    before = bundle.read_bytes()
+    assert (await place.ran("export", "-o", str(bundle), *SEALED, code=2)).output.startswith("Usage:")
+    assert bundle.read_bytes() == before
+    await place.ran("export", "-o", str(bundle), *SEALED, "--force")
+    assert bundle.read_bytes() != before
+    assert [path.name for path in place.folder.iterdir() if path.name.endswith(".part")] == []
+
+
+@pytest.mark.parametrize("words", [[], ["--plain", *SEALED], ["--passphrase-env", "SHORT"]])
+async def test_what_is_not_sealed_well_is_not_written(words: list[str], place: Place, monkeypatch: Any) -> None:
+    monkeypatch.setenv("SHORT", "elevenchars")
+    await place.ran("export", "-o", str(place.folder / "x"), *words, code=2)
+    assert not (place.folder / "x").exists()
+
+
+async def test_a_plain_export_says_what_it_is(place: Place, peer: FakePeer) -> None:
+    await filled(place, peer, 1)
+    plain = place.folder / "plain.jsonl"
+    ran = await place.ran("export", "-o", str(plain), "--plain", code=0)
+    assert "as it is" in ran.output
+    assert whole(place, plain)[0]["credentials"]["refresh_token"] == "rt-0"
+    assert plain.stat().st_mode & 0o777 == 0o600

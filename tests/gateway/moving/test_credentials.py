@@ -1,0 +1,83 @@
+"""What another gateway shows of a credential becomes one of ours, in each auth mode."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.auth import modes
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest
+from gateway.moving.credentials import Hidden, credential_of
+from gateway.moving.moved import Moved
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = "2030-01-01T00:00:00.000Z"
+
+
+def provider(mode: str, **more: Any) -> Provider:
+    told = {"name": "x", "display_name": "X", "categories": ["other"], "docs": "https://x.example", "auth_mode": mode}
+    return Provider.model_validate({**told, "proxy": {"base_url": "https://x.example"}, **more})
+
+
+def taken(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **more: Any) -> Any:
+    moved = Moved(integration_id="x", connection_id="c", credentials=credentials, config=config or {}, shown=True)
+    return credential_of(moved, modes()[mode], provider(mode, **more), NOW)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown"),
+    [
+        ("API_KEY", {"type": "API_KEY", "apiKey": "k"}),
+        ("BASIC", {"type": "BASIC", "username": "u", "password": ""}),
+        ("OAUTH1", {"type": "OAUTH1", "oauth_token": "t", "oauth_token_secret": "s"}),
+        ("TBA", {"type": "TBA", "token_id": "t", "token_secret": "s"}),
+        ("OAUTH2_CC", {"type": "OAUTH2_CC", "token": "t", "client_id": "i", "client_secret": "s", "expires_at": LATER}),
+        ("SIGNATURE", {"type": "SIGNATURE", "username": "u", "password": "p"}),
+        ("INSTALL_PLUGIN", {"type": "BASIC", "username": "u", "password": "p"}),
+    ],
+)
+def test_each_keeps_what_it_is_used_with(mode: str, shown: dict[str, Any]) -> None:
+    held, _, notes = taken(mode, {**shown, "of_theirs": None})
+    assert {name: held.get(name) for name in shown} == shown
+    assert notes == []
+
+
+def test_no_credential_is_a_credential_of_none_and_hidden_elsewhere() -> None:
+    assert taken("NONE", {})[0] == {"type": "NONE"}
+    with pytest.raises(Hidden):
+        taken("OAUTH2", {})
+
+
+def test_an_installation_is_found_in_the_settings_and_keeps_its_token() -> None:
+    shown = {"type": "APP", "access_token": "t", "expires_at": LATER, "raw": {"a": 1}, "jwtToken": "j"}
+    held, config, notes = taken("APP", shown, {"installation_id": 42, "app_id": "7"})
+    assert held == {
+        "type": "APP",
+        "installation_id": "42",
+        "app_id": "7",
+        "access_token": "t",
+        "expires_at": LATER,
+        "raw": {"a": 1},
+    }
+    assert config["app_id"] == "7"
+    assert "jwtToken" in notes[0]
+
+
+def test_the_end_users_own_grant_moves_from_the_settings_into_the_credential() -> None:
+    user = {"type": "OAUTH2", "access_token": "u", "refresh_token": "r"}
+    shown = {"type": "APP", "access_token": "t", "expires_at": LATER}
+    held, config, _ = taken("CUSTOM", shown, {"installation_id": "42", "userCredentials": user})
+    assert held["user"] == user
+    assert "userCredentials" not in config
+
+
+def test_another_kind_of_credential_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="takes credentials of type 'API_KEY'"):
+        taken("API_KEY", {"type": "BASIC", "username": "u", "password": "p"})
+
+
+def test_what_a_person_typed_is_not_guessed_at() -> None:
+    moved = Moved(integration_id="x", connection_id="c", credentials={"apiKey": "k", "apikey": "k"})
+    with pytest.raises(InvalidRequest, match="'apikey' is not a field"):
+        credential_of(moved, modes()["API_KEY"], provider("API_KEY"), NOW)

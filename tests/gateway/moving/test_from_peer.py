@@ -1,0 +1,248 @@
+"""Moving in from another gateway, by its public API."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import SECRET_KEY, RunningGateway
+from tests.fakes.peer import KEY, FakePeer, refused
+from tests.fakes.tracker import Tracker
+from tests.gateway.moving.conftest import SITE, Place, oauth
+
+
+def full(peer: FakePeer) -> None:
+    user = {"id": "u1", "email": "ann@example.com", "display_name": "Ann", "tags": None}
+    peer.add(
+        "ann, at work",
+        oauth(1),
+        connection_config=SITE,
+        metadata={"plan": {"name": "pro"}},
+        tags={"team": "blue", "end_user_id": "u1"},
+        end_user={**user, "organization": {"id": "o1", "display_name": None}},
+        webhook_url_override="https://hooks.example.com/x",
+    )
+
+
+async def test_everything_of_a_connection_comes_along(place: Place, peer: FakePeer, running: RunningGateway) -> None:
+    full(peer)
+    ran = await place.imported(peer)
+    assert (ran.told["imported"], ran.told["ok"]) == (1, True)
+    path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
+    here = await running.json("GET", path, expect=200)
+    assert here["credentials"]["access_token"] == "at-1"
+    assert here["credentials"]["refresh_token"] == "rt-1"
+    assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
+    assert here["credentials"]["raw"]["team"] == {"id": "T1"}
+    assert here["connection_config"] == {**SITE, "subdomain": "acme"}
+    assert here["metadata"] == {"plan": {"name": "pro"}}
+    assert here["end_user"]["organization"]["id"] == "o1"
+    assert here["tags"]["team"] == "blue"
+    assert here["webhook_url_override"] == "https://hooks.example.com/x"
+    assert here["created_at"].startswith("2026-01-02T03:04:01.678")
+
+
+async def test_it_can_be_called_through_a_gateway_that_was_running_all_the_time(
+    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+) -> None:
+    grant = tracker.grant()
+    peer.add("c1", oauth(1, access_token=grant["access_token"]), connection_config=SITE)
+    assert (await running.proxied("c1")).status == 404
+    await place.imported(peer)
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+
+
+async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer: FakePeer) -> None:
+    full(peer)
+    peer.add("hidden", {})
+    ran = await place.imported(peer, "--dry-run", code=1)
+    assert (ran.told["imported"], ran.told["refused"], ran.told["dry_run"]) == (1, 1, True)
+    assert ran.told["reasons"][0]["reason"] == "credentials_hidden"
+    assert await place.listed() == []
+
+
+async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_pages_are_short(
+    place: Place, peer: FakePeer
+) -> None:
+    peer.most = 7
+    for n in range(40):
+        peer.add(f"c{n}", oauth(n), connection_config=SITE)
+    ran = await place.imported(peer, "--at-once", "3")
+    assert ran.told["imported"] == 40
+    assert {one["connection_id"] for one in await place.listed()} == {f"c{n}" for n in range(40)}
+    assert 1 <= peer.most_at_once <= 3
+
+
+async def test_what_was_interrupted_goes_on_without_fetching_again_what_is_here(place: Place, peer: FakePeer) -> None:
+    for n in range(6):
+        peer.add(f"c{n}", oauth(n), connection_config=SITE)
+    peer.faults["/connections/c3"] = [refused(401, "unknown_account", "the key was revoked")]
+    broken = await place.imported(peer, "--at-once", "1", code=1)
+    assert "does not take this key" in broken.output
+    assert {one["connection_id"] for one in await place.listed()} == {"c0", "c1", "c2"}
+    before = peer.calls.copy()
+    again = await place.imported(peer)
+    assert (again.told["imported"], again.told["skipped"]) == (3, 3)
+    assert [peer.calls[f"/connections/c{n}"] - before[f"/connections/c{n}"] for n in range(6)] == [0, 0, 0, 1, 1, 1]
+    assert len(await place.listed()) == 6
+
+
+async def test_a_rate_limit_is_waited_out(
+    elsewhere: Callable[..., Place], peer: FakePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, now, waits = elsewhere(), [0.0], []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("gateway.clock.sleep", sleep)
+    monkeypatch.setattr("gateway.clock.monotonic", lambda: now[0])
+    peer.add("c1", oauth(1), connection_config=SITE)
+    limit = {"Retry-After": "42"}
+    peer.faults["/connections"] = [refused(429, "too_many_request", "", **limit)]
+    peer.faults["/connections/c1"] = [refused(503, "x", ""), refused(429, "too_many_request", "", **limit)]
+    assert (await place.imported(peer)).told["imported"] == 1
+    assert waits[0] == pytest.approx(42)
+    assert waits[-1] == pytest.approx(42)
+    assert 0.5 <= waits[1] <= 1.0
+
+
+async def test_a_connection_that_is_dead_gone_or_broken_there_is_told_and_the_rest_arrives(
+    place: Place, peer: FakePeer, tmp_path: Path
+) -> None:
+    for n, name in enumerate(["good", "dead", "gone", "other", "lost"]):
+        peer.add(name, oauth(n), connection_config=SITE)
+    peer.connections[3]["credentials"] = {"type": "API_KEY", "apiKey": "k"}
+    peer.connections[4]["provider_config_key"] = "trakker"
+    peer.dead.add("dead")
+    peer.hidden_from_get.add("gone")
+    report = tmp_path / "report.jsonl"
+    ran = await place.imported(peer, "--report", str(report), code=1)
+    rows = {row["connection_id"]: row for row in map(json.loads, report.read_text().splitlines())}
+    assert {name: row.get("reason") for name, row in rows.items()} == {
+        "good": None,
+        "dead": "dead_at_peer",
+        "gone": "gone",
+        "other": "invalid_body",
+        "lost": "unknown_integration",
+    }
+    assert "did you mean 'tracker'?" in rows["lost"]["detail"]
+    assert (ran.told["imported"], ran.told["refused"]) == (1, 4)
+    assert report.stat().st_mode & 0o777 == 0o600
+    assert "rt-" not in report.read_text() + ran.output
+    assert KEY not in ran.output
+
+
+@pytest.mark.parametrize("odd", ["yesterday", "Invalid Date"])
+async def test_an_expiry_that_cannot_be_read_counts_as_now_so_that_the_token_is_renewed(
+    odd: str, place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+) -> None:
+    grant = tracker.grant()
+    peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
+    ran = await place.imported(peer)
+    assert any("expires_at could not be read" in note for note in ran.told["notes"])
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+    assert [one["grant_type"] for one in tracker.token_requests] == ["refresh_token"]
+
+
+@pytest.mark.parametrize("number", [1893456000, 1893456000000, "1893456000"])
+async def test_an_expiry_in_numbers_is_read(
+    number: object, place: Place, peer: FakePeer, running: RunningGateway
+) -> None:
+    peer.add("c1", oauth(1, expires_at=number), connection_config=SITE)
+    await place.imported(peer)
+    here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
+
+
+async def test_a_key_that_may_not_see_credentials_is_told_with_the_scope_it_lacks(place: Place, peer: FakePeer) -> None:
+    peer.add("c1", oauth(1), connection_config=SITE)
+    peer.scopes.clear()
+    ran = await place.imported(peer, code=1)
+    assert "environment:connections:read_credentials" in ran.output
+    assert await place.listed() == []
+
+
+async def test_integrations_are_made_with_their_client_where_asked_and_mapped_names_are_used(
+    elsewhere: Callable[..., Place], peer: FakePeer
+) -> None:
+    client = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret", "scopes": "a,b", "webhook_secret": None}
+    peer.integrations = {"old": {"provider": "tracker", "credentials": client}, "odd": {"provider": "trackr"}}
+    peer.add("c1", oauth(1), key="old", connection_config=SITE)
+    there = elsewhere()
+    wanted = ("--create-integrations", "--integration", "old=new")
+    dry = await there.imported(peer, *wanted, "--dry-run", code=1)
+    assert (dry.told["imported"], dry.told["integrations"]["made"]) == (1, ["new"])
+    assert "did you mean 'tracker'?" in dry.told["integrations"]["faults"]["odd"]
+    assert await there.listed() == []
+    done = await there.imported(peer, *wanted, "--only", "old")
+    assert (done.told["imported"], done.told["integrations"]["made"]) == (1, ["new"])
+    assert [one["provider_config_key"] for one in await there.listed()] == ["new"]
+    assert "s3cret" not in done.output
+    exported = there.folder / "plain.jsonl"
+    await there.ran("export", "-o", str(exported), "--plain")
+    kept = [json.loads(line) for line in exported.read_text().splitlines()]
+    assert next(one for one in kept if one.get("unique_key") == "new")["credentials"]["client_secret"] == "s3cret"
+
+
+async def test_what_is_here_is_kept_replaced_or_refused_as_asked(
+    place: Place, peer: FakePeer, running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant(), metadata={"from": "here"})
+    peer.add("c1", oauth(1), connection_config=SITE, metadata={"from": "there"})
+    assert (await place.imported(peer)).told["skipped"] == 1
+    refusal = await place.imported(peer, "--on-conflict", "fail", code=1)
+    assert refusal.told["reasons"][0]["reason"] == "conflict"
+    assert (await place.listed())[0]["metadata"] == {"from": "here"}
+    assert (await place.imported(peer, "--on-conflict", "replace")).told["replaced"] == 1
+    assert [one["metadata"] for one in await place.listed()] == [{"from": "there"}]
+
+
+async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_works(
+    place: Place, peer: FakePeer, tracker: Tracker
+) -> None:
+    for name, grant in (("good", tracker.grant()), ("bad", {"refresh_token": "unknown"})):
+        peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
+    ran = await place.imported(peer, "--test-refresh", "--refresh-rate", "500", code=1)
+    assert "the old system's copy is dead" in ran.output
+    assert ran.told["renewed"] == {"renewed": 1, "failed": 1}
+    assert {one["connection_id"]: one["state"] for one in await place.listed()} == {
+        "good": "active",
+        "bad": "needs_reauth",
+    }
+
+
+async def test_the_key_goes_to_no_other_address_and_never_over_plain_http(place: Place, peer: FakePeer) -> None:
+    peer.faults["/connections"] = [web.Response(status=302, headers={"Location": "https://elsewhere.example/"})]
+    ran = await place.imported(peer, code=1)
+    assert "redirects to https://elsewhere.example/" in ran.output
+    remote = await place.ran("import", "--from-peer", "http://peer.example", "--key-env", "PEER_KEY", code=1)
+    assert "plain http" in remote.output
+
+
+async def test_a_dashboards_address_is_told_from_the_apis(place: Place, peer: FakePeer) -> None:
+    peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
+    assert "not of its dashboard" in (await place.imported(peer, code=1)).output
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["x", "--from-peer", "http://127.0.0.1:9"], ["--from-peer", "http://127.0.0.1:9"]]
+)
+async def test_without_one_source_and_its_key_nothing_begins(words: list[str], place: Place) -> None:
+    assert (await place.ran("import", *words, code=2)).output.startswith("Usage:")
+
+
+async def test_another_gateway_of_ours_can_be_the_peer_too(
+    running: RunningGateway, tracker: Tracker, elsewhere: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PEER_KEY", SECRET_KEY)
+    await running.imported(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
+    there = elsewhere()
+    done = await there.ran("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
+    assert (done.told["imported"], done.told["renewed"]) == (1, {"renewed": 1})
+    assert [(one["connection_id"], one["metadata"]) for one in await there.listed()] == [("c 1/x", {"a": 1})]

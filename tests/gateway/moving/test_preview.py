@@ -1,0 +1,79 @@
+"""What moving would take, told beforehand."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from click.testing import CliRunner
+
+from gateway.cli import main
+from tests.fakes.peer import FakePeer
+from tests.gateway.moving.conftest import Place, oauth
+
+CLIENT = {"type": "OAUTH2", "client_id": "cid", "client_secret": "s3cret"}
+
+
+def fill(peer: FakePeer) -> None:
+    peer.integrations = {
+        "tracker": {"provider": "tracker", "credentials": {**CLIENT, "client_id": "client"}},
+        "second": {"provider": "tracker", "credentials": CLIENT},
+        "keys": {"provider": "openai"},
+        "strange": {"provider": "trackerr"},
+    }
+    for n, key in enumerate(["tracker", "tracker", "second", "keys", "strange", "orphan"]):
+        peer.add(f"c{n}", oauth(n), key=key)
+    peer.connections[1]["errors"] = [{"type": "auth", "log_id": "x"}]
+
+
+async def test_each_integration_is_judged_and_the_exact_callback_is_named(place: Place, peer: FakePeer) -> None:
+    fill(peer)
+    ran = await place.imported(peer, "--preview", code=1)
+    told = {one["integration"]: one for one in ran.told["integrations"]}
+    assert {key: one["verdict"] for key, one in told.items()} == {
+        "tracker": "register_callback",
+        "second": "register_callback",
+        "keys": "works",
+        "strange": "not_possible",
+    }
+    assert f"{place_url(place)}/oauth/callback" in " ".join(told["tracker"]["todo"])
+    assert "did you mean 'tracker'?" in told["strange"]["todo"][0]
+    assert (told["tracker"]["connections"], told["tracker"]["broken_there"]) == (2, 1)
+    assert ran.told["without_integration"] == {"orphan": 1}
+    assert ran.told["connections"] == {"not_possible": 2, "reconnect": 1, "register_callback": 2, "works": 1}
+    assert not any(path.startswith("/connections/") for path in peer.calls)
+    assert await place.listed() == []
+    assert "s3cret" not in ran.output
+
+
+def place_url(place: Place) -> str:
+    import yaml
+
+    return f"http://127.0.0.1:{yaml.safe_load(place.file.read_text())['server']['port']}"
+
+
+async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_told(
+    place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
+) -> None:
+    peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
+    told = (await place.imported(peer, "--preview", code=1)).told["integrations"][0]
+    assert told["verdict"] == "needs_something"
+    assert "another client ID" in told["todo"][0]
+    peer.integrations = {"new": {"provider": "tracker", "credentials": CLIENT}}
+    peer.scopes.discard("integration_credentials")
+    told = (await place.imported(peer, "--preview", code=1)).told["integrations"][0]
+    assert told["verdict"] == "needs_something"
+    assert "read_credentials" in told["todo"][0]
+
+
+async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
+    fill(peer)
+    words = ["doctor", "--from-peer", peer.url, "--key-env", "PEER_KEY", "-c", str(place.file)]
+    done = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--json"])
+    assert done.exit_code == 1
+    assert (
+        json.loads(done.stdout)["integrations"]
+        == (await place.imported(peer, "--preview", code=1)).told["integrations"]
+    )
+    text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
+    assert "In this order:" in text
+    assert "Out of scope: syncs, actions" in text

@@ -1,0 +1,81 @@
+"""A stream under a passphrase: any length, constant memory, whole or not at all."""
+
+import io
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.moving import bundle
+from gateway.moving.moved import Moved, SourceRefused
+from gateway.moving.sealed_stream import CHUNK_BYTES, Writer, read
+from gateway.moving.source import of_bundle
+from gateway.secret import Secret
+from tests.gateway.moving.conftest import SITE, oauth
+
+PASSPHRASE = Secret("correct horse battery staple")
+QUICK = 10
+
+
+def sealed(plain: bytes) -> io.BytesIO:
+    out = io.BytesIO()
+    writer = Writer(out, PASSPHRASE, log2_n=QUICK)
+    writer.write(plain)
+    writer.close()
+    return io.BytesIO(out.getvalue())
+
+
+@pytest.mark.parametrize("length", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES])
+def test_what_goes_in_comes_out(length: int) -> None:
+    plain = bytes(n % 251 for n in range(length))
+    assert b"".join(read(sealed(plain), PASSPHRASE)) == plain
+
+
+@pytest.mark.parametrize("length", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES])
+def test_a_stream_that_was_not_closed_does_not_open_to_its_end(length: int) -> None:
+    out = io.BytesIO()
+    Writer(out, PASSPHRASE, log2_n=QUICK).write(bytes(length))
+    with pytest.raises(SourceRefused):
+        list(read(io.BytesIO(out.getvalue()), PASSPHRASE))
+
+
+@pytest.mark.parametrize("log2_n", [9, 21, 60])
+def test_a_header_cannot_ask_for_more_work_than_a_machine_has(log2_n: int) -> None:
+    raw = sealed(b"x").getvalue().replace(b'"log2_n": 10', f'"log2_n": {log2_n}'.ljust(12).encode())
+    with pytest.raises(SourceRefused, match="header"):
+        list(read(io.BytesIO(raw), PASSPHRASE))
+
+
+def test_a_bundle_without_its_end_line_is_told_as_unfinished() -> None:
+    with pytest.raises(SourceRefused, match="not finished"):
+        bundle.checked(sealed(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
+
+
+def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_them(tmp_path: Path) -> None:
+    def lines() -> Iterator[bytes]:
+        for n in range(5000):
+            row = {"provider_config_key": "tracker", "connection_id": f"c{n}", "credentials": oauth(n)}
+            more = {"connection_config": SITE, "metadata": {"note": "x" * 2000}, "past": {"state": "active"}}
+            yield json.dumps({"kind": "connection", **row, **more}).encode() + b"\n"
+        yield b'{"kind":"end","integrations":0,"connections":5000}\n'
+
+    file = tmp_path / "many.bundle"
+    tracemalloc.start()
+    try:
+        with file.open("wb") as out:
+            writer = Writer(out, PASSPHRASE, log2_n=QUICK)
+            for line in lines():
+                writer.write(line)
+            writer.close()
+        with file.open("rb") as source:
+            assert bundle.checked(source, PASSPHRASE).connections == 5000
+            source.seek(0)
+            names = (one.connection_id for one in of_bundle(source, PASSPHRASE) if isinstance(one, Moved))
+            assert all(name == f"c{n}" for n, name in enumerate(names))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert file.stat().st_size > 10_000_000
+    assert peak < 4 << 20

@@ -1,0 +1,85 @@
+"""Moving in from JSON Lines and CSV."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.gateway.moving.conftest import SITE, Place, oauth
+
+
+def lines(folder: Path, *rows: Any) -> str:
+    file = folder / "rows.jsonl"
+    file.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    return str(file)
+
+
+async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_told_by_its_line(
+    place: Place, tmp_path: Path, running: RunningGateway
+) -> None:
+    nested = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE, "tags": {"Team": "x"}}
+    flat = {"provider_config_key": "tracker", "connection_id": "c2", "access_token": "at", "connection_config": SITE}
+    wrong = {"connection_id": "c3", "credentials": {"access_token": "a", "refresh_tokn": "b"}}
+    file = lines(tmp_path, nested, "", flat, wrong, "{half", {"connection_id": "c 4 "})
+    report = tmp_path / "report"
+    ran = await place.ran("import", file, "--into", "tracker", "--report", str(report), code=1)
+    assert (ran.told["imported"], ran.told["refused"]) == (2, 3)
+    details = [json.loads(line).get("detail", "") for line in report.read_text().splitlines()]
+    assert any("refresh_tokn" in one for one in details)
+    assert any(one.startswith("line 5:") for one in details)
+    assert any(one.startswith("line 6:") for one in details)
+    here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
+
+
+async def test_standard_input_is_read(place: Place) -> None:
+    row = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
+    ran = await place.ran("import", "-", stdin=json.dumps(row))
+    assert ran.told["imported"] == 1
+
+
+async def test_columns_of_a_table_are_named_by_their_place_or_mapped(
+    place: Place, tmp_path: Path, running: RunningGateway
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(
+        "integration,customer,access_token,refresh_token,expires_at,connection_config.cloudId,metadata.plan,tags.team,"
+        "end_user_id,end_user.organization.id\r\n"
+        'tracker,c1,at-1,rt-1,1893456000,cloud-1,"pro, yearly",blue,u1,o1\r\n'
+        "tracker,c2,at-2,,,cloud-1,,,,\r\n"
+        "tracker,c3,at-3\r\n",
+        encoding="utf-8-sig",
+    )
+    ran = await place.ran("import", str(file), "--column", "customer=connection_id", code=1)
+    assert (ran.told["imported"], ran.told["refused"]) == (2, 1)
+    assert "line 4" in ran.told["reasons"][0]["example"]["detail"]
+    path = "/connections/c1?provider_config_key=tracker&refresh_token=true"
+    here = await running.json("GET", path, expect=200)
+    assert (here["credentials"]["refresh_token"], here["credentials"]["expires_at"]) == (
+        "rt-1",
+        "2030-01-01T00:00:00.000Z",
+    )
+    assert (here["metadata"], here["tags"]["team"]) == ({"plan": "pro, yearly"}, "blue")
+    assert (here["end_user"]["id"], here["end_user"]["organization"]["id"]) == ("u1", "o1")
+    other = await running.json("GET", path.replace("c1", "c2"), expect=200)
+    assert "refresh_token" not in other["credentials"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"),
+        ("connection_id,access_token\nc1,a\n", "--into"),
+        ("integration,provider_config_key\n", "Two columns"),
+        ("integration,connection_id\n\xff", "UTF-8"),
+    ],
+)
+async def test_a_table_that_cannot_be_read_as_a_whole_is_refused(
+    text: str, why: str, place: Place, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(text, encoding="latin-1")
+    assert why in (await place.ran("import", str(file), code=1)).output
+    assert await place.listed() == []
