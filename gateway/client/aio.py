@@ -6,22 +6,24 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
-from urllib.parse import quote
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from gateway.client.aio_api import AsyncOwnApi
 from gateway.client.answer import Answer, AsyncStream
+from gateway.client.calls import Call
 from gateway.client.errors import Unreachable, refusal
-from gateway.client.message import Options, fields, proxied, written
+from gateway.client.message import Options, fields, proxied
 from gateway.client.pages import AsyncPages
+from gateway.client.upload import Upload, sent_as
 
 AGENT: Final = "integration-gateway-python"
 ERROR: Final = "Gateway-Error"
 
 
-class AsyncClient:
+class AsyncClient(AsyncOwnApi):
     """`base_url` is the gateway's own address. `provider_config_key` and `connection_id` hold for calls that name none.
 
     `silence_s`: how long nothing may come before a call is given up; None for any time. Open it with ``async with``, or
@@ -100,7 +102,9 @@ class AsyncClient:
         """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
         asked: Options = {**self._usual, **options}
         url = proxied(self._base_url, endpoint, asked.get("params"))
-        body = {name: asked[name] for name in ("json", "data") if name in asked}
+        body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
+        if "data" in asked:
+            body["data"] = sent_as(asked["data"])
         async with self._sent(method, url, fields(asked), **body) as answer:
             yield answer
 
@@ -141,40 +145,18 @@ class AsyncClient:
             loads=loads,
         )
 
-    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the gateway's own API: aio_api.py ───────────────────────────────────────────────────────────────────────────
 
-    async def get_connection(
-        self,
-        provider_config_key: str | None = None,
-        connection_id: str | None = None,
-        *,
-        force_refresh: bool = False,
-        refresh_token: bool = False,
-    ) -> dict[str, Any]:
-        """The connection with its credentials, renewed where that is due, or by force. Raises GatewayError.
-
-        Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too.
-        """
-        named: Options = dict(self._usual)  # type: ignore[assignment]
-        if provider_config_key is not None:
-            named["provider_config_key"] = provider_config_key
-        if connection_id is not None:
-            named["connection_id"] = connection_id
-        told = fields(named)
-        query = written(
-            {
-                "provider_config_key": told["Provider-Config-Key"],
-                "force_refresh": force_refresh,
-                "refresh_token": refresh_token,
-            }
-        )
-        url = f"{self._base_url}/connections/{quote(told['Connection-Id'], safe='')}?{query}"
-        async with self._sent("GET", url, {}) as stream:
+    async def _asked(self, call: Call) -> Any:
+        body = {} if call.body is None else {"json": call.body}
+        async with self._sent(call.method, self._base_url + call.target, {}, **body) as stream:
             answer = await stream.whole()
-        if answer.status != 200:
+        if not 200 <= answer.status < 300:
             raise refusal(answer)
-        connection: dict[str, Any] = answer.json()
-        return connection
+        try:
+            return answer.json()
+        except ValueError as fault:
+            raise refusal(answer) from fault
 
     @asynccontextmanager
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
@@ -190,6 +172,9 @@ class AsyncClient:
         try:
             response = await session.request(method, address, headers=sent, allow_redirects=False, **body)
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
+            upload = body.get("data")
+            if isinstance(upload, Upload) and upload.fault is not None:
+                raise upload.fault from None
             raise Unreachable(f"no answer from {self._base_url}: {fault!r}") from fault
         async with response:
             answer = AsyncStream(response)

@@ -9,6 +9,7 @@ from typing import Any, Self, Unpack
 from gateway.client.aio import AsyncClient
 from gateway.client.answer import Answer, AsyncStream
 from gateway.client.background import Loop
+from gateway.client.blocking_api import OwnApi
 from gateway.client.message import Options
 from gateway.client.pages import AsyncPages
 
@@ -60,7 +61,7 @@ class Pages:
         return self._pages.complete
 
 
-class Client:
+class Client(OwnApi):
     """As `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
 
     def __init__(
@@ -164,20 +165,3 @@ class Client:
             **options,
         )
         return Pages(asked, self._loop)
-
-    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def get_connection(
-        self,
-        provider_config_key: str | None = None,
-        connection_id: str | None = None,
-        *,
-        force_refresh: bool = False,
-        refresh_token: bool = False,
-    ) -> dict[str, Any]:
-        """The connection with its credentials, as `AsyncClient.get_connection` has it."""
-        return self._loop.run(
-            self._client.get_connection(
-                provider_config_key, connection_id, force_refresh=force_refresh, refresh_token=refresh_token
-            )
-        )

@@ -10,7 +10,7 @@ CallFailed
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,15 @@ class GatewayError(CallFailed):
         """Where the end user connects (anew), if the gateway has made such a link."""
         url = self.payload.get("connect_url")
         return url if isinstance(url, str) else None
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """From when on it makes sense to ask again, if the gateway says; with its time zone."""
+        try:
+            when = datetime.fromisoformat(str(self.payload.get("retry_at")))
+        except ValueError:
+            return None
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 class PagingBroken(GatewayError):

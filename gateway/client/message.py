@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 Param = str | int | float | bool | None
 Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
-Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes]
+Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
 
 # What may stand in a target as it is, '%' included: an endpoint is a path and perhaps a query, encoded already.
 _KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
@@ -18,8 +18,9 @@ class Options(TypedDict, total=False):
 
     `params`: the query. None is left out, true and false are written so, and a list becomes a repeated parameter.
     `base_url_override`: replaces the provider's base address for this call. `json` is sent as JSON, `data` as it is, a
-    mapping as a form. `retries`, `retry_on`: how often, and on which statuses besides the usual, the gateway tries again.
-    `timeout_s`: until the provider's answer begins. `decompress`: have the gateway undo the provider's coding.
+    mapping as a form, an iterable a piece at a time. `retries`, `retry_on`: how often, and on which statuses besides the
+    usual, the gateway tries again. `timeout_s`: until the provider's answer begins. `decompress`: have the gateway undo
+    the provider's coding.
     """
 
     params: Params

@@ -163,7 +163,7 @@ def _told_s(fault: CallFailed) -> float | None:
         return seconds(fault.answer.headers.get("Retry-After", ""))
     if not isinstance(fault, GatewayError):
         return None
-    retry_at = fault.payload.get("retry_at")
-    if isinstance(retry_at, str):
-        return max(0.0, (datetime.fromisoformat(retry_at) - datetime.now(UTC)).total_seconds())
+    retry_at = fault.retry_at
+    if retry_at is not None:
+        return max(0.0, (retry_at - datetime.now(UTC)).total_seconds())
     return fault.retry_after_s

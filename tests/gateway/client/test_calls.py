@@ -1,9 +1,10 @@
 """The operation of the requirement, for every method, with and without asyncio; and who is to blame for a failure."""
 
 import asyncio
+import io
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,32 @@ async def test_any_method_can_be_named(call: Call) -> None:
 async def test_a_body_is_json_a_form_or_bytes(call: Call, body: dict[str, Any], arrives: str, kind: str) -> None:
     told = (await call("post", "/x", **body)).json()
     assert (told["body"], told["type"]) == (arrives, kind)
+
+
+async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
+    def pieces() -> Iterator[bytes]:
+        for number in range(3):
+            yield b"piece %d," % number
+            yield b""
+
+    told = (await call("put", "/x", data=pieces(), headers={"Content-Type": "text/csv"})).json()
+    assert (told["body"], told["type"]) == ("piece 0,piece 1,piece 2,", "text/csv")
+    assert (await call("post", "/x", data=io.BytesIO(b"a file"))).json()["body"] == "a file"
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_what_the_source_of_an_upload_raises_comes_out_as_it_is(call: Call, kind: str) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("the disk is gone")
+
+    async def broken_async() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        await call("post", "/x", data=broken() if kind == "plain" else broken_async())
+    assert (await call("get", "/x")).status == 200
 
 
 async def test_a_call_may_name_another_connection(call: Call) -> None:

@@ -65,6 +65,7 @@ EXPECTED = [
     ("250 Record 250", 250),
     ("50 True", 2),
     ("OAUTH2", 1),
+    ("u1 active", 2),
     ("connect first:", 1),
 ]
 
@@ -91,3 +92,14 @@ def test_the_page_tells_every_option_and_every_fault() -> None:
     faults = [name for name in client.__all__ if issubclass(getattr(client, name), client.CallFailed)]
     told = [name for name in (*options, *faults) if name not in ("self", "endpoint", "options")]
     assert [name for name in told if f"`{name}`" not in PAGE] == []
+
+
+def test_the_page_tells_every_method() -> None:
+    methods = [name for name in dir(client.AsyncClient) if not name.startswith("_") and name != "close"]
+    assert [name for name in methods if f"`{name}" not in PAGE] == []
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    assert {name for name in dir(client.AsyncClient) if not name.startswith("_")} == {
+        name for name in dir(client.Client) if not name.startswith("_")
+    }
