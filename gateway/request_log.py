@@ -7,6 +7,8 @@ since a write for each would cost a busy gateway more than all else it does abou
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import islice
 from json.encoder import encode_basestring
 from typing import Any, Final, Protocol
 
@@ -42,11 +44,15 @@ class RequestLog:
     def note(self, exchange: Exchange) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
         self._observe(exchange)
-        for queue in (self._lines, self._rows) if exchange.connection_id else (self._lines,):
-            if len(queue) >= self._bound:
-                self.dropped += 1
+        if len(self._lines) < self._bound:
+            self._lines.append(exchange)
+        else:
+            self.dropped += 1
+        if exchange.connection_id:
+            if len(self._rows) < self._bound:
+                self._rows.append(exchange)
             else:
-                queue.append(exchange)
+                self.dropped += 1
 
     async def write_to(self, sink: Sink, every_s: float = EVERY_S) -> None:
         """Write batches for as long as the application runs."""
@@ -81,7 +87,7 @@ class RequestLog:
     async def _write_rows(self) -> None:
         async with self._writing:
             while self._rows and self._sink is not None:
-                batch = [self._rows[n] for n in range(min(BATCH, len(self._rows)))]
+                batch = list(islice(self._rows, BATCH))
                 await self._sink.add_many(batch)
                 for _ in batch:
                     self._rows.popleft()
@@ -113,19 +119,30 @@ def as_event(exchange: Exchange) -> dict[str, Any]:
 
 def as_line(exchange: Exchange) -> str:
     """`as_event` as JSON, put together by hand: a general encoder would cost a twentieth of the whole exchange."""
-    text: Callable[[str], str] = encode_basestring
+    token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
     return (
         f'{{"event": "exchange", "level": "info", "timestamp": "{exchange.at.isoformat(timespec="milliseconds")}"'
-        f', "request_id": {text(exchange.request_id)}'
-        + (f', "environment": {text(exchange.environment)}' if exchange.environment else "")
-        + (f', "integration": {text(exchange.integration_id)}' if exchange.integration_id else "")
-        + (f', "connection_id": {text(exchange.connection_id)}' if exchange.connection_id else "")
-        + f', "method": {text(exchange.method)}'
-        + (f', "host": {text(exchange.host)}' if exchange.host else "")
-        + (f', "path": {text(exchange.path)}' if exchange.path else "")
+        f', "request_id": {_text(exchange.request_id)}{_whose(*exchange[2:7])}'
+        + (f', "path": {_text(exchange.path)}' if exchange.path else "")
         + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
-        + (f', "token_ms": {round(exchange.token_ms, 2)}' if exchange.token_ms else "")
-        + (f', "upstream_ms": {round(exchange.upstream_ms, 2)}' if exchange.upstream_ms is not None else "")
+        + (f', "token_ms": {round(token_ms, 2)}' if token_ms else "")
+        + (f', "upstream_ms": {round(upstream_ms, 2)}' if upstream_ms is not None else "")
         + f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
-        + (f', "error": {text(exchange.error_code)}}}' if exchange.error_code else "}")
+        + (f', "error": {_text(exchange.error_code)}}}' if exchange.error_code else "}")
     )
+
+
+_text: Final[Callable[[str], str]] = encode_basestring
+
+
+@lru_cache(maxsize=512)
+def _whose(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
+    """The members that are the same in most lines of a connection."""
+    members = {
+        "environment": environment,
+        "integration": integration_id,
+        "connection_id": connection_id,
+        "method": method,
+        "host": host,
+    }
+    return "".join(f', "{name}": {_text(value)}' for name, value in members.items() if value)

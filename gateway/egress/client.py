@@ -15,24 +15,24 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway.egress.answer import Answer as LiveAnswer
-from gateway.egress.connection import Connection, Lost
+from gateway.egress.connection import Connection
 from gateway.egress.dial import Dialler
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
 from gateway.egress.guard import Guard, Scheme
 from gateway.egress.identity import Identities
+from gateway.egress.message import message_of
 from gateway.egress.names import Names
+from gateway.egress.parties import Lost
 from gateway.egress.pool import Load, Pool
-from gateway.egress.tls import prepared
+from gateway.egress.tls import Sessions, prepared
 from gateway.records.call import ClientIdentity
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
-from gateway.wire.request_head import request_head
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
-_OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,9 @@ class Egress:
         self.guard = guard
         self.timeouts = timeouts or Timeouts()
         self._limit = connections_per_host
-        self._tls, self._sessions = prepared(tls)
+        self._trust = tls
+        self._tls: ssl.SSLContext | None = None
+        self._sessions = Sessions()
         self._identities = Identities(tls)
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
@@ -125,7 +127,7 @@ class Egress:
         self, request: UpstreamRequest, body: Body | None, upgrade: str | None, *, replaced: bool
     ) -> LiveAnswer:
         pool = self._pool(request)
-        message = _message(request, pool, body, upgrade)
+        message = message_of(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
         if not replaced:
             connection = await pool.lend()
@@ -195,6 +197,13 @@ class Egress:
                 pool.retire()
         return pool
 
+    async def _context(self) -> ssl.SSLContext:
+        """Made when first needed, in a thread: the system's authorities take half a megabyte, and 50 ms to read."""
+        if self._tls is None:
+            made = await asyncio.to_thread(prepared, self._trust, self._sessions)
+            self._tls = self._tls or made
+        return self._tls
+
     def _made_pool(self, named: str, host: str, port: int, identity: ClientIdentity | None) -> Pool:
         scheme: Scheme = "https" if named == "https" else "http"
         self.guard.check(scheme, host, port)
@@ -203,7 +212,9 @@ class Egress:
         origin = f"{scheme}://{spelled}:{port}"
 
         async def dial(pool: Pool) -> Connection:
-            tls = self._tls if identity is None else await self._identities.context(identity)
+            tls = None
+            if scheme == "https":
+                tls = await (self._context() if identity is None else self._identities.context(identity))
             connection = Connection(origin, pool)
             await self._dialler.dial(scheme, host, port, connection, tls)
             return connection
@@ -220,32 +231,6 @@ class Egress:
             forget,
             self._sessions if scheme == "https" and identity is None else None,
         )
-
-
-def _message(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
-    """The request's head, and its body if that is at hand and small. Raises EgressError."""
-    fields = request.headers
-    if any(name in fields for name in _OURS):  # two opinions on a body's end are how requests are smuggled
-        fields = CIMultiDict(fields)
-        for name in _OURS:
-            fields.popall(name, None)
-    framing = ""
-    if body is not None:
-        framing = "Transfer-Encoding: chunked\r\n" if body.length is None else f"Content-Length: {body.length}\r\n"
-    if upgrade is not None:
-        framing += f"Connection: Upgrade\r\nUpgrade: {upgrade}\r\n"
-    try:
-        head = request_head(request.method, request.target, pool.host, fields.items(), framing)
-    except ValueError as fault:
-        raise EgressError("refused", f"The request to {pool.origin} was not sent: {fault}.") from fault
-    whole = body.whole if body is not None else None
-    if whole is None:
-        return head
-    if body is not None and body.length is None:
-        return head + (b"%x\r\n%b\r\n0\r\n\r\n" % (len(whole), whole) if whole else b"0\r\n\r\n")
-    if body is None or body.length != len(whole):
-        raise EgressError("protocol", f"The request to {pool.origin} was not sent: its body has another length.")
-    return head + whole
 
 
 def _unanswered(origin: str) -> EgressError:

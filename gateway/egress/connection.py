@@ -8,58 +8,18 @@ Nothing is ever sent twice here, and what comes unasked ends the connection (RFC
 """
 
 import asyncio
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from gateway.egress.answer import Answer
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body
 from gateway.egress.incoming import Incoming
+from gateway.egress.parties import Lost, Owner, Sink, Taker
 from gateway.egress.upload import Upload
 from gateway.wire.answer_head import AnswerHead, Malformed
 
 HELD_HIGH_BYTES: Final = 256 * 1024
 _IDLE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(5)
-
-
-class Owner(Protocol):
-    """Whoever keeps the connection between two requests."""
-
-    def take_back(self, connection: "Connection", keep_s: float | None) -> None:
-        """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
-
-    def met(self, connection: "Connection") -> None:
-        """Its first answer has ended."""
-
-    def lost(self, connection: "Connection") -> None:
-        """It is closed."""
-
-
-class Lost(Exception):
-    """The connection ended before the first byte of an answer."""
-
-
-class Sink(Protocol):
-    """Where an answer goes whose head has come: `feed` for each piece, then `end`, or `fail` if that does not come."""
-
-    held_bytes: int
-
-    def feed(self, piece: bytes) -> None: ...
-
-    def end(self) -> None: ...
-
-    def fail(self, fault: EgressError) -> None: ...
-
-
-class Taker(Protocol):
-    """Waits for an answer without a task. `sink_for` is asked once; None: make an `Answer` of it, for `answered`."""
-
-    def sink_for(self, head: AnswerHead) -> Sink | None: ...
-
-    def answered(self, answer: Answer | None) -> None:
-        """All that came together with the head has been fed; with the answer that `sink_for` left to others."""
-
-    def refused(self, fault: Exception) -> None:
-        """There will be no head: Lost or EgressError."""
 
 
 class Connection(asyncio.Protocol):
@@ -123,7 +83,7 @@ class Connection(asyncio.Protocol):
     def tell(self, head: bytes, taker: Taker, *, method: str) -> None:
         """Send a request without a body; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
         self._stage = _ASKED
-        self._incoming.expect(without_body=method == "HEAD", may_switch=False)
+        self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
         self.transport.write(head)
 
@@ -203,7 +163,7 @@ class Connection(asyncio.Protocol):
         self._keep_s = head.keep_s
         self._sink = self._taker.sink_for(head) if self._taker is not None else None
         if self._sink is None:
-            self._sink = self._answer = self._fresh = Answer(head, self)
+            self._sink = self._answer = self._fresh = Answer(head.whole(), self)
         self._begun = True
 
     def came(self, piece: bytes) -> None:

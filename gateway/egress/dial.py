@@ -32,8 +32,10 @@ class Dialler:
         self._connect_s = connect_s
         self._proxy = proxy
 
-    async def dial(self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext) -> None:
-        """Open `connection` to the origin, over `tls` where the scheme says so. Raises EgressError."""
+    async def dial(
+        self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
+    ) -> None:
+        """Open `connection` to the origin, over `tls` if that is https. Raises EgressError."""
         origin = f"{scheme}://{bracketed(host)}:{port}"
         try:
             async with asyncio.timeout(self._connect_s):
@@ -48,7 +50,9 @@ class Dialler:
             why = fault.strerror or "no route"
             raise EgressError("unreachable", f"{origin} could not be reached: {why}.") from fault
 
-    async def _dial(self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext) -> None:
+    async def _dial(
+        self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
+    ) -> None:
         addresses = await self._addresses(host, port)
         self._guard.admit(scheme, host, port, addresses)
         if scheme == "https" and self._proxy is not None:
@@ -70,7 +74,7 @@ class Dialler:
         return await self._names.addresses(host, port)
 
     async def _tunnel(
-        self, proxy: URL, address: str, host: str, port: int, connection: Connection, tls: ssl.SSLContext
+        self, proxy: URL, address: str, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
     ) -> None:
         """TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
         origin = f"https://{bracketed(host)}:{port}"
@@ -82,6 +86,7 @@ class Dialler:
         except (OSError, EgressError) as fault:
             raise EgressError("unreachable", refused) from fault
         transport = await ask_for_tunnel(sock, f"{bracketed(address)}:{port}", proxy, refused)
+        assert tls is not None  # only https goes through a proxy
         try:
             inside = await asyncio.get_running_loop().start_tls(transport, connection, tls, server_hostname=host)
         except BaseException:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.egress.errors import EgressError
-from gateway.egress.tls import prepared
+from gateway.egress.tls import Sessions, prepared
 from gateway.records.call import ClientIdentity
 
 MOST_KEPT: Final = 256
@@ -47,7 +47,7 @@ def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLCont
         context.load_verify_locations(cadata=b"".join(trust.get_ca_certs(binary_form=True)))
     _load(context, identity)
     # No session is resumed: one that was made with this certificate says who we are without showing it again.
-    return prepared(context)[0]
+    return prepared(context, Sessions())
 
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:

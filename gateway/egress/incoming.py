@@ -4,6 +4,7 @@ from typing import Final, Protocol
 
 from gateway.wire.answer_head import HEAD_BYTES, AnswerHead, Malformed, parse_head
 from gateway.wire.chunks import Chunks
+from gateway.wire.plain_answer import plain_head
 
 INTERIM_ANSWERS: Final = 32
 _BODILESS: Final = frozenset({204, 304})
@@ -24,7 +25,10 @@ class Listener(Protocol):
 class Incoming:
     """`heard`: at least one byte has come since `expect`. `until_close`: only the connection's end ends the body."""
 
-    __slots__ = ("_chunks", "_held", "_interim", "_left", "_may_switch", "_stage", "_to", "_without_body", "heard")
+    __slots__ = (
+        *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
+        "heard",
+    )
 
     def __init__(self, to: Listener) -> None:
         self._to = to
@@ -32,18 +36,22 @@ class Incoming:
         self._held = b""
         self._left = self._interim = 0
         self._chunks: Chunks | None = None
-        self._without_body = self._may_switch = self.heard = False
+        self._without_body = self._may_switch = self._plain = self.heard = False
 
     @property
     def until_close(self) -> bool:
         return self._stage == _UNTIL_CLOSE
 
-    def expect(self, *, without_body: bool, may_switch: bool) -> None:
-        """A request goes out; `without_body`: its answer has none whatever the head says (RFC 9110 §9.3.2)."""
+    def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
+        """A request goes out; `without_body`: its answer has none whatever the head says (RFC 9110 §9.3.2).
+
+        `plain`: a head need not be taken apart where that can be put off.
+        """
         self._stage = _HEAD
         self._interim = 0
         self._without_body = without_body
         self._may_switch = may_switch
+        self._plain = plain
         self.heard = False
 
     def feed(self, data: bytes) -> None:
@@ -70,7 +78,8 @@ class Incoming:
             if end < 0:
                 self._hold(data)
                 return
-            head = parse_head(data[:end])
+            raw = data[:end]
+            head = (plain_head(raw) if self._plain else None) or parse_head(raw)
             data = data[end + 4 :]
             if head.status >= 200 or head.status == 101:
                 self._begin(head, data)
@@ -96,6 +105,10 @@ class Incoming:
             self._end(rest)
             return
         if length is not None:
+            if length == len(rest):  # whole already, as small answers mostly are
+                self._to.came(rest)
+                self._end(b"")
+                return
             self._stage, self._left = _COUNTED, length
         elif head.chunked:
             self._stage, self._chunks = _CHUNKED, Chunks()

@@ -28,8 +28,8 @@ class Sessions:
             self._kept.popitem(last=False)
 
 
-def prepared(context: ssl.SSLContext | None) -> tuple[ssl.SSLContext, Sessions]:
-    """`context`, or the system's trust, made strict, and the sessions that its connections resume.
+def prepared(context: ssl.SSLContext | None, sessions: Sessions) -> ssl.SSLContext:
+    """`context`, or the system's trust, made strict; its connections resume `sessions`.
 
     asyncio has no way to pass a session, but asks the context for the class of its TLS objects.
     """
@@ -37,7 +37,6 @@ def prepared(context: ssl.SSLContext | None) -> tuple[ssl.SSLContext, Sessions]:
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
     context.check_hostname, context.verify_mode = True, ssl.CERT_REQUIRED
     context.set_alpn_protocols(["http/1.1"])
-    sessions = Sessions()
 
     class Resuming(ssl.SSLObject):
         """`closed_cleanly`: the peer said that nothing follows, so that what came is all there is."""
@@ -64,7 +63,7 @@ def prepared(context: ssl.SSLContext | None) -> tuple[ssl.SSLContext, Sessions]:
             return got
 
     context.sslobject_class = Resuming
-    return context, sessions
+    return context
 
 
 def reason(fault: ssl.SSLError) -> str:

@@ -12,17 +12,18 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.connections.opened import Opened
-from gateway.egress.connection import Lost
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
 from gateway.egress.gates import Outcome
+from gateway.egress.parties import Lost
+from gateway.errors import GatewayError
 from gateway.forward.signing import gather, sign
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
-from gateway.wire.replay import Rules, repeatable, wait_s
+from gateway.wire.replay import Rules, may_lead_to_more, repeatable, wait_s
 from middleware.credentials import place
-from middleware.facts import ASKED, CONNECTION, TIMING, UPSTREAM
+from middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
@@ -87,7 +88,8 @@ class Attempts:
                 if not await self._after_fault(fault):
                     raise
                 continue
-            if exchange.status < 400 or not await self._after_answer(exchange):
+            more = may_lead_to_more(exchange.status, retries=self._retries_left)
+            if not more or not await self._after_answer(exchange):
                 return exchange
 
     async def _send(self) -> Exchange:
@@ -186,6 +188,8 @@ class Attempts:
         wait = self._wait_s(told_s)
         if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
             return False
+        if not await self._key_spends():
+            return False
         if exchange is not None:
             await _swallow(exchange)
         self._retried += 1
@@ -196,6 +200,17 @@ class Attempts:
             live = self._services.live
             with self._timing.waiting_for_token():
                 self._place(live.peek(ref) or await live.opened(*ref))
+        return True
+
+    async def _key_spends(self) -> bool:
+        """Whether the caller's key has a call left for a retry, which reaches the provider as any other does."""
+        access = self._request[CALLER].access
+        if access is None or access.meter is None:
+            return True
+        try:
+            await access.meter.spend()
+        except GatewayError:
+            return False  # what there is so far is passed on
         return True
 
     def _wait_s(self, told_s: float | None) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from aiohttp import hdrs, web
 
+from gateway.access.scopes import PROXY
 from gateway.egress.client import Timeouts
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
@@ -13,15 +14,18 @@ from gateway.forward.faults import heard_by_caller
 from gateway.forward.head import ATTEMPTS, answer_of, signed, switched
 from gateway.forward.paging import PageAttempts, page_stream, pass_pages
 from gateway.forward.passed import PassedAnswer
-from gateway.forward.tunnel import Tunnel, asked_for
+from gateway.forward.tunnel import Tunnel
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
 from gateway.services import SERVICES
 from gateway.wire.coding import CodingError
 from gateway.wire.headers import MalformedAnswer
 from middleware.facts import ASKED, PAGING, UPSTREAM
+from middleware.scope import needs
+from middleware.websocket import asked_for
 
 
+@needs(PROXY, limits=True)
 async def forward(request: web.Request) -> web.StreamResponse:
     """Send UPSTREAM with the caller's body and pass the answer on, whatever its status.
 

@@ -15,8 +15,10 @@ from gateway.wire.headers import MalformedAnswer, decoded_fields, response_field
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
 from gateway.wire.server_timing import SERVER_TIMING, server_timing
+from middleware.capability import REFERRER_POLICY, unreferred
 from middleware.cors import readable
-from middleware.facts import CONNECTION, REQUEST_ID, TIMING, UPSTREAM
+from middleware.facts import CAPABILITY, CONNECTION, REQUEST_ID, TIMING, UPSTREAM
+from middleware.pace import paced
 from middleware.request_id import HEADER
 
 ATTEMPTS: Final = "Gateway-Attempts"
@@ -45,6 +47,8 @@ def switched(request: web.Request, exchange: Exchange, protocol: str) -> Switche
 def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
     """With what we say about the exchange."""
     readable(request, answer.headers)
+    paced(answer, request)
+    unreferred(answer, request)
     if REQUEST_ID in request:
         answer.headers[HEADER] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
@@ -58,13 +62,26 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
 def _fields(request: web.Request, exchange: Exchange) -> Fields:
     upstream = request[UPSTREAM]
     base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
-    return passed_fields(exchange.headers, base, request[CONNECTION], request.app[SERVICES].config.server.public_url)
+    return passed_fields(exchange.headers, base, request[CONNECTION], _shown_at(request))
 
 
-def passed_fields(received: Fields, base: Address, opened: Opened, public_url: str) -> Fields:
-    """The fields of an answer from below `base` that travel on to the caller. Raises MalformedAnswer."""
+def _shown_at(request: web.Request) -> str:
+    called_by, public_url = request.get(CAPABILITY), request.app[SERVICES].config.server.public_url
+    return f"{public_url}/proxy" if called_by is None else f"{public_url}/c/{called_by.token.reveal()}"
+
+
+def unreferred_fields(fields: Fields) -> Fields:
+    """`fields`, with our Referrer-Policy in place of the provider's: the address that was asked for is a secret."""
+    return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
+
+
+def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str) -> Fields:
+    """The fields of an answer from below `base` that travel on to the caller, who asked below `shown_at` for it.
+
+    Raises MalformedAnswer.
+    """
 
     def rewrite(name: str, value: str) -> str:
-        return Rewriter(base, f"{public_url}/proxy", opened.placement.query_names)(name, value)
+        return Rewriter(base, shown_at, opened.placement.query_names)(name, value)
 
     return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

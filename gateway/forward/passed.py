@@ -3,22 +3,12 @@
 `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
 """
 
-import re
-from typing import Final
-
 from aiohttp import hdrs, web
 from aiohttp.helpers import rfc822_formatted_time
 
 from gateway.wire.cut import cut
 from gateway.wire.fields import Fields
-from gateway.wire.passed_head import framing, head_bytes
-
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def printable(reason: str) -> str:
-    """A reason phrase with nothing in it that could end its line."""
-    return _CONTROL.sub("", reason)
+from gateway.wire.passed_head import framing, head_bytes, printable
 
 
 class PassedAnswer(web.StreamResponse):

@@ -1,4 +1,4 @@
-"""Watches one exchange: ends it when nothing has moved for too long, or when the caller has left.
+"""Watches one exchange: ends it when nothing has moved for too long, when the caller has left, or when its key has ended.
 
 One timer an exchange, which looks about once a second; whatever moves bytes only notes the time. The caller's leaving
 is noticed here because a foreign runner may be set not to cancel handlers (aiohttp's ``handler_cancellation``).
@@ -14,6 +14,9 @@ from typing import Self
 from aiohttp import web
 
 from gateway import clock
+from gateway.services import SERVICES
+from gateway.wire.cut import cut
+from middleware.facts import CALLER
 
 _LOOK_EVERY_S = 1.0
 
@@ -106,6 +109,9 @@ class Watch:
         transport = self._request.transport
         if transport is None or transport.is_closing():
             self._task.cancel("the caller has left")
+        elif self._key_is_over():
+            cut(transport)
+            self._plan()
         elif self._total_s is not None and self.left_s <= 0:
             self._end(StoodStill(self._total_s, total=True))
         elif clock.monotonic() - self._moved_at >= self.limit_s:
@@ -113,6 +119,13 @@ class Watch:
         else:
             self._tell_of_bad_framing()
             self._plan()
+
+    def _key_is_over(self) -> bool:
+        """Whether the caller's key has been revoked, or has expired, since the request was let in."""
+        caller = self._request.get(CALLER)
+        if caller is None or caller.access is None:
+            return False
+        return self._request.app[SERVICES].keys.minted.over(caller.access)
 
     def _end(self, fault: StoodStill) -> None:
         self._fault = fault

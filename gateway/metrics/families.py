@@ -27,6 +27,8 @@ DURATION: Final = "gateway_proxy_duration_seconds"
 OTHERS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
 RELOADS: Final = "gateway_config_reloads_total"
+DELIVERIES: Final = "gateway_event_deliveries_total"
+CATALOG_RELOADS: Final = "gateway_catalog_reloads_total"
 
 FAMILIES: Final[dict[str, Family]] = {
     REQUESTS: Family(
@@ -49,6 +51,13 @@ FAMILIES: Final[dict[str, Family]] = {
         (*WHOSE, "outcome"),
         "Refreshes of tokens: renewed, refused (for good), unavailable (tried again), failed (here).",
     ),
+    DELIVERIES: Family(
+        "counter",
+        ("environment", "outcome"),
+        "Attempts to deliver an event: delivered, failed (tried again), dead (given up).",
+    ),
+    "gateway_events_pending": Family("gauge", ("environment",), "Events that wait to be delivered."),
+    "gateway_events_oldest_seconds": Family("gauge", ("environment",), "How long the oldest of them has waited."),
     "gateway_upstream_connections": Family(
         "gauge", ("provider", "state"), "Connections to providers: busy, idle (kept for the next request) or dialling."
     ),
@@ -70,6 +79,11 @@ FAMILIES: Final[dict[str, Family]] = {
         "counter", (), "Records of requests that were dropped because writing them did not keep up."
     ),
     RELOADS: Family("counter", ("outcome",), "Reloads of the configuration: taken, by each worker, or refused."),
+    CATALOG_RELOADS: Family(
+        "counter",
+        ("outcome",),
+        "Changes of catalog files while the gateway serves: taken, or refused. Told by one worker.",
+    ),
     "gateway_workers": Family("gauge", (), "Processes that serve."),
     "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of these processes, user and system."),
     "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of these processes."),

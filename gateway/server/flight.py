@@ -3,46 +3,25 @@
 What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiohttp import HttpVersion11
-from aiohttp.helpers import rfc822_formatted_time
-
 from gateway import clock
-from gateway.connections.opened import Opened
 from gateway.egress.answer import Answer
-from gateway.egress.connection import Connection, Lost
+from gateway.egress.connection import Connection
 from gateway.egress.errors import EgressError
-from gateway.egress.gates import Gate, Outcome
+from gateway.egress.gates import Outcome
+from gateway.egress.parties import Lost
 from gateway.forward.attempts import FirstOutcome, Handed
-from gateway.forward.body import is_live
-from gateway.forward.head import ATTEMPTS, UNBUFFERED, passed_fields
-from gateway.forward.passed import printable
 from gateway.forward.watch import StoodStill
-from gateway.records.exchange import Exchange
-from gateway.services import Services
+from gateway.server.lane_head import lane_head
+from gateway.server.plan import Plan
 from gateway.wire.answer_head import AnswerHead
 from gateway.wire.headers import MalformedAnswer
-from gateway.wire.passed_head import framing, head_bytes
-from gateway.wire.server_timing import SERVER_TIMING, server_timing
-from middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
-from middleware.request_id import HEADER, new_id
+from gateway.wire.replay import may_lead_to_more
+from middleware.access_log import CUT_OFF, STOPPED
 
 if TYPE_CHECKING:
     from gateway.server.protocol import ClientProtocol
-
-
-@dataclass(slots=True)
-class Plan:
-    """What was decided before it left. `began`: monotonic seconds. `request_id`: the caller's name for it, if fit."""
-
-    began: float
-    services: Services
-    request_id: str | None
-    opened: Opened
-    method: bytes
-    target: str
 
 
 class Flight:
@@ -62,7 +41,6 @@ class Flight:
         "_out",
         "_over",
         "_plan",
-        "_retries",
         "_sent_at",
         "_sent_bytes",
         "_status",
@@ -77,19 +55,15 @@ class Flight:
         client: "ClientProtocol",
         data: bytes,
         plan: Plan,
-        gate: Gate,
         connection: Connection,
-        *,
-        retries: int,
     ) -> None:
         assert client.transport is not None
         self._client = client
         self._transport = client.transport
         self._data = data
         self._plan = plan
-        self._gate = gate
+        self._gate = plan.route.gate
         self._connection = connection
-        self._retries = retries
         self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
         self._status = 0  # of the answer, once it is known and ours to pass on
         self._sent_bytes = 0
@@ -105,29 +79,18 @@ class Flight:
 
     def sink_for(self, head: AnswerHead) -> "Flight | None":
         """This flight, if the answer is to be passed on as it is."""
-        status = head.status
-        if status == 101 or status == 401 or (status >= 400 and self._retries):
+        status, plan = head.status, self._plan
+        if may_lead_to_more(status, retries=plan.retries > 0):
             return None
-        plan = self._plan
-        opened = plan.opened
+        now = clock.monotonic()
+        spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at
         try:
-            fields = passed_fields(head.fields, opened.base, opened, plan.services.config.server.public_url)
+            passed, self._chunked = lane_head(head, plan, spent_s, waited_s, last=self.last)
         except MalformedAnswer:
             return None
-        if is_live(head.fields):
-            fields.append(UNBUFFERED)
-        plan.request_id = plan.request_id or new_id()
-        self._head_at = self.moved_at = now = clock.monotonic()
-        timing = server_timing((self._sent_at - plan.began) * 1000, 0.0, (now - self._sent_at) * 1000)
-        fields += [(HEADER, plan.request_id), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
-        method = "HEAD" if plan.method == b"HEAD" else "GET"
-        frame = framing(method, HttpVersion11, status, head.length, keep_alive=not self.last)
-        fields += frame.fields
-        if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
-            fields.append(("Date", rfc822_formatted_time()))
-        self._chunked = frame.chunked
+        self._head_at = self.moved_at = now
         self._status = status
-        self._out = [head_bytes(HttpVersion11, status, printable(head.reason), fields)]
+        self._out = [passed]
         return self
 
     def _leave(self, outcome: Outcome) -> None:
@@ -153,19 +116,25 @@ class Flight:
     # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, piece: bytes) -> None:
-        self.moved_at = clock.monotonic()
         if self._chunked:
-            self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+        if self._out is not None:  # it came together with the head
+            self._out.append(piece)
         else:
-            self._write(piece)
+            self.moved_at = clock.monotonic()
+            self._sent_bytes += len(piece)
+            self._transport.write(piece)
 
     def end(self) -> None:
         if self._over:
             return
-        if self._chunked:
-            self._write(b"0\r\n\r\n")
+        end = b"0\r\n\r\n" if self._chunked else b""
         if self._out is not None:
+            self._out.append(end)
             self._flush()
+        elif end:
+            self._sent_bytes += len(end)
+            self._transport.write(end)
         self._finish(self._status, None)
         self._client.landed(last=self.last)
 
@@ -177,13 +146,6 @@ class Flight:
             self._hand_over(fault)
         else:
             self._tear()
-
-    def _write(self, data: bytes) -> None:
-        if self._out is not None:
-            self._out.append(data)
-        else:
-            self._sent_bytes += len(data)
-            self._transport.write(data)
 
     def _flush(self) -> None:
         out, self._out = self._out, None
@@ -220,10 +182,12 @@ class Flight:
 
     def look(self, now: float) -> None:
         """End what has stood still for too long, or has taken longer than anything may."""
-        timeouts, began = self._plan.services.egress.timeouts, self._plan.began
+        timeouts, began = self._plan.route.services.egress.timeouts, self._plan.began
         limit_s = timeouts.idle_s if self._status else timeouts.first_byte_s
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._stood_still(StoodStill(timeouts.total_s, total=True))
+        elif self._plan.access is not None and self._plan.route.services.keys.minted.over(self._plan.access):
+            self._stood_still(StoodStill(now - began, total=True))  # the chain, if it is asked, says why
         elif now - self.moved_at >= limit_s:
             self._stood_still(StoodStill(limit_s))
 
@@ -240,7 +204,7 @@ class Flight:
 
     def _tear(self) -> None:
         self._finish(self._status, "cut")
-        self._client.torn(reset=False)
+        self._client.torn()
 
     def _hand_over(self, outcome: FirstOutcome) -> None:
         self._over = True
@@ -248,26 +212,4 @@ class Flight:
 
     def _finish(self, status: int, error: str | None) -> None:
         self._over = True
-        plan, now = self._plan, clock.monotonic()
-        self._gate.budget.requests += 1
-        ref, base = plan.opened.connection.ref, plan.opened.base
-        plan.services.request_log.note(
-            Exchange(
-                at=clock.now(),
-                request_id=plan.request_id or new_id(),
-                environment=ref.environment,
-                integration_id=ref.integration_id,
-                connection_id=ref.connection_id,
-                method="HEAD" if plan.method == b"HEAD" else "GET",
-                host=base.host,
-                path=plan.target.removeprefix(base.path).partition("?")[0][:PATH_LIMIT],
-                status=status,
-                duration_ms=round((now - plan.began) * 1000, 3),
-                bytes_in=0,
-                bytes_out=self._sent_bytes,
-                error_code=error,
-                gateway_ms=(self._sent_at - plan.began) * 1000,
-                token_ms=0.0,
-                upstream_ms=((self._head_at or now) - self._sent_at) * 1000,
-            )
-        )
+        self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)

@@ -29,10 +29,3 @@ def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def give_back_memory() -> None:
-    """What the start has used and freed goes back to the system (glibc's malloc keeps it otherwise)."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)

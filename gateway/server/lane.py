@@ -11,7 +11,6 @@ of it so far. So the lane refuses nothing, answers nothing of its own, and decid
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,13 +21,16 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.errors import GatewayError
+from gateway.keys.caller import Caller
 from gateway.records.connection import ConnectionRef
 from gateway.records.upstream import UpstreamRequest
 from gateway.secret import digest
-from gateway.server.flight import Flight, Plan
+from gateway.server.flight import Flight
+from gateway.server.known import Known, may_send
+from gateway.server.plan import MOUNT, Plan, Route
 from gateway.services import SERVICES, Services
-from gateway.wire import asked, headers, url
-from gateway.wire.fields import Fields, from_wire, plain
+from gateway.wire import asked, headers, plain_answer, url
+from gateway.wire.fields import from_wire, plain
 from gateway.wire.head import check_head
 from gateway.wire.request_head import request_head
 from middleware.bearer_key import key_in
@@ -38,7 +40,6 @@ from middleware.request_id import GIVEN, fit
 if TYPE_CHECKING:
     from gateway.server.protocol import ClientProtocol
 
-MOUNT: Final = "/proxy"
 HEAD_BYTES: Final = 8192
 KNOWN_HEADS: Final = 1024
 KNOWN_BYTES: Final = 2048
@@ -46,22 +47,13 @@ KNOWN_LINES: Final = 40
 KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
 HEADS_A_CONNECTION: Final = 8
 _LINE: Final = re.compile(rb"(GET|HEAD) (/proxy(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n")
+_CAPABILITY_LINE: Final = re.compile(
+    rb"(GET|HEAD) ((/c/gw_cap_[A-Za-z0-9_-]{49})(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
+)
 _END: Final = b"\r\n\r\n"
 _PROBE: Final = b"GET /proxy HTTP/1.1\r\n"
 # Who sends one of these asks for more than the plain way, or may.
 _UNUSUAL: Final = frozenset({"origin", "expect", "upgrade", "content-length", "transfer-encoding", "te", "trailer"})
-
-
-@dataclass(slots=True)
-class Known:
-    """What a block of header lines says. `head_id` stands for the block, which holds a secret key and is not kept."""
-
-    head_id: bytes
-    key_digest: str
-    asked: asked.Asked
-    fields: Fields = field(repr=False)
-    request_id: str | None
-    ref: ConnectionRef | None = None
 
 
 class Lane:
@@ -81,7 +73,7 @@ class Lane:
 
     def take(self, client: "ClientProtocol", data: bytes) -> Flight | None:
         """A request that is on its way now, or None if it is for the chain; then nothing has happened."""
-        line = _LINE.match(data)
+        line = _LINE.match(data) or _CAPABILITY_LINE.match(data)
         if line is None:
             return None
         block = data[line.end() :]
@@ -90,61 +82,86 @@ class Lane:
         if len(block) > KNOWN_BYTES or block.count(b"\n") > KNOWN_LINES:
             return None
         began = clock.monotonic()
-        head_id = sha256(block).digest()
-        known = self._known.get(head_id) or self._read(head_id, block)
+        mount: bytes | None = None if line.re is _LINE else line[3]
+        head_id = sha256(block if mount is None else block + mount).digest()
+        services = self._services()
+        known = self._known.get(head_id) or self._read(head_id, block, mount, services)
         if known is None:
             return None
-        services = self._services()
-        opened = self._opened(known, services)
-        if opened is None:
+        caller = services.keys.known(known.key_digest)
+        opened = self._opened(known, services, caller, began) if caller is not None else None
+        if caller is None or opened is None:
             return None
-        self._remember(known)  # not before its key has opened something: strangers fill no memory
+        if head_id not in self._known:  # not before its key has opened something: strangers fill no memory
+            self._remember(known)
+        route: Route | None = opened.routes.get(head_id)
+        if route is None or route.services is not services:
+            route = self._route(opened, known, services)
+            if route is None:
+                return None
+        base_path = opened.base.path
         try:
-            target = url.join(opened.base.path, url.rest_of(line[2].decode("ascii"), MOUNT))
+            target = url.join(base_path, url.rest_of(line[2].decode("ascii"), known.mount))
         except GatewayError:
             return None
-        placement = opened.placement
-        if placement.query_slots or placement.query_defaults:
-            target = url.with_query(target, placement.query_slots, placement.query_defaults)
-        return self._launched(client, data, Plan(began, services, known.request_id, opened, line[1], target), known)
-
-    def _opened(self, known: Known, services: Services) -> Opened | None:
-        """The connection, if the key still opens its environment, and it is fresh and plain to serve."""
-        environment = services.keys.opened_by(known.key_digest)
-        if environment is None:
+        method = "HEAD" if line[1] == b"HEAD" else "GET"
+        if caller.access is not None and not may_send(caller, known, opened, method, target):
             return None
-        ref, wish = known.ref, known.asked
+        if route.in_query:
+            target = url.with_query(target, opened.placement.query_slots, opened.placement.query_defaults)
+        plan = Plan(
+            began, route, known.request_id, opened, method, target, known.asked.retries, known.mount, caller.access
+        )
+        return self._launched(client, data, plan)
+
+    @staticmethod
+    def _opened(known: Known, services: Services, caller: Caller, now: float) -> Opened | None:
+        """The connection, if it is fresh."""
+        environment, ref, wish = caller.environment, known.ref, known.asked
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, wish.integration_id, wish.connection_id)
-        opened = services.live.peek(ref)
-        if opened is None or (wish.decompress is None and opened.provider.proxy.decompress):
-            return None
-        if opened.placement.signs_request or opened.identity is not None:
-            return None
-        return opened
+        return services.live.peek(ref, now)
 
-    def _launched(self, client: "ClientProtocol", data: bytes, plan: Plan, known: Known) -> Flight | None:
-        services, base = plan.services, plan.opened.base
-        origin = (base.scheme, base.host, base.port)
-        pool = services.egress.pool(origin)
-        gate = services.gates.to(origin)
-        if pool is None:
-            return None
+    def _launched(self, client: "ClientProtocol", data: bytes, plan: Plan) -> Flight | None:
+        route = plan.route
+        gate = route.gate
         try:
-            lines = plan.opened.heads.get(known.head_id) or self._head_lines(plan.opened, known, pool.host)
-            head = b"%b %b HTTP/1.1\r\n%b" % (plan.method, plan.target.encode("ascii"), lines)
-        except (GatewayError, ValueError):
+            head = b"%b %b HTTP/1.1\r\n%b" % (plan.method.encode(), plan.target.encode("ascii"), route.lines)
+        except ValueError:
             return None
         if not gate.enter_at_once():
             return None
-        connection = pool.kept()
+        connection = route.pool.kept()
         if connection is None:
+            if route.services.egress.pool(gate.origin) is not route.pool:
+                plan.opened.routes.clear()  # it was forgotten, and another has taken its place
             gate.leave("untold", probe=False)
             return None
         self.taken += 1
-        flight = Flight(client, data, plan, gate, connection, retries=known.asked.retries)
-        connection.tell(head, flight, method="HEAD" if plan.method == b"HEAD" else "GET")
+        flight = Flight(client, data, plan, connection)
+        connection.tell(head, flight, method=plan.method)
         return flight
+
+    def _route(self, opened: Opened, known: Known, services: Services) -> Route | None:
+        """The way for such requests over this connection, if it is plain to serve and the provider was asked before."""
+        base, placement = opened.base, opened.placement
+        if known.asked.decompress is None and opened.provider.proxy.decompress:
+            return None
+        if placement.signs_request or opened.identity is not None:
+            return None
+        origin = (base.scheme, base.host, base.port)
+        pool = services.egress.pool(origin)
+        if pool is None:
+            return None
+        try:
+            lines = self._head_lines(opened, known, pool.host)
+        except (GatewayError, ValueError):
+            return None
+        if len(opened.routes) >= HEADS_A_CONNECTION:
+            opened.routes.clear()
+        in_query = bool(placement.query_slots or placement.query_defaults)
+        route = opened.routes[known.head_id] = Route(services, services.gates.to(origin), pool, lines, in_query)
+        return route
 
     @staticmethod
     def _head_lines(opened: Opened, known: Known, host: str) -> bytes:
@@ -152,15 +169,9 @@ class Lane:
         base = opened.base
         upstream = UpstreamRequest("GET", base.scheme, base.host, base.port, "/", CIMultiDict(known.fields))
         place(opened, upstream, has_body=False)
-        lines = request_head("GET", "/", host, upstream.headers.items()).partition(b"\r\n")[2]
-        if len(opened.heads) >= HEADS_A_CONNECTION:
-            opened.heads.clear()
-        opened.heads[known.head_id] = lines
-        return lines
+        return request_head("GET", "/", host, upstream.headers.items()).partition(b"\r\n")[2]
 
     def _remember(self, known: Known) -> None:
-        if known.head_id in self._known:
-            return
         if len(self._known) >= KNOWN_HEADS:
             self._known.clear()
         self._known[known.head_id] = known
@@ -170,8 +181,9 @@ class Lane:
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.clear()
+            plain_answer.forget()
 
-    def _read(self, head_id: bytes, block: bytes) -> Known | None:
+    def _read(self, head_id: bytes, block: bytes, mount: bytes | None, services: Services) -> Known | None:
         """What the block says, by the decisions of the chain; None where that would refuse it or has more to do."""
         message = self._parsed(block)
         if message is None or message.version != HttpVersion11 or message.should_close or message.upgrade:
@@ -182,14 +194,22 @@ class Lane:
             return None
         try:
             check_head(message.method, message.path, message.version, message.headers)
-            key = key_in(message.headers.get(hdrs.AUTHORIZATION))
-            wish = asked.read(message.headers)
-            fields = headers.request_fields(from_wire(message.raw_headers))
+            key, bound_to = key_in(message.headers.get(hdrs.AUTHORIZATION)) if mount is None else _token(mount), None
+            key_digest = digest(key)
+            if mount is not None:
+                caller = services.keys.known(key_digest)
+                bound_to = caller.access.bound_to if caller is not None and caller.access is not None else None
+                if bound_to is None:
+                    return None
+            wish = asked.read(message.headers, bound_to and bound_to[1:])
+            fields = headers.request_fields(from_wire(message.raw_headers), "" if mount is None else key)
         except GatewayError:
             return None
         if wish.dry_run or wish.decompress or wish.base_url is not None or wish.timeout_s is not None:
             return None
-        return Known(head_id, digest(key), wish, fields, fit(message.headers.get(GIVEN)))
+        at = MOUNT if mount is None else mount.decode("ascii")
+        sent = frozenset(plain(name) for name, _ in fields)
+        return Known(head_id, at, key_digest, wish, fields, sent, fit(message.headers.get(GIVEN)))
 
     def _parsed(self, block: bytes) -> RawRequestMessage | None:
         """By the parser that the chain's requests come from; one that has stumbled is not used again."""
@@ -203,6 +223,10 @@ class Lane:
         self._parser.message_consumed()
         message: RawRequestMessage = messages[0][0]
         return message
+
+
+def _token(mount: bytes) -> str:
+    return mount.rpartition(b"/")[2].decode("ascii")
 
 
 def lane_of(app: web.Application, own: tuple[Any, ...], make_parser: Callable[[], HttpRequestParser]) -> Lane | None:

@@ -1,105 +1,46 @@
-"""One client connection: aiohttp's protocol, with strict heads, our own refusals, limits, and an orderly end.
-
-Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
-
-    bytes ▸ data_received   cuts them after each head, so that a message's faults fall on that message alone
-          ▸ _feed           aiohttp's parser; what it makes of a chunked body is watched
-          ▸ _admit          `check_head`, limits; from here aiohttp handles the request
-          ▸ finish_response the answer; the last one of a connection is followed by a half-close
+"""One client connection: aiohttp's protocol, with strict heads (`reading`), our own last words (`answering`), and a way out
+to the fast lane for what is plain.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-from aiohttp import HttpVersion11, StreamReader, hdrs, web
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import EMPTY_PAYLOAD
-from aiohttp.web_protocol import RequestHandler, _ErrInfo
-from yarl import URL
+from aiohttp import web
 
 from gateway.egress.answer import Answer
-from gateway.errors import GatewayError
 from gateway.forward.attempts import Handed
-from gateway.server.chunks import ChunkWatch
-from gateway.server.complaint import complaint, too_large
+from gateway.server.answering import LINGER_S, Answering
 from gateway.server.flight import Flight
 from gateway.wire.cut import cut
-from gateway.wire.head import check_head
-from middleware.error_shape import answer, unhandled
-from middleware.facts import REQUEST_ID
-from middleware.request_id import new_id
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-HEAD_END: Final = b"\r\n\r\n"
-CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
 HELD_BYTES: Final = 64 * 1024
-LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
-
-log = structlog.get_logger(__name__)
 
 
-class ClientProtocol(RequestHandler):
-    """`head_since` is the loop's time at which the head that is being received began, 0.0 if none is.
+class ClientProtocol(Answering):
+    """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
 
-    `stopped`: we cut it ourselves, because the server stops and could not wait any longer.
-    """
-
-    __slots__ = (
-        "_at_boundary",
-        "_awaited",
-        "_body",
-        "_chunks",
-        "_deaf",
-        "_flight",
-        "_gone",
-        "_handed",
-        "_head_bytes",
-        "_held",
-        "_held_back",
-        "_server",
-        "_tail",
-        "_untouched",
-        "head_since",
-        "stopped",
-    )
-
-    checks_heads = True  # so that `middleware.strict` need not
+    __slots__ = ("_flight", "_handed", "_held_back", "stopped")
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
-        self._server = server
-        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
-        self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
-        self._at_boundary = False
-        self._awaited = 0  # bytes of that body, if its length was declared
-        self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
-        self._head_bytes = 0
-        self._held = b""  # heads that came while too many requests waited already
-        self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
         self._held_back = False  # reading is paused, because enough is held
-        self._deaf = False  # nothing more is read as HTTP on this connection
-        self._gone: asyncio.Future[None] | None = None
         self._flight: Flight | None = None  # a request on the fast lane
         self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
-        self.head_since = 0.0
         self.stopped = False
 
     @property
     def idle(self) -> bool:
-        """Between two requests, or before the first."""
-        return self._waiter is not None and not self._messages and self._flight is None and self._gone is None
+        return super().idle and self._flight is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.head_since = self._loop.time()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
         if self._flight is not None:
             self._flight.caller_left(stopped=self.stopped)
             self._flight = None
@@ -161,144 +102,6 @@ class ClientProtocol(RequestHandler):
             or not self._body.is_eof()
         )
 
-    def _read(self, data: bytes) -> None:
-        self._untouched = False
-        if self._held:
-            data, self._held = self._held + data, b""
-        at, cuts, size = 0, 0, len(data)
-        while not self._deaf:
-            if self._upgraded or self._payload_parser is not None:
-                super().data_received(data[at:])
-                return
-            between = self._body.is_eof()
-            if between and len(self._messages) >= self._max_msg_queue_size:
-                self._held = data[
-                    at:
-                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
-                return
-            end = size
-            if self._awaited:
-                end = min(size, at + self._awaited)
-                self._awaited -= end - at
-            elif cuts < CUTS and (between or self._chunks is not None):
-                end = self._empty_line(data, at)
-            cuts += 1
-            self._feed(data if end - at == size else data[at:end])
-            at = end
-            if at >= size:
-                return
-
-    def _empty_line(self, data: bytes, at: int) -> int:
-        """Where the first empty line after `at` ends, or else the data; the line may have begun in the piece before."""
-        if self._tail:
-            found = (self._tail + data[at : at + 3]).find(HEAD_END)
-            if found >= 0:
-                return at + found + 4 - len(self._tail)
-        found = data.find(HEAD_END, at)
-        return len(data) if found < 0 else found + 4
-
-    def _feed(self, piece: bytes) -> None:
-        body, chunks, count = self._body, self._chunks, self._request_count
-        in_head = body.is_eof()
-        super().data_received(piece)
-        new = self._request_count - count
-        if in_head:
-            self._head_bytes += len(piece)
-            if new:
-                self._admit(new, piece)
-            elif piece:
-                self._tail = (self._tail + piece[-3:])[-3:]
-                self._head_goes_on()
-            return
-        if chunks is not None:
-            if piece:
-                end = self._tail + piece[-4:]
-                self._at_boundary, self._tail = end.endswith(HEAD_END), end[-3:]
-            if body.is_eof():
-                self._chunked_body_ended(new)
-                return
-        if new and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
-            self._messages.pop()
-            self._break_body("malformed")
-        elif chunks is not None and chunks.excessive(piece, paused=self._reading_paused):
-            self._break_body("chunk framing larger than its body")
-        elif new:
-            self._admit(new, piece)
-
-    def _admit(self, new: int, piece: bytes) -> None:
-        """Look at the `new` messages before they are handled; the first one that is refused is the last."""
-        for at in range(len(self._messages) - new, len(self._messages)):
-            message, payload = self._messages[at]
-            try:
-                if isinstance(message, _ErrInfo):
-                    raise complaint(message.exc, piece)
-                if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
-                    self._weigh(message)
-                target = check_head(message.method, message.path, message.version, message.headers)
-            except GatewayError as refusal:
-                self._refuse(at, refusal)
-                return
-            if target is not message.path:
-                message = message._replace(path=target, url=URL(target, encoded=True))
-            if self._server.draining or message.upgrade:
-                # After it the parser takes nothing for HTTP any more, whether the upgrade comes about or not.
-                message = message._replace(should_close=True)
-            self._messages[at] = (message, payload)
-            self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
-            self._awaited, self._tail = 0, b""
-            if not payload.is_eof() and self._chunks is None and not message.upgrade:
-                self._awaited = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
-            if self._chunks is not None and payload.is_eof():
-                self._at_boundary = piece.endswith(HEAD_END)
-                self._chunked_body_ended(len(self._messages) - at - 1)
-                break
-        self._head_bytes, self.head_since = 0, 0.0
-
-    def _weigh(self, message: RawRequestMessage) -> None:
-        """Raises HeadersTooLarge. Four bytes a line for what the parser has taken out of it."""
-        size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
-        if size > self._server.head_bytes:
-            raise too_large()
-
-    def _head_goes_on(self) -> None:
-        if self.head_since == 0.0:
-            self.head_since = self._loop.time()
-        if self._head_bytes > self._server.head_bytes:
-            self._request_count += 1
-            self._messages.append((_ErrInfo(400, too_large(), ""), EMPTY_PAYLOAD))
-            self._refuse(len(self._messages) - 1, too_large())
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_result(None)
-
-    def _chunked_body_ended(self, followers: int) -> None:
-        """The parser keeps the last trailer field and gives it to the next message, so the next one gets a new parser.
-
-        That is possible only if nothing of it has been read yet; else what was read is forgotten, and the connection ends.
-        """
-        for _ in range(followers):
-            self._messages.pop()
-        self._chunks, self._tail = None, b""
-        if followers == 0 and self._at_boundary and not self._upgraded:
-            self._parser = self._server.new_parser(self)
-        elif not self._upgraded:
-            self._deaf = True
-            if self.idle:
-                self.force_close()
-
-    def _break_body(self, why: str) -> None:
-        """Whoever reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
-        log.info("body_refused", why=why)
-        self._deaf = True
-        self._body.set_exception(web.RequestPayloadError(why))
-
-    def _refuse(self, at: int, refusal: GatewayError) -> None:
-        """Answer `refusal` in place of message `at`, once those before it are answered, and nothing after it."""
-        while len(self._messages) > at:
-            self._messages.pop()
-        self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
-        self._deaf = True
-        self.head_since = 0.0
-
     # ── the fast lane ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def landed(self, *, last: bool) -> None:
@@ -313,10 +116,10 @@ class ClientProtocol(RequestHandler):
         if self._held:
             self._unhold()
 
-    def torn(self, *, reset: bool) -> None:
+    def torn(self) -> None:
         """The flight's answer broke off: the caller must not see a clean end."""
         self._flight = None
-        cut(self.transport, reset=reset)
+        cut(self.transport, reset=False)  # its framing shows that it is torn
 
     def overtake(self, data: bytes, handed: Handed) -> None:
         """The chain goes on with the flight's request, and with what has come of it."""
@@ -372,73 +175,8 @@ class ClientProtocol(RequestHandler):
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
-    # ── out ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
         self._discard_handed()
-        if self._deaf or self._server.draining or not request.content.is_eof():
-            return self._finish_last(request, resp, start_time)
         return super().finish_response(request, resp, start_time)
-
-    async def _finish_last(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
-        if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
-            if resp.prepared and resp.keep_alive and not self._deaf:
-                self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
-            else:
-                resp.force_close()
-        resp, reset = await super().finish_response(request, resp, start_time)
-        if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
-            await self._half_close()
-        return resp, reset
-
-    async def _half_close(self) -> None:
-        """Say that nothing follows, and let the client read it: closing with bytes unread would reset the connection."""
-        self._deaf = True
-        self._lingering_time = 0.0  # of aiohttp, which would wait for the body and say nothing
-        transport = self.transport
-        if transport is None or not transport.can_write_eof():
-            return
-        transport.write_eof()
-        self._reading_paused = self._buffer_paused = False
-        self._resume_transport_reading()
-        self._gone = self._loop.create_future()
-        await asyncio.wait([self._gone], timeout=LINGER_S)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,  # noqa: ARG002 (of aiohttp; what was raised says more)
-        exc: BaseException | None = None,
-        message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
-    ) -> web.StreamResponse:
-        """A refusal, or what escaped the chain, in our shape; an answer that has begun is cut."""
-        if REQUEST_ID not in request:
-            request[REQUEST_ID] = new_id()
-        fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
-        if fault is exc:
-            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
-        else:
-            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
-        if request.writer.output_size > 0:
-            cut(self.transport)
-            raise ConnectionError("an answer has begun to leave")
-        response = answer(request, fault)
-        response.force_close()
-        return response
-
-    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-        async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            request._version = HttpVersion11  # the stand-in for a request that nobody could read claims 1.0
-            return self.handle_error(request, err_info.status, err_info.exc)
-
-        return handler
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """A broken body has been told of already, by whoever read it."""
-        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
-            super().log_exception(*args, **kw)

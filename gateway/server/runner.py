@@ -35,6 +35,7 @@ class GatewayServer(Server):
         self, server: Server, app: web.Application, *, head_s: float, head_bytes: int, lane: bool, **options: Any
     ) -> None:
         super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
+        self.app = app
         self.draining = False
         self.head_bytes = head_bytes
         self._head_s = head_s

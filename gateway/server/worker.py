@@ -15,8 +15,8 @@ from aiohttp import web
 from gateway import reloading
 from gateway.app import create_app
 from gateway.config import Config
+from gateway.lean import give_back_memory
 from gateway.server.admin import Admin
-from gateway.server.hardening import give_back_memory
 from gateway.server.runner import GatewayRunner
 from gateway.server.sockets import BACKLOG
 from gateway.server.tasks import beside
@@ -25,7 +25,6 @@ from gateway.server.workers import Outcome
 from gateway.services import SERVICES
 from gateway.watching import Watch
 
-NOTICE_S: Final = 1.0  # /ready is 503 for so long before the socket closes, so that a load balancer sees it
 GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -66,7 +65,7 @@ class Worker:
             loop.add_signal_handler(number, self._stop, stop)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up, stop, reread)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-        drain_s = self.config.server.drain_s
+        drain_s, notice_s = self.config.server.drain_s, self.config.server.notice_s
         run = GatewayRunner(self.app, drain_s=drain_s)
         async with AsyncExitStack() as around:
             await around.enter_async_context(self._admin(run, place))
@@ -81,7 +80,7 @@ class Worker:
             log.info("stopping", drain_s=drain_s)
             self.app[SERVICES].serving = False
             run.start_draining()
-            await asyncio.sleep(min(NOTICE_S, drain_s))
+            await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
         log.info("stopped")
         return 0
 

@@ -7,15 +7,14 @@ bytes), or cannot be told that an answer to HEAD has no body; and since it costs
 import re
 from typing import Final
 
-from gateway.wire.fields import Fields
+from gateway.wire.fields import TEXT, Fields
 
 HEAD_BYTES: Final = 65_536
 HEADER_LINES: Final = 256
-_TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
 _STATUS_LINE: Final = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (.*))?")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TIMEOUT: Final = re.compile(r"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,6})", re.ASCII)
-_LENGTH_DIGITS: Final = 18
+LENGTH_DIGITS: Final = 18
 
 _PLAIN, _LENGTH, _CODING, _CONNECTION, _KEEP_ALIVE = range(5)
 _MEANINGS: Final = {
@@ -48,11 +47,15 @@ class AnswerHead:
         self.chunked = False
         self.keep_s: float | None = None
 
+    def whole(self) -> "AnswerHead":
+        """With its `fields`, also where it was not taken apart yet (`plain_answer`)."""
+        return self
+
 
 def parse_head(raw: bytes) -> AnswerHead:
     """The head in `raw`, which ends before the empty line (RFC 9112 §4, §5, §6.3). Raises Malformed."""
     lines = raw.decode("utf-8", "surrogateescape").split("\r\n")
-    if raw.translate(None, _TEXT) != b"\r\n" * (len(lines) - 1):
+    if raw.translate(None, TEXT) != b"\r\n" * (len(lines) - 1):
         raise Malformed("it holds a control character, or a line that does not end in CR LF")
     if len(lines) > HEADER_LINES + 1:
         raise Malformed(f"it has more than {HEADER_LINES} header lines")
@@ -119,6 +122,6 @@ def _end_of_body(head: AnswerHead, lengths: set[str], codings: list[str], *, ver
         head.chunked = True
     elif lengths:
         length = lengths.pop()
-        if lengths or not (length.isascii() and length.isdigit()) or len(length) > _LENGTH_DIGITS:
+        if lengths or not (length.isascii() and length.isdigit()) or len(length) > LENGTH_DIGITS:
             raise Malformed("its Content-Length is none, or there are several")
         head.length = int(length)

@@ -18,6 +18,7 @@ _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
 _MAX_CHARS: Final = 255
+NAMING: Final = ("Provider-Config-Key", "Connection-Id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,11 @@ class Asked:
     dry_run: bool = False
 
 
-def read(headers: CIMultiDictProxy[str]) -> Asked:
-    """Raises InvalidRequest ``invalid_headers`` with one issue a header, its path the header's lower-case name."""
+def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> Asked:
+    """Raises InvalidRequest ``invalid_headers`` with one issue a header, its path the header's lower-case name.
+
+    `bound_to`: integration and connection that the address names; the headers may be absent then, or say the same.
+    """
     issues: list[Issue] = []
 
     def field(name: str, check: Callable[[str], str | None], *, required: bool = False) -> str:
@@ -58,8 +62,16 @@ def read(headers: CIMultiDictProxy[str]) -> Asked:
             return ""
         return values[0] if values else ""
 
-    integration_id = field("Provider-Config-Key", _like(_INTEGRATION_ID, "is no integration ID"), required=True)
-    connection_id = field("Connection-Id", _like(_CONNECTION_ID, "is no connection ID"), required=True)
+    free = bound_to is None
+    integration_id = field("Provider-Config-Key", _like(_INTEGRATION_ID, "is no integration ID"), required=free)
+    connection_id = field("Connection-Id", _like(_CONNECTION_ID, "is no connection ID"), required=free)
+    if bound_to is not None:
+        for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
+            if said and said != bound:
+                issues.append(
+                    Issue("custom", f"{name} names another than this address; leave it out.", (name.lower(),))
+                )
+        integration_id, connection_id = bound_to
     retries = field("Retries", _like(_COUNT, "must be a whole number"))
     retry_on = field("Retry-On", _like(_STATUSES, "must be statuses joined by commas, as in 429,503"))
     decompress = field("Decompress", _true_or_false)

@@ -8,9 +8,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
-import brotli
-import zstandard
-
 PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
 GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is held against it
@@ -100,7 +97,10 @@ class Brotli:
     """``br`` (RFC 7932)."""
 
     def __init__(self) -> None:
+        import brotli  # here, as zstandard below: few requests ask for their answers decoded
+
         self._inflate = brotli.Decompressor()
+        self._error = brotli.error
         self._touched = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -110,7 +110,7 @@ class Brotli:
                 raise CodingError("bytes follow the compressed body")
             try:
                 piece = self._inflate.process(data, output_buffer_limit=PIECE_BYTES)
-            except brotli.error as fault:
+            except self._error as fault:
                 raise CodingError("the body is not compressed as its Content-Encoding says") from fault
             data = b""
             if piece:
@@ -127,6 +127,9 @@ class Zstd:
     """``zstd``, several frames in a row allowed (RFC 8878 §3.1)."""
 
     def __init__(self) -> None:
+        import zstandard
+
+        self._error = zstandard.ZstdError
         self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._inflate = self._library.decompressobj()
         self._touched = False
@@ -140,7 +143,7 @@ class Zstd:
                 self._touched = True
                 try:
                     piece = self._inflate.decompress(part)
-                except zstandard.ZstdError as fault:
+                except self._error as fault:
                     raise CodingError("the body is not compressed as its Content-Encoding says") from fault
                 part = self._inflate.unused_data if self._inflate.eof else b""
                 if piece:

@@ -5,6 +5,9 @@ from typing import Final
 Fields = list[tuple[str, str]]
 """Header lines in order, duplicates kept. Bytes that are not UTF-8 stand as lone surrogates (``surrogateescape``)."""
 
+TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
+"""The bytes that a line of a head may hold (RFC 9110 §5.5), for `bytes.translate`: what is left are line ends and faults."""
+
 HOP_BY_HOP: Final = frozenset(
     {
         "connection",

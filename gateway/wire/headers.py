@@ -41,11 +41,11 @@ class MalformedAnswer(Exception):
     """The provider's head holds what no HTTP header may hold; its message says which field."""
 
 
-def request_fields(received: Fields) -> Fields:
+def request_fields(received: Fields, token: str = "") -> Fields:
     """What travels on to the provider, in order; a ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
 
     A field that holds the caller's secret key stays here whatever it is called: a client that also sends it under another
-    name would give it to the provider.
+    name would give it to the provider. So does one that holds `token`, the capability by which it was called.
 
     Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
     """
@@ -56,6 +56,8 @@ def request_fields(received: Fields) -> Fields:
     for name, value in received:
         spelled = plain(name)
         if spelled in hop_by_hop or spelled in FRAMING or (key and key in value):
+            continue
+        if token and token in value:
             continue
         if name.lower().startswith(MINTING_PREFIX):
             asked = name[len(MINTING_PREFIX) :]
@@ -145,6 +147,11 @@ def _kind(name: str) -> int:
     if len(_kinds) < _MOST_KINDS and len(name) <= 64:
         _kinds[name] = kind
     return kind
+
+
+def depends_on_value(name: str) -> bool:
+    """Whether a name alone does not say what becomes of an answer's field. Raises MalformedAnswer."""
+    return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 
 def _malformed(name: str) -> MalformedAnswer:

@@ -1,10 +1,11 @@
 """The head of an answer that is passed on to the caller: its framing, which is ours, and its bytes."""
 
+import re
 from typing import Final, NamedTuple
 
-from gateway.wire.fields import Fields
+from gateway.wire.fields import TEXT, Fields
 
-_TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _CLOSE: Final = ("Connection", "close")
 _CHUNKED: Final = ("Transfer-Encoding", "chunked")
 
@@ -16,6 +17,11 @@ class Framing(NamedTuple):
     chunked: bool
     bodiless: bool
     keep_alive: bool
+
+
+def printable(reason: str) -> str:
+    """A reason phrase with nothing in it that could end its line."""
+    return _CONTROL.sub("", reason)
 
 
 def framing(method: str, version: tuple[int, int], status: int, length: int | None, *, keep_alive: bool) -> Framing:
@@ -52,6 +58,6 @@ def head_bytes(version: tuple[int, int], status: int, reason: str, fields: Field
     lines = [f"HTTP/{version[0]}.{version[1]} {status} {reason}\r\n"]
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}\r\n".encode("utf-8", "surrogateescape")
-    if head.translate(None, _TEXT) != b"\r\n" * (len(lines) + 1):
+    if head.translate(None, TEXT) != b"\r\n" * (len(lines) + 1):
         raise ValueError("a control character in the head of an answer")
     return head

@@ -32,6 +32,12 @@ def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
     return kept and (not sent or keyed or method in IDEMPOTENT)
 
 
+def may_lead_to_more(status: int, *, retries: bool) -> bool:
+    """Whether an answer may be followed by another attempt instead of being passed on: a 401 by one with a newer token,
+    and an error by a retry, where such are left."""
+    return status == 401 or (retries and status >= 400)
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Which answers ask for another attempt, and which of their fields say when.

@@ -1,9 +1,8 @@
 """The head of a request as bytes: what it is given, and a framing of ours."""
 
 from collections.abc import Iterable
-from typing import Final
 
-_TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
+from gateway.wire.fields import TEXT
 
 
 def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str, str]], framing: str = "") -> bytes:
@@ -15,6 +14,6 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     lines += [f"{name}: {value}\r\n" for name, value in fields]
     head = f"{''.join(lines)}{framing}\r\n".encode("utf-8", "surrogateescape")
     breaks = len(lines) + 2 + framing.count("\n")
-    if head.translate(None, _TEXT) != b"\r\n" * breaks or " " in target or " " in method:
+    if head.translate(None, TEXT) != b"\r\n" * breaks or " " in target or " " in method:
         raise ValueError("a control character in the head of a request")
     return head

@@ -44,8 +44,9 @@ def origin_form(target: str, host: str) -> str:
     )
 
 
-def rest_of(target: str, mounted_at: str) -> Rest:
-    """What is to be asked of the provider. `mounted_at` is the literal start, for example ``/gateway/proxy``.
+def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
+    """What is to be asked of the provider. `mounted_at` is the literal start, for example ``/gateway/proxy``; `shown`: how a
+    fault calls it, where it is secret.
 
     Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and bytes that
     must be percent-encoded. The query may hold dot segments.
@@ -56,7 +57,7 @@ def rest_of(target: str, mounted_at: str) -> Rest:
         )
     rest = target.removeprefix(mounted_at)
     if not target.startswith(mounted_at) or rest[:1] not in ("", "/", "?"):
-        raise InvalidRequest("bad_path", f"The path must begin literally with {mounted_at}/.")
+        raise InvalidRequest("bad_path", f"The path must begin literally with {shown or mounted_at}/.")
     path, mark, query = rest.partition("?")
     if has_dot_segment(path):
         raise InvalidRequest("bad_path", "The path holds a '.' or '..' segment; send the path it resolves to.")

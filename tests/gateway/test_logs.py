@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from gateway import logs
+from gateway.logs.lines import PIPE_BUF
 from gateway.secret import Secret
 
 MARKER = "s3cr3t-marker"
@@ -165,7 +166,7 @@ def test_many_lines_go_out_in_pieces_that_a_pipe_keeps_whole(monkeypatch: pytest
     monkeypatch.setattr(logs.Many, "readable", False)
     logs.write_many([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
     assert len(pieces) < 250
-    assert max(len(piece.encode()) for piece in pieces) <= logs.PIPE_BUF
+    assert max(len(piece.encode()) for piece in pieces) <= PIPE_BUF
     assert all(piece.endswith("}\n") for piece in pieces)
     assert len("".join(pieces).splitlines()) == 500
 

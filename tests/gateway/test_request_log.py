@@ -1,10 +1,8 @@
 """The queue between requests and their records: bounded, batched, and emptied at the end."""
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -211,7 +209,7 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
 def test_a_line_tells_what_was_waited_for(
     token_ms: float | None, upstream_ms: float | None, told: dict[str, float]
 ) -> None:
-    line = as_event(replace(exchange(), token_ms=token_ms, upstream_ms=upstream_ms))
+    line = as_event(exchange()._replace(token_ms=token_ms, upstream_ms=upstream_ms))
     assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == told
 
 
@@ -225,6 +223,6 @@ def test_a_line_tells_what_was_waited_for(
     ],
 )
 def test_a_line_says_what_the_event_says(changes: dict[str, Any]) -> None:
-    record = dataclasses.replace(exchange(), **changes)
+    record = exchange()._replace(**changes)
     assert json.loads(as_line(record)) == as_event(record)
     assert "\n" not in as_line(record)

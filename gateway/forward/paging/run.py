@@ -15,7 +15,9 @@ from gateway.forward.paging.page import BROKEN, PageReader
 from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import Watch
+from gateway.keys.caller import Caller
 from gateway.records.paging import Position
+from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
 from gateway.wire.fields import Fields
 from gateway.wire.paging.circle import Circle
@@ -24,7 +26,8 @@ from gateway.wire.paging.links import Place, place_of
 from gateway.wire.paging.position import OffLimits, aim, written
 from gateway.wire.paging.turn import Turn, taken_apart
 from middleware.credentials import place
-from middleware.facts import CONNECTION, PAGING, UPSTREAM
+from middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
+from middleware.policy import check
 
 ATTEMPTS: Final = "Gateway-Attempts"
 INLINE_BYTES: Final = 64 * 1024  # a larger page is taken apart in a thread, so that others need not wait
@@ -91,6 +94,8 @@ class _Run:
         self.reader = reader
         self.pages = self.records = 0
         self.fault: GatewayError | None = None
+        self._cursor_seen = False
+        self._unseen_at: str | None = None
         self._request = request
         self._paging = request[PAGING]
         self._base_path = request[UPSTREAM].base_path
@@ -119,6 +124,7 @@ class _Run:
             aim(upstream, position, opened.allowed_origins | {opened.base.origin})
         except OffLimits as fault:
             raise _off_limits(fault.origin) from fault
+        await _check(request[CALLER], upstream)
         place(opened, upstream, has_body=False)
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
@@ -127,6 +133,8 @@ class _Run:
     def passed(self, page: Turn) -> None:
         self.pages += 1
         self.records += len(page.records)
+        self._cursor_seen = self._cursor_seen or page.unseen is None
+        self._unseen_at = page.way.cursor_path_in_response
         self.fault = page.refused
 
     def progress(self, following: Position | None) -> dict[str, Any]:
@@ -141,6 +149,11 @@ class _Run:
     def trailer(self, following: Position | None) -> dict[str, Any]:
         complete = following is None and self.fault is None
         told = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
+        if complete and self.pages and not self._cursor_seen:
+            told["note"] = (
+                f"No page had anything at '{self._unseen_at}' (cursor_path_in_response), so this is all if that is its place. "
+                "Providers that leave the cursor out at the end do so."
+            )
         return told if self.fault is None else {**told, "error": error_of(self.fault)}
 
     async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> Turn:
@@ -162,7 +175,8 @@ class _Run:
                 return Turn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
             return page
         if page.next is None:
-            return page
+            misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
+            return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
         if self._circle.closed(page.next.at):
             return replace(page, next=None, refused=_circling("its own pages"))
         opened = self._request[CONNECTION]
@@ -171,6 +185,21 @@ class _Run:
             if origin not in opened.allowed_origins | {opened.base.origin}:
                 return replace(page, next=None, refused=_off_limits(origin))
         return page
+
+
+def _misnamed(page: Turn) -> UpstreamFailed:
+    return UpstreamFailed(
+        "page_unreadable",
+        f"The provider's page has nothing at '{page.way.cursor_path_in_response}' (cursor_path_in_response), but has "
+        f"{', '.join(list(page.unseen or ())[:5])}. Say which of them is the cursor.",
+    )
+
+
+async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
+    """A page is a call like any other. Raises Forbidden."""
+    check(caller, upstream)
+    if caller.access is not None and caller.access.meter is not None:
+        await caller.access.meter.spend()
 
 
 def _circling(what: str) -> UpstreamFailed:

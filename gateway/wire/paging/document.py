@@ -112,6 +112,23 @@ class Document:
         self._through("", into)
         return names
 
+    def texts(self) -> list[str]:
+        """The paths of all texts that are not empty, among the page's members and among theirs. Raises UpstreamFailed."""
+        paths: list[str] = []
+
+        def visit(name: str, at: int) -> int:
+            if self._text[at : at + 1] == "{" and "." not in name:
+                return self._members(at, lambda inner, below: visit(f"{name}.{inner}", below))
+            if self._text[at : at + 1] == '"' and self._text[at + 1 : at + 2] != '"':
+                paths.append(name)
+            return self._end(at)
+
+        def into(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end(at)
+
+        self._through("", into)
+        return paths
+
     def value(self, path: str) -> Value:
         """The scalar at `path`. Raises UpstreamFailed."""
         found: list[Value] = [Odd.MISSING]

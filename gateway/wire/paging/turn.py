@@ -1,5 +1,6 @@
 """Turns the page: which records an answer holds, and where the next ones lie."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,6 +14,8 @@ from gateway.wire.paging.links import Place, link_of, resolve
 from gateway.wire.url import name_of
 
 _NO: Final = frozenset({None, False, "", "0", "false", "False"})
+_LIKE_A_CURSOR: Final = re.compile(r"next|cursor|continu|token|after|marker", re.IGNORECASE)
+_NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # is there at the end, too
 _END: Final = frozenset({None, False, ""})
 
 
@@ -20,13 +23,15 @@ _END: Final = frozenset({None, False, ""})
 class Turn:
     """`way` is the one that was followed, with the name under which the records lay. `next` None: there is no more.
 
-    `refused`: why the next page cannot be fetched though there is one.
+    `refused`: why the next page cannot be fetched though there is one. `unseen`: the page has nothing where `way` says that
+    its cursor is; the members that might be meant. None where it has.
     """
 
     records: Records
     way: Way
     next: Position | None
     refused: UpstreamFailed | None = None
+    unseen: Sequence[str] | None = None
 
 
 def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> Turn:
@@ -49,7 +54,10 @@ def turn(document: Document, headers: Fields, way: Way, page: Place) -> Turn:
         following = _next(document, headers, way, page, len(records))
     except UpstreamFailed as fault:
         return Turn(records, way, None, fault)
-    return Turn(records, way, None if following is None else Position(way, following))
+    unseen = None
+    if way.type == "cursor" and following is None and document.value(way.cursor_path_in_response or "") is Odd.MISSING:
+        unseen = [name for name in document.texts() if _LIKE_A_CURSOR.search(name) and not _NO_CURSOR.search(name)]
+    return Turn(records, way, None if following is None else Position(way, following), unseen=unseen)
 
 
 def _fit(document: Document, headers: Fields, way: Way) -> tuple[int, int]:

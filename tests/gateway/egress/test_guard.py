@@ -98,6 +98,8 @@ def test_what_is_neither_a_name_nor_a_canonical_address_is_refused(host: str) ->
 def test_a_name_may_end_in_a_digit() -> None:
     CLOSED.check("https", "tracker2", 443)
     CLOSED.check("https", "api.host1", 443)
+    with pytest.raises(EgressError):  # unlike the last label of an address
+        CLOSED.check("https", "api.1", 443)
 
 
 def test_plain_http_to_a_name_is_judged_by_its_addresses_where_anything_is_open() -> None:

@@ -51,7 +51,7 @@ def spoiled(chance: random.Random) -> bytes:
 async def brisk(shown: Shown) -> AsyncIterator[Served]:
     """A server that waits for nothing long, so that every connection of the test comes to its end."""
     shown.release.set()
-    serving = await served(shown, head_s=0.1, keep_alive_s=0.1)
+    serving = await served(shown, head_s=1.0, keep_alive_s=0.1)
     yield serving
     await serving.runner.cleanup()
 

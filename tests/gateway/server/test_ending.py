@@ -76,6 +76,7 @@ async def test_a_client_that_leaves_stops_its_handler(steady: Served) -> None:
     async with asyncio.timeout(5):
         while not steady.shown.cancelled:
             await asyncio.sleep(0)
+    assert not steady.shown.release.is_set(), "it ended without having been let go"
 
 
 async def test_a_stop_lets_the_request_in_flight_finish_and_says_it_is_the_last(steady: Served) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -112,6 +113,18 @@ async def test_from_the_signal_on_it_is_not_ready_and_still_answers(tmp_path: Pa
                 statuses.append(await gateway.ask("/ready"))
         assert statuses
         assert set(statuses[1:]) == {503}
+        assert (await gateway.ended())[0] == 0
+
+
+async def test_its_notice_is_as_long_as_the_load_balancer_needs(tmp_path: Path) -> None:
+    async with serve(tmp_path, notice_s=2.5, drain_s=20) as gateway:
+        await gateway.ready()
+        began = time.monotonic()
+        gateway.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(OSError, AssertionError):
+            while True:
+                await gateway.ask("/ready")
+        assert 2.5 <= time.monotonic() - began < 10
         assert (await gateway.ended())[0] == 0
 
 

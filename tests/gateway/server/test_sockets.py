@@ -20,6 +20,7 @@ def server(port: int = 0) -> ServerConfig:
         public_url="http://127.0.0.1:3003",
         workers=1,
         drain_s=1,
+        notice_s=0,
         admin_port=None,
         websocket_path="/",
     )

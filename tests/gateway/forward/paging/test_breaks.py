@@ -113,6 +113,39 @@ async def test_a_later_page_that_is_none_is_told_in_the_trailer(tmp_path: Path) 
         assert (await list_.call(since=told.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
 
 
+async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_complete(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        told = await list_.call("all; cursor_path_in_response=meta.next_page")
+        assert (told.status, told.numbers) == (200, [1, 2])
+        assert told.trailer["complete"] is False
+        assert told.trailer["error"]["code"] == "page_unreadable"
+        assert "'meta.next_page'" in told.trailer["error"]["message"]
+        assert " has next." in told.trailer["error"]["message"]
+        right = await list_.call("all; cursor_path_in_response=next")  # what the error says
+        assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
+        assert "note" not in right.trailer
+
+
+@pytest.mark.parametrize("more", [{}, {"sync_token": "s"}, {"next_page": None}, {"meta": {"prev_cursor": "p"}}])
+async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_so(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
+        told = await list_.call("all; cursor_path_in_response=next")
+        assert (told.numbers, told.trailer["complete"]) == ([1], True)
+        assert "'next'" in told.trailer["note"]
+
+
+async def test_a_cursor_that_is_left_out_at_the_end_is_no_news(tmp_path: Path) -> None:
+    def page(request: web.Request) -> web.Response:
+        last = "after" in request.query
+        return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call("all; cursor_path_in_response=next")
+        assert (len(told.numbers), told.trailer["complete"], "note" in told.trailer) == (2, True, False)
+
+
 @pytest.mark.parametrize("at", [0, 2])
 async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))

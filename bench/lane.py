@@ -1,0 +1,195 @@
+"""``python -m bench.lane``: what the fast lane's own code costs, without sockets.
+
+One request and its answer are handed to the two protocols as the event loop would hand them, many times, over transports
+that forget what is written. What remains is Python: no system call, no load generator, no second process, so two
+versions can be compared on a busy machine. ``--profile`` tells where it goes (cProfile, which itself costs much).
+"""
+
+import argparse
+import asyncio
+import base64
+import cProfile
+import gc
+import json
+import os
+import pstats
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import aiohttp
+import uvloop
+
+import gateway
+from bench.ours import HEADER, INTEGRATION
+from bench.upstream import SMALL
+from gateway import logs
+from gateway.egress.connection import Connection
+from gateway.server.lane import Lane
+from gateway.server.protocol import ClientProtocol
+from gateway.server.worker import settle
+from gateway.services import SERVICES, Services
+
+# Never dialled: its pool holds a connection whose transport is ours.
+ORIGIN: Final = ("http", "127.0.0.1", 9)
+ANSWER: Final = (
+    "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\n"
+    "Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: keep-alive\r\n\r\n{body}"
+)
+AT_ONCE: Final = 100
+TOGETHER: Final = 1000
+
+
+class Forgetful(asyncio.Transport):
+    """Takes everything at once. `written` counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = 0
+
+    def write(self, _data: Any) -> None:
+        self.written += 1
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+    close = pause_reading = resume_reading = abort
+
+
+class Stage:
+    """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
+
+    def __init__(self, lane: Lane, services: Services, client: ClientProtocol, key: str) -> None:
+        self.lane, self.services, self.client = lane, services, client
+        self.caller, self.provider = Forgetful(), Forgetful()
+        names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
+        self.request = f"GET /proxy/small HTTP/1.1\r\nHost: 127.0.0.1:3003\r\n{names}\r\n".encode()
+        self.answer = ANSWER.format(length=len(SMALL), body=SMALL).encode()
+
+    async def open(self) -> None:
+        self.client.connection_made(self.caller)
+        await asyncio.sleep(0)  # aiohttp begins to wait for a first message
+        pool = self.services.egress._made_pool(*ORIGIN, None)
+        self.services.egress._pools[(*ORIGIN, None)] = pool
+        self.connection = Connection("http://127.0.0.1:9", pool)
+        self.connection.connection_made(self.provider)
+        pool._open.add(self.connection)
+        pool.take_back(self.connection, None)
+
+    def close(self) -> None:
+        """As the transports would tell it; whoever closes waits for that."""
+        self.client.connection_lost(None)
+        self.connection.connection_lost(None)
+
+    def run(self, count: int) -> None:
+        came, answered = self.client.data_received, self.connection.data_received
+        request, answer = self.request, self.answer
+        for _ in range(count):
+            came(request)
+            answered(answer)
+
+    async def write_records(self) -> None:
+        log = self.services.request_log
+        log._write_lines()
+        await log._write_rows()
+
+
+async def staged(folder: Path, measure: argparse.Namespace) -> None:
+    key = "sk-bench-" + secrets.token_hex(16)
+    entry = {
+        "display_name": "Bench",
+        "categories": ["dev-tools"],
+        "docs": "https://docs.example.com",
+        "auth_mode": "API_KEY",
+        "proxy": {"base_url": "http://127.0.0.1:9", "headers": {HEADER: "${apiKey}"}},
+    }
+    (folder / "catalog").mkdir()
+    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(entry))
+    app = gateway.create_app(
+        {
+            "store": {
+                "url": f"sqlite:///{folder}/gateway.db",
+                "encryption_keys": [base64.b64encode(os.urandom(32)).decode()],
+            },
+            "catalog": [str(folder / "catalog")],
+            "environments": {"bench": {"secret_keys": [key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}},
+            "egress": {"allow": ["127.0.0.1/32:9"]},
+        }
+    )
+    runner = gateway.runner(app)
+    await runner.setup()
+    try:
+        site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
+            body = {
+                "provider_config_key": INTEGRATION,
+                "connection_id": "c0",
+                "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
+            }
+            async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as answer:
+                assert answer.status == 201, await answer.text()
+        services = app[SERVICES]
+        await services.live.opened("bench", INTEGRATION, "c0")
+        server: Any = runner.server
+        stage = Stage(server.lane, services, server(), key)
+        await stage.open()
+        settle()
+        await measured(stage, measure)
+        stage.close()
+    finally:
+        await asyncio.wait_for(runner.cleanup(), 3)
+
+
+async def measured(stage: Stage, measure: argparse.Namespace) -> None:
+    stage.run(AT_ONCE)
+    await stage.write_records()
+    before, rounds = stage.lane.taken, measure.requests // AT_ONCE
+    profile = cProfile.Profile() if measure.profile else None
+    lane, records, waiting = list[float](), list[float](), 0
+    for _ in range(rounds):
+        await stage.services.live.opened("bench", INTEGRATION, "c0")
+        began = time.process_time()
+        if profile is not None:
+            profile.enable()
+        stage.run(AT_ONCE)
+        if profile is not None:
+            profile.disable()
+        at = time.process_time()
+        lane.append((at - began) / AT_ONCE * 1e6)
+        waiting += AT_ONCE
+        if waiting == TOGETHER:  # as many as a busy gateway writes at once
+            await stage.write_records()
+            records.append((time.process_time() - at) / TOGETHER * 1e6)
+            waiting = 0
+    assert stage.lane.taken - before == rounds * AT_ONCE == stage.caller.written - AT_ONCE, "not all were on the lane"
+    sys.stdout.write(
+        f"lane {min(lane):.1f} µs ({median(lane):.1f}), records {min(records):.1f} µs ({median(records):.1f}): "
+        f"the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
+    )
+    if profile is not None:
+        pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(40)
+
+
+def main() -> int:
+    """0 after the figures."""
+    parser = argparse.ArgumentParser(prog="python -m bench.lane", description="The fast lane without sockets.")
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--profile", action="store_true", help="tell where it goes")
+    asked = parser.parse_args()
+    logs.setup("info", terminal=False)
+    gc.collect()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        uvloop.run(staged(Path(folder), asked))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

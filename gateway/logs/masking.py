@@ -1,0 +1,88 @@
+"""What a log line may show: values named like a secret are hidden, and so is what looks like one in others' words."""
+
+import re
+import sys
+import traceback
+from functools import cache
+from types import TracebackType
+from typing import Any, Final
+
+import structlog
+
+from gateway.secret import MASK
+
+SECRET_NAME: Final = re.compile(
+    r"authorization|cookie|secret|passw(or)?d|bearer|token$|verifier$|credentials?$|capability$|assertion$"
+    r"|(api|signing|private|encryption|master|data)[_-]?keys?$|auth\w*_code$|^(code|state|key)$",
+    re.IGNORECASE,
+)
+SECRET_TEXT: Final = re.compile(
+    r"(?i)((?:bearer|basic|token)\s+)[^\s'\",;]+"
+    r"|([\w-]*(?:secret|token|password|passwd|api_?key|authorization|code|state|verifier)['\"]?\s*[=:]\s*['\"]?)[^\s&'\",;}]+"
+    r"|(https?://[^\s?'\"]*\?)[^\s'\"]+"
+    r"|(://)[^/\s@'\"]+(?=@)"
+)
+
+Event = structlog.typing.EventDict
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+@cache
+def is_secret(name: str) -> bool:
+    """Whether what goes by `name` must not be seen. Names are few: they stand in our own calls."""
+    return bool(SECRET_NAME.search(name))
+
+
+def mask(_logger: Any, _method: str, event: Event) -> Event:
+    """Hides values by their names, those inside values too; `Secret` hides itself."""
+    for name, value in event.items():
+        if is_secret(name):
+            if value is not None:
+                event[name] = MASK
+        elif type(value) in (dict, list, tuple):
+            event[name] = masked(value)
+    return event
+
+
+def masked(value: Any) -> Any:
+    """The same, with what goes by a secret's name hidden at any depth."""
+    if isinstance(value, dict):
+        return {
+            key: MASK if is_secret(str(key)) and inner is not None else masked(inner) for key, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [masked(inner) for inner in value]
+    return value
+
+
+def mask_text(_logger: Any, _method: str, event: Event) -> Event:
+    """For the words of other libraries, which know nothing of names."""
+    event["event"] = masked_text(str(event.get("event", "")))
+    return event
+
+
+def masked_text(text: str) -> str:
+    """`text` without what looks like a credential, a query or the user part of a URL."""
+    return SECRET_TEXT.sub(lambda found: "".join(part for part in found.groups() if part) + MASK, text)
+
+
+def tell_exception(_logger: Any, _method: str, event: Event) -> Event:
+    """``exc_info`` becomes text under ``exception``."""
+    given = event.pop("exc_info", None)
+    if given:
+        known = _exc_info(given)
+        if known is not None:
+            event["exception"] = told(known)
+    return event
+
+
+def told(known: ExcInfo) -> str:
+    """A traceback of places and types, with the exceptions' own words masked. No local variables."""
+    return masked_text("".join(traceback.format_exception(*known)).rstrip())
+
+
+def _exc_info(given: Any) -> ExcInfo | None:
+    if isinstance(given, BaseException):
+        return type(given), given, given.__traceback__
+    kind, fault, trace = given if isinstance(given, tuple) else sys.exc_info()
+    return None if kind is None or fault is None else (kind, fault, trace)

@@ -1,0 +1,77 @@
+"""The head of an answer on the fast lane, as the caller gets it: the same as `forward.head` makes of it."""
+
+from functools import lru_cache
+from typing import Final
+
+from aiohttp import HttpVersion11
+from aiohttp.helpers import rfc822_formatted_time
+
+from gateway.forward.body import is_live
+from gateway.forward.head import ATTEMPTS, UNBUFFERED, passed_fields, unreferred_fields
+from gateway.server.plan import MOUNT, Plan
+from gateway.wire.answer_head import AnswerHead
+from gateway.wire.fields import Fields
+from gateway.wire.passed_head import framing, head_bytes, printable
+from gateway.wire.plain_answer import PlainHead
+from gateway.wire.server_timing import SERVER_TIMING, server_timing
+from middleware.capability import REFERRER_POLICY
+from middleware.request_id import HEADER, new_id
+
+_OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
+_UNBUFFERED: Final = ": ".join(UNBUFFERED).encode()
+_UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
+
+
+def lane_head(head: AnswerHead, plan: Plan, gateway_s: float, upstream_s: float, *, last: bool) -> tuple[bytes, bool]:
+    """Its bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
+
+    `plan` learns its `request_id`. `gateway_s`, `upstream_s`: where the time went; `last`: the connection ends with it.
+    """
+    name = plan.request_id = plan.request_id or new_id()
+    timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
+    if isinstance(head, PlainHead):
+        if plan.mount != MOUNT:
+            head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
+        return _of_lines(head, plan.method, _OWN % (name, timing), last=last)
+    opened = plan.opened
+    shown_at = plan.route.services.config.server.public_url + plan.mount
+    fields = passed_fields(head.fields, opened.base, opened, shown_at)
+    if plan.mount != MOUNT:
+        fields = unreferred_fields(fields)
+    if is_live(head.fields):
+        fields.append(UNBUFFERED)
+    fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
+    frame = framing(plan.method, HttpVersion11, head.status, head.length, keep_alive=not last)
+    fields += frame.fields
+    if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
+        fields.append(_date())
+    return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
+
+
+def _of_lines(head: PlainHead, method: str, own: str, *, last: bool) -> tuple[bytes, bool]:
+    lines = [head.start, *head.lines]
+    if head.media_type and _is_live(head.media_type):
+        lines.append(_UNBUFFERED)
+    if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
+        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # as nearly always
+    else:
+        frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
+        own, chunked = _with(own, frame.fields), frame.chunked
+    if not head.dated:
+        own = _with(own, [_date()])
+    lines += (own.encode(), b"\r\n")
+    return b"\r\n".join(lines), chunked
+
+
+def _with(own: str, fields: Fields) -> str:
+    return own + "".join(f"\r\n{name}: {value}" for name, value in fields)
+
+
+def _date() -> tuple[str, str]:
+    return "Date", rfc822_formatted_time()
+
+
+@lru_cache(maxsize=128)
+def _is_live(line: bytes) -> bool:
+    name, _, value = line.decode("utf-8", "surrogateescape").partition(":")
+    return is_live([(name, value)])
