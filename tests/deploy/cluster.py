@@ -1,0 +1,59 @@
+"""Three `gateway serve` processes on fixed ports of their own, each of which can be restarted."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.fakes.ports import lasting_port
+from tests.fakes.processes import Files, NodeFile, Serving, serving
+
+COUNT: Final = 3
+DRAIN_S: Final = 20
+
+
+class Cluster:
+    """`ports` stay the same over restarts."""
+
+    def __init__(self, folder: Path, provider_port: int, store_url: str) -> None:
+        self.ports = tuple(lasting_port() for _ in range(COUNT))
+        self._files = []
+        for port in self.ports:
+            files = Files(folder, provider_port, port=port, drain_s=DRAIN_S)
+            files.document["store"]["url"] = store_url
+            files.path = folder / f"node-{port}.yaml"
+            files.write()
+            self._files.append(NodeFile(files.path))
+        self._running: list[tuple[AbstractAsyncContextManager[Serving], Serving]] = []
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Cluster"]:
+        self._running = list(await asyncio.gather(*map(_started, self._files)))
+        await self._running[0][1].connect()
+        try:
+            yield self
+        finally:
+            for context, _ in self._running:
+                await context.__aexit__(None, None, None)
+
+    def node(self, number: int) -> Serving:
+        return self._running[number][1]
+
+    async def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> int:
+        """Its exit code."""
+        context, node = self._running[number]
+        node.signal(by)
+        code = await node.ended()
+        await context.__aexit__(None, None, None)
+        return code
+
+    async def start(self, number: int) -> None:
+        """Returns once it is ready."""
+        self._running[number] = await _started(self._files[number])
+
+
+async def _started(file: NodeFile) -> tuple[AbstractAsyncContextManager[Serving], Serving]:
+    context = serving(file)
+    return context, await context.__aenter__()

@@ -1,0 +1,41 @@
+"""Three nodes on one PostgreSQL, before them nginx or HAProxy as shipped, behind them a provider of everything."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from tests.deploy.cluster import Cluster
+from tests.fakes.fronts import Front, front, program
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.wide import Wide
+
+BALANCERS: Final = ("nginx", "haproxy")
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def wide() -> AsyncIterator[Wide]:
+    async with Wide().serving() as provider:
+        yield provider
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def cluster(
+    wide: Wide, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Cluster]:
+    """With the one connection that `tests.fakes.processes.head` asks for."""
+    folder = tmp_path_factory.mktemp("nodes")
+    async with Cluster(folder, wide.port, await postgres_server.make_database()).serving() as nodes:
+        yield nodes
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="session", params=BALANCERS)
+async def balancer(
+    request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Front]:
+    name: str = request.param
+    if program(name) is None:
+        pytest.skip(f"{name} is not installed here: apt-get install {name}")
+    async with front(name, tmp_path_factory.mktemp(name), cluster.ports) as running:
+        yield running

@@ -1,0 +1,221 @@
+"""nginx and HAProxy as shipped spoil nothing: bytes, events, sockets and large bodies arrive as they would without them."""
+
+import asyncio
+import hashlib
+import json
+import signal
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.deploy.cluster import Cluster
+from tests.fakes.fronts import HOST, Front
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.load import SHORT
+from tests.fakes.processes import CONNECTION
+from tests.fakes.raw import RawAnswer, RawClient
+from tests.fakes.wide import MIB, Wide, piece
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+US = {"Authorization": f"Bearer {SECRET_KEY}", **CONNECTION}
+LARGE = 64
+SOON_S = 0.5  # an idle machine needs a hundredth of it; collected first, most of this second of events would come later
+
+
+@asynccontextmanager
+async def http(balancer: Front) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client that finds our host where the balancer listens, and believes its certificate."""
+    connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=Here())
+    async with aiohttp.ClientSession(
+        f"https://{HOST}:{balancer.ports.https}", headers=US, connector=connector, auto_decompress=False
+    ) as session:
+        yield session
+
+
+class Here(aiohttp.abc.AbstractResolver):
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
+
+    async def close(self) -> None: ...
+
+
+@asynccontextmanager
+async def dialled(balancer: Front) -> AsyncIterator[RawClient]:
+    """Over TLS, for exact bytes."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", balancer.ports.https, ssl=balancer.tls, server_hostname=HOST
+    )
+    yield RawClient(reader, writer)
+    writer.transport.abort()
+
+
+def request_head(target: str, *more: str, method: str = "GET") -> bytes:
+    fields = [f"{name}: {text}" for name, text in US.items()]
+    return "\r\n".join([f"{method} {target} HTTP/1.1", f"Host: {HOST}", *fields, *more, "", ""]).encode()
+
+
+async def asked(balancer: Front, target: str, *more: str) -> RawAnswer:
+    async with dialled(balancer) as client:
+        client.send(request_head(target, *more))
+        return await client.answer()
+
+
+TARGETS = [
+    "/a//b///c",
+    "/a%2Fb%2fc",
+    "/%41%62?x=%2F+%20;y&y&=&&",
+    "/caf%C3%A9/%e4",
+    "/a;b=c;d/e,f@g:h$i!j*k'l(m)",
+    "/x?",
+    "/x?a=/../b&c=//d",
+    "/~user/.hidden/...",
+    '/a|b"c<d>e[f]{g}^h`?q={"a":[1]}|',
+    "/" + "long/" * 3000,
+]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=[target[:24] for target in TARGETS])
+async def test_a_path_arrives_as_it_was_sent(balancer: Front, wide: Wide, target: str) -> None:
+    wide.asked.clear()
+    answer = await asked(balancer, f"/proxy{target}")
+    assert (answer.status, list(wide.asked)) == (200, [target])
+
+
+async def test_odd_fields_arrive(balancer: Front, wide: Wide) -> None:
+    answer = await asked(balancer, "/proxy/x", "X_Under: 1", "x.dot: 2", "X-Long: " + "v" * 15_000, "X-Empty:")
+    assert answer.status == 200
+    assert (wide.headers["x_under"], wide.headers["x.dot"], wide.headers["x-empty"]) == ("1", "2", "")
+    assert len(wide.headers["x-long"]) == 15_000
+
+
+async def test_the_gateway_still_refuses_what_it_refuses(balancer: Front, wide: Wide) -> None:
+    wide.asked.clear()
+    for target in ("/proxy/a/../b", "/proxy/a/%2e%2e/b", "/%70roxy/x"):
+        answer = await asked(balancer, target)
+        assert answer.status in (400, 404), target
+        assert "gateway-error" in answer.headers, target
+    assert not wide.asked
+
+
+async def test_events_arrive_when_they_are_sent(balancer: Front) -> None:
+    late = []
+    async with http(balancer) as session, session.get("/proxy/events/50") as answer:
+        assert answer.status == 200
+        async for line in answer.content:
+            if line.startswith(b"data: "):
+                late += [time.monotonic() - float(line[6:])]
+    assert len(late) == 50
+    assert sorted(late)[40] < SOON_S
+    assert sorted(late)[25] < SOON_S / 4
+
+
+async def test_a_websocket_talks_both_ways(balancer: Front) -> None:
+    async with http(balancer) as session, session.ws_connect("/proxy/socket", max_msg_size=0) as socket:
+        for said in ("hello", "x" * 100_000):
+            await socket.send_str(said)
+            assert await socket.receive_str() == said
+        await socket.send_bytes(bytes(range(256)) * 4096)
+        assert await socket.receive_bytes() == bytes(range(256)) * 4096
+        await socket.close()
+        assert socket.close_code == 1000
+
+
+async def large() -> AsyncIterator[bytes]:
+    for number in range(LARGE):
+        yield piece(number)
+
+
+def digest_of_large() -> str:
+    digest = hashlib.sha256()
+    for number in range(LARGE):
+        digest.update(piece(number))
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("length", [str(LARGE * MIB), None], ids=["with its length", "in chunks"])
+async def test_a_large_upload_is_the_same_at_the_other_end(balancer: Front, length: str | None) -> None:
+    headers = {"Content-Length": length} if length else {}
+    async with http(balancer) as session, session.post("/proxy/upload", data=large(), headers=headers) as answer:
+        assert await answer.json() == {"sha256": digest_of_large(), "bytes": LARGE * MIB}
+
+
+async def test_a_large_download_is_the_same_at_this_end(balancer: Front) -> None:
+    digest = hashlib.sha256()
+    async with http(balancer) as session, session.get(f"/proxy/download/{LARGE}") as answer:
+        async for content in answer.content.iter_any():
+            digest.update(content)
+    assert digest.hexdigest() == digest_of_large()
+
+
+async def test_the_address_in_host_and_links_is_ours(balancer: Front) -> None:
+    async with http(balancer) as session, session.get("/ready") as answer:
+        assert (answer.status, await answer.json()) == (200, {"result": "ok"})
+    async with http(balancer) as session, session.get("/nowhere") as answer:
+        assert answer.status == 404
+        assert (await answer.json())["error"]["code"]
+
+
+async def test_plain_http_is_refused_and_not_led_on(balancer: Front) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", balancer.ports.plain)
+    client = RawClient(reader, writer)
+    client.send(request_head("/proxy/x"))
+    answer = await client.answer()
+    assert (answer.status, "location" in answer.headers) == (421, False)
+    writer.close()
+
+
+async def test_old_tls_is_refused(balancer: Front) -> None:
+    old = ssl.create_default_context()
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, OSError)):
+        await asyncio.open_connection("127.0.0.1", balancer.ports.https, ssl=old, server_hostname=HOST)
+
+
+async def test_no_code_token_or_capability_is_logged(balancer: Front) -> None:
+    await asked(balancer, "/oauth/callback?state=secret-state&code=secret-code")
+    await asked(balancer, "/c/secret-capability/rest/x?token=secret-token")
+    await asked(balancer, "/c/secret-alone")
+    await asked(balancer, "/proxy/seen")
+    async with asyncio.timeout(10):
+        while "/proxy/seen" not in balancer.log:
+            await asyncio.sleep(0.01)
+    assert "secret-" not in balancer.log
+    assert SECRET_KEY not in balancer.log
+    assert "/c/-/rest/x" in balancer.log
+
+
+async def test_a_post_that_was_lost_with_its_node_is_not_sent_again(
+    balancer: Front, cluster: Cluster, wide: Wide
+) -> None:
+    wide.asked.clear()
+    wide.hold.clear()
+    posts = [asyncio.create_task(posted(balancer)) for _ in range(6)]
+    async with asyncio.timeout(10):
+        while wide.asked["/held"] < 6:
+            await asyncio.sleep(0.01)
+    assert await cluster.stop(0, signal.SIGKILL) == -signal.SIGKILL
+    try:
+        await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
+        wide.hold.set()
+        statuses = await asyncio.gather(*posts)
+        assert wide.asked["/held"] == 6
+        assert {status for status in statuses if status != 200} <= {502}
+        assert 0 < statuses.count(502) < 6, "some were on the node that died, and the others not"
+        async with http(balancer) as session, session.get("/proxy/x") as answer:  # its death is no longer noticed
+            assert (answer.status, await answer.read()) == (200, SHORT)
+    finally:
+        await cluster.start(0)
+
+
+async def posted(balancer: Front) -> int:
+    async with http(balancer) as session, session.post("/proxy/held", data=json.dumps({"once": True})) as answer:
+        await answer.read()
+        return answer.status

@@ -1,0 +1,190 @@
+"""Every file in deploy/ is one that its program takes, as far as that can be told without a Docker engine."""
+
+import re
+import shutil
+import subprocess
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gateway.cli import main
+from gateway.config import load, parse
+from gateway.server.runner import FIELD_BYTES, HEAD_BYTES, HEADER_LINES, KEEP_ALIVE_S, LINE_BYTES
+from gateway.wire.answer_head import HEAD_BYTES as ANSWER_BYTES
+from tests.deploy import compose
+from tests.fakes.certificate import certified
+from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program
+from tests.fakes.ports import lasting_port
+
+ENCRYPTION_KEY: Final = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+FILES: Final = ["compose.yaml", "compose.postgres.yaml"]
+NODES: Final = ["172.30.30.11:3003", "172.30.30.12:3003", "172.30.30.13:3003"]
+SERVICE: Final = DEPLOY / "gateway.service"
+
+
+@pytest.mark.parametrize(("name", "only_look"), [("nginx", ["-t"]), ("haproxy", ["-c"])])
+def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_look: list[str]) -> None:
+    if program(name) is None:
+        pytest.skip(f"{name} is not installed here: apt-get install {name}")
+    certified(HOST, tmp_path)
+    write, _ = COMMANDS[name]
+    command = write(
+        tmp_path,
+        tmp_path / "certificate.pem",
+        Ports(*(lasting_port() for _ in range(2)), nodes=tuple(lasting_port() for _ in range(3))),
+    )
+    ran = subprocess.run([*command, *only_look], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "warn" not in (ran.stdout + ran.stderr).lower(), ran.stderr
+
+
+def test_the_balancers_take_heads_as_large_as_we_do() -> None:
+    nginx = (DEPLOY / "nginx.conf").read_text()
+    line = re.search(r"large_client_header_buffers (\d+) (\d+)k;", nginx)
+    answer = re.search(r"proxy_buffer_size (\d+)k;", nginx)
+    assert line is not None
+    assert answer is not None
+    assert int(line[2]) * 1024 >= max(LINE_BYTES, FIELD_BYTES)
+    assert int(line[1]) * int(line[2]) * 1024 >= HEAD_BYTES
+    assert int(answer[1]) * 1024 > ANSWER_BYTES
+    haproxy = (DEPLOY / "haproxy.cfg").read_text()
+    whole = re.search(r"tune\.bufsize (\d+)", haproxy)
+    lines = re.search(r"tune\.http\.maxhdr (\d+)", haproxy)
+    assert whole is not None
+    assert lines is not None
+    assert int(whole[1]) - 1024 > max(ANSWER_BYTES, HEAD_BYTES)  # tune.maxrewrite is kept free
+    assert int(lines[1]) > HEADER_LINES
+
+
+def test_the_balancers_close_idle_connections_before_we_do() -> None:
+    nginx = re.search(r"keepalive 64;\s+keepalive_timeout (\d+)s;", (DEPLOY / "nginx.conf").read_text())
+    haproxy = re.findall(r"pool-purge-delay (\d+)s", (DEPLOY / "haproxy.cfg").read_text())
+    assert nginx is not None
+    assert int(nginx[1]) < KEEP_ALIVE_S
+    assert haproxy
+    assert all(int(text) < KEEP_ALIVE_S for text in haproxy)
+
+
+def test_a_node_that_stops_is_out_before_it_closes_its_door() -> None:
+    checks = re.findall(r"inter (\d+)ms .* fall (\d+)", (DEPLOY / "haproxy.cfg").read_text())
+    notice_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.notice_s
+    assert len(checks) == 2
+    assert all(int(inter) * int(fall) / 1000 < notice_s for inter, fall in checks)
+
+
+def test_all_files_name_the_same_nodes() -> None:
+    nodes = compose.read(DEPLOY / "compose.postgres.yaml").services
+    fixed = [f"{nodes[f'gateway-{n}'].networks['inside'].ipv4_address}:3003" for n in (1, 2, 3)]
+    assert fixed == NODES
+    assert re.findall(r"^ +server ([\d.:]+)", (DEPLOY / "nginx.conf").read_text(), re.MULTILINE) == NODES
+    assert re.findall(r"server node-\d ([\d.:]+)", (DEPLOY / "haproxy.cfg").read_text()) == NODES * 2
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_compose_file_is_whole(name: str) -> None:
+    file = compose.read(DEPLOY / name)
+    for service in file.services.values():
+        assert set(service.depends_on) <= set(file.services)
+        for other in service.depends_on:
+            assert file.services[other].healthcheck is not None, f"nothing says when {other} is healthy"
+        for network, place in service.networks.items():
+            subnet = ip_network(file.networks[network].ipam.config[0].subnet)
+            assert ip_address(place.ipv4_address) in subnet
+        for volume in service.volumes:
+            assert (volume.type == "volume") == (volume.source in file.volumes)
+        if service.build is not None:
+            context = (DEPLOY / service.build.context).resolve()
+            assert (context / service.build.dockerfile).is_file()
+    places = [place.ipv4_address for service in file.services.values() for place in service.networks.values()]
+    assert len(places) == len(set(places))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_holds_secrets_may_do_nothing_else(name: str) -> None:
+    for service in compose.read(DEPLOY / name).services.values():
+        if service.image.startswith("postgres:"):
+            assert not service.ports, "the database is nobody's business outside"
+            continue
+        assert service.read_only
+        assert service.cap_drop == ["ALL"]
+        assert service.user is not None
+        assert "GATEWAY_USER" in service.user
+        for volume in service.volumes:
+            written = "init" in (service.entrypoint or ()) or volume.target == "/var/lib/gateway"
+            assert volume.read_only is not written, volume
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_head_of_a_compose_file_tells_of_every_variable_and_folder(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    told = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    variables = {
+        match[1] for match in compose.VARIABLE.finditer("\n".join(text.splitlines()[len(told.splitlines()) :]))
+    }
+    assert variables >= {"GATEWAY_USER"}
+    assert all(f"{variable}=" in told for variable in variables), variables
+    made = re.search(r"mkdir -p ((?:\w+ ?)+)", told)
+    assert made is not None
+    folders = {
+        volume.source.removeprefix("./")
+        for service in compose.read(DEPLOY / name).services.values()
+        for volume in service.volumes
+        if volume.type == "bind" and "." not in volume.source.removeprefix("./")
+    }
+    assert folders == set(made[1].split())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_container_is_given_longer_to_stop_than_it_needs(name: str) -> None:
+    drain_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.drain_s
+    serving = [one for one in compose.read(DEPLOY / name).services.values() if one.build is not None]
+    assert serving
+    for service in serving:
+        assert service.stop_grace_period is not None
+        assert int(service.stop_grace_period.removesuffix("s")) >= drain_s + 30
+
+
+def test_compose_interpolates_nothing_that_is_meant_for_the_gateway() -> None:
+    for name in FILES:
+        document = yaml.safe_load((DEPLOY / name).read_text())
+        for word in document["services"]["init"]["entrypoint"]:
+            assert not compose.VARIABLE.search(word), word
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_compose_tells_init_is_a_configuration(tmp_path: Path, name: str) -> None:
+    program_name, *words = compose.read(DEPLOY / name).services["init"].entrypoint or ()
+    given = [word.replace("/etc/gateway", str(tmp_path)).replace("$$", "$") for word in words]
+    ran = CliRunner().invoke(main, [*given, "--public-url", "https://gateway.example.com"])
+    assert (program_name, ran.exit_code) == ("gateway", 0), ran.output
+    made = load(tmp_path / "gateway.yaml", environ={"POSTGRES_PASSWORD": "x"})
+    assert (made.server.host, made.server.port) == ("0.0.0.0", 3003)
+    assert made.store.url in ("sqlite:////var/lib/gateway/gateway.db", "postgresql://gateway:x@postgres/gateway")
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("systemd-analyze is not installed here: apt-get install systemd")
+    unit = tmp_path / "gateway.service"
+    unit.write_text(SERVICE.read_text().replace("/opt/gateway/bin/gateway", "/bin/true"))
+    ran = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "gateway.service" not in ran.stderr  # other units of this machine may have faults of their own
+    exposure = subprocess.run(
+        [analyze, "security", "--no-pager", "--offline=yes", str(unit)], capture_output=True, text=True, check=False
+    )
+    level = re.search(r"exposure level for gateway\.service: ([\d.]+)", exposure.stdout)
+    assert level is not None, exposure.stderr
+    assert float(level[1]) < 2.0, exposure.stdout
+
+
+def test_systemd_waits_longer_than_we_drain() -> None:
+    drain_s = parse({"store": {"encryption_keys": [ENCRYPTION_KEY]}}, base=DEPLOY, environ={}).server.drain_s
+    patience = re.search(r"TimeoutStopSec=(\d+)", SERVICE.read_text())
+    assert patience is not None
+    assert int(patience[1]) >= drain_s + 30

@@ -1,0 +1,165 @@
+"""The Dockerfile: what can be read from it, and its build steps done by hand, since no Docker engine is at hand.
+
+The steps install everything anew, which takes a minute; `make image` does it.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
+from tests.fakes.postgres import free_port
+
+BY_HAND: Final = pytest.mark.skipif(
+    "GATEWAY_IMAGE" not in os.environ, reason="installs everything anew, by `make image`"
+)
+BUILD, FINAL = stages()
+LIMIT_S: Final = 60.0
+OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")  # with pip, which our own environment does without
+
+
+def python_of(stage: Stage) -> str:
+    found = re.fullmatch(r"python:(3\.\d+)-slim-[a-z]+", stage.base)
+    assert found, f"{stage.base} names no version"
+    return found[1]
+
+
+def test_both_stages_start_from_the_same_version_of_a_slim_image() -> None:
+    assert BUILD.base == FINAL.base
+    assert f"Programming Language :: Python :: {python_of(FINAL)}" in (TOP / "pyproject.toml").read_text()
+
+
+def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
+    installs = [text for text in BUILD.all("RUN") if " pip install " in text]
+    assert "--require-hashes" in installs[0]
+    assert "--only-binary :all:" in installs[0]
+    assert "-r requirements.lock" in installs[0]
+    assert "--no-deps" in installs[1]
+    assert len(installs) == 2
+
+
+def test_everything_it_copies_is_there() -> None:
+    for text in BUILD.all("COPY"):
+        *sources, _ = text.split()
+        for name in sources:
+            assert (TOP / name).exists(), name
+            assert in_context(Path(name)), name
+    assert [text.split()[0] for text in FINAL.all("COPY")] == ["--from=build"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "my-gateway/encryption_key",
+        ".gateway/secret_key",
+        "gateway.db",
+        ".env",
+        ".git/config",
+        "deploy/config/gateway.yaml",
+    ],
+)
+def test_nothing_secret_is_sent_to_the_builder(path: str) -> None:
+    assert not in_context(Path(path))
+
+
+@pytest.mark.parametrize("path", ["gateway/__pycache__/app.cpython-311.pyc", "catalog/.compiled.jsonl"])
+def test_nothing_made_elsewhere_is_sent_either(path: str) -> None:
+    assert not in_context(Path(path))
+    assert in_context(Path("gateway/cli/init.py"))
+    assert in_context(Path("catalog/jira.yaml"))
+
+
+def test_it_runs_as_nobody_special_and_says_how_it_is() -> None:
+    (user,) = FINAL.all("USER")
+    assert all(int(number) >= 10_000 for number in user.split(":"))
+    assert FINAL.steps.index(("USER", user)) > max(n for n, (kind, _) in enumerate(FINAL.steps) if kind == "RUN")
+    assert FINAL.all("STOPSIGNAL") == ["SIGTERM"]
+    (health,) = FINAL.all("HEALTHCHECK")
+    assert "/health" in health
+    assert FINAL.command("ENTRYPOINT") == ["gateway"]
+    assert not any(re.search(r"(?i)password|secret|token|key", name) for name in FINAL.environment())
+
+
+@BY_HAND
+@pytest.mark.timeout(600)
+def test_its_steps_make_a_gateway_that_serves_where_nothing_can_be_written(tmp_path: Path) -> None:
+    root, source = tmp_path / "opt", tmp_path / "src"
+    _build(root, source)
+    state, read_only = tmp_path / "state", tmp_path / "etc"
+    state.mkdir()
+    environment = FINAL.environment() | {"PATH": f"{root}/bin:{os.environ['PATH']}", "HOME": str(state)}
+    subprocess.run(
+        [root / "bin" / "gateway", "init", "--dir", read_only], check=True, capture_output=True, env=environment
+    )
+    port = free_port()
+    text = (read_only / "gateway.yaml").read_text().replace("3003", str(port))
+    (read_only / "gateway.yaml").write_text(text.replace("sqlite:///gateway.db", f"sqlite:///{state}/gateway.db"))
+    compiled = next(root.rglob(".compiled.jsonl"))
+    before = compiled.stat().st_mtime_ns
+    words = [*FINAL.command("ENTRYPOINT"), *FINAL.command("CMD")]
+    command = [word.replace("/etc/gateway", str(read_only)) for word in words]
+    with subprocess.Popen(command, cwd=state, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"gateway ready on http://127.0.0.1:{port}\n"
+        try:
+            check = json.loads(FINAL.all("HEALTHCHECK")[0].partition("CMD ")[2])
+            asked = [word.replace("3003", str(port)) for word in check]
+            assert subprocess.run(asked, env=environment, check=False).returncode == 0
+        finally:
+            process.terminate()
+        assert process.wait(LIMIT_S) == 0
+    assert subprocess.run(asked, env=environment, check=False, capture_output=True).returncode != 0
+    assert compiled.stat().st_mtime_ns == before, "the catalog was compiled when the image was made, and not again"
+
+
+@BY_HAND
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_there_is_a_wheel_of_everything_for_both_architectures(tmp_path: Path, machine: str) -> None:
+    (text,) = [text for text in BUILD.all("RUN") if "--require-hashes" in text]
+    assert "--only-binary :all:" in text
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in (17, 24, 28, 34)] + [f"manylinux2014_{machine}"]
+    subprocess.run(
+        [
+            *(OUTSIDE, "-m", "pip", "download", "-q", "--require-hashes", "--only-binary", ":all:"),
+            *(word for platform in platforms for word in ("--platform", platform)),
+            *("--python-version", python_of(FINAL), "--implementation", "cp", "-d", tmp_path, "--no-deps"),
+            *("-r", TOP / "requirements.lock"),
+        ],
+        check=True,
+    )
+
+
+def _python(version: str) -> str:
+    """One of that version, if there is one that runs; else the one that the tests run on."""
+    found = shutil.which(f"python{version}")
+    runs = found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+    return found if found is not None and runs else OUTSIDE
+
+
+def _build(root: Path, source: Path) -> None:
+    """The steps of the first stage, with `root` for /opt/gateway and `source` for its working folder."""
+    source.mkdir()
+    environment = {**os.environ, **BUILD.environment()}
+    environment.pop("VIRTUAL_ENV", None)
+    python = _python(python_of(BUILD))
+    for instruction, text in BUILD.steps:
+        if instruction == "COPY":
+            *sources, target = text.split()
+            copy(sources, source / target)
+        elif instruction == "RUN":
+            command = text.replace("/opt/gateway", shlex.quote(str(root))).replace(
+                "python3 -m venv", f"{python} -m venv"
+            )
+            ran = subprocess.run(
+                ["/bin/sh", "-ec", command], cwd=source, env=environment, capture_output=True, text=True, check=False
+            )
+            assert ran.returncode == 0, (command, ran.stderr)

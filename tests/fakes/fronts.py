@@ -1,0 +1,123 @@
+"""nginx and HAProxy as processes, with the configurations that ship in deploy/: only addresses and file names are other ones."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.fakes.certificate import certified
+from tests.fakes.ports import lasting_port
+
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+HOST: Final = "gateway.example.com"
+LIMIT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where it listens by https and by plain http, and where the nodes do."""
+
+    https: int
+    plain: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Front:
+    """A running balancer; `tls` trusts its certificate, `log` is all that it has written."""
+
+    name: str
+    ports: Ports
+    tls: ssl.SSLContext
+    process: asyncio.subprocess.Process
+    logged: Path
+
+    @property
+    def log(self) -> str:
+        return self.logged.read_text()
+
+
+def program(name: str) -> str | None:
+    """Where it is; Debian keeps daemons outside of most users' PATH."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
+    """Write deploy/nginx.conf for these ports into `folder`; the command that uses it, to which ``-t`` may be added."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    text = swapped(text, r"/etc/nginx/tls/(fullchain|privkey)\.pem", str(certificate), 2)
+    text = swapped(text, r"listen 443 ", f"listen 127.0.0.1:{ports.https} ", 1)
+    text = swapped(text, r"listen 80;", f"listen 127.0.0.1:{ports.plain};", 1)
+    text = swapped(text, r"pid /run/nginx\.pid;", f"pid {folder}/nginx.pid;", 1)
+    for number, node in enumerate(ports.nodes, 1):
+        text = swapped(text, rf"172\.30\.30\.1{number}:3003", f"127.0.0.1:{node}", 1)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # any user can run it so
+    path = folder / "nginx.conf"
+    path.write_text(swapped(text, r"^http \{\n", "http {\n" + scratch, 1))
+    return [str(program("nginx")), "-e", "stderr", "-p", str(folder), "-c", str(path)]
+
+
+def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
+    """The same for deploy/haproxy.cfg; ``-c`` may be added."""
+    text = (DEPLOY / "haproxy.cfg").read_text()
+    text = swapped(text, r"/etc/haproxy/tls/gateway\.pem", str(certificate), 1)
+    text = swapped(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
+    text = swapped(text, r"bind :80 ", f"bind 127.0.0.1:{ports.plain} ", 1)
+    for number, node in enumerate(ports.nodes, 1):
+        text = swapped(text, rf"172\.30\.30\.1{number}:3003", f"127.0.0.1:{node}", 2)
+    path = folder / "haproxy.cfg"
+    path.write_text(text)
+    return [str(program("haproxy")), "-f", str(path)]
+
+
+def swapped(text: str, pattern: str, by: str, times: int) -> str:
+    """A file that has changed so much that this no longer finds its place is not the one that is tested here."""
+    text, found = re.subn(pattern, lambda _: by, text, flags=re.MULTILINE)
+    assert found == times, (pattern, found)
+    return text
+
+
+COMMANDS: Final[dict[str, tuple[Callable[[Path, Path, Ports], list[str]], list[str]]]] = {
+    "nginx": (nginx_conf, ["-g", "daemon off;"]),
+    "haproxy": (haproxy_cfg, ["-db"]),
+}
+
+
+@asynccontextmanager
+async def front(name: str, folder: Path, nodes: Sequence[int]) -> AsyncIterator[Front]:
+    """The balancer of that name before nodes on these ports, once it takes connections."""
+    _, trusting = certified(HOST, folder)
+    write, in_foreground = COMMANDS[name]
+    ports = Ports(lasting_port(), lasting_port(), tuple(nodes))
+    command = write(folder, folder / "certificate.pem", ports)
+    logged = folder / f"{name}.log"
+    with logged.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, *in_foreground, stdout=log, stderr=log)
+    made = Front(name, ports, trusting, process, logged)
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            while not await _listens(ports.https):
+                assert process.returncode is None, made.log
+                await asyncio.sleep(0.02)
+        yield made
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
