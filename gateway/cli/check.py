@@ -23,7 +23,7 @@ def check(file: Path, as_json: bool) -> None:
 
     Nothing is started, dialled or written.
     """
-    config, faults, warnings = _examined(file)
+    config, faults, warnings = examine(file)
     if as_json:
         print(json.dumps(_report(config, faults, warnings), indent=2))
     else:
@@ -34,11 +34,11 @@ def check(file: Path, as_json: bool) -> None:
         for warning in warnings:
             print(f"{warning.where}: warning: {warning.message}", file=sys.stderr)
         if config and not faults:
-            print("\n".join(_summary(config, file)))
+            print("\n".join(_summary(config, file, len(warnings))))
     sys.exit(1 if faults else 0)
 
 
-def _examined(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]":
+def examine(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]":
     """The configuration if it is in order, what forbids a start, and what does not."""
     from gateway.cli.doubts import doubtful, unusable
     from gateway.config import Faults, load
@@ -60,8 +60,11 @@ def _examined(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told
     return config, (), [*found.warnings, *doubtful(config, found.catalog)]
 
 
-def _summary(config: "Config", file: Path) -> Iterator[str]:
-    yield f"{file} is in order"
+def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
+    if warnings:
+        yield f"{file} can be used; {warnings} warning{'' if warnings == 1 else 's'}, see above"
+    else:
+        yield f"{file} is in order"
     yield f"  callback address  {config.callback_url}"
     yield f"  listens on        {config.server.host}, port {config.server.port}"
     yield f"  store             {_without_password(config.store.url)}"

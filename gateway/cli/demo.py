@@ -2,11 +2,14 @@
 
 import dataclasses
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from gateway.cli.program import program
 
 if TYPE_CHECKING:
     from gateway.cli.demonstration.run import Ready
@@ -49,11 +52,14 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 def banner(ready: "Ready", state: Path) -> str:
     """For the person at the terminal; the curl command and the link stand alone on their lines, whole."""
+    where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     return f"""
 The gateway is ready on {ready.url}, in front of a fake issue tracker.
 A demo user has connected through OAuth. Read two of her issues through the gateway:
 
 {ready.curl}
+
+See the whole of such a call, and have it as Python or Node, in another terminal from this folder: {program()} try{where}
 
 Connect one more in a browser (log in as demo@example.com with the password demo; the link is good for 30 minutes):
 

@@ -36,15 +36,14 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     if unguarded(config.store.url):
         where = config.where("store", "url")
         yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
-    if config.server.websocket_path != "/":
-        where = config.where("server", "websocket_path")
-        yield Fault(where, "server.websocket_path is not acted on yet: no client can connect by WebSocket")
     for environment in config.environments.values():
-        yield from _environment(config, environment)
+        yield from _environment(config, environment, guard)
         for key, integration in environment.integrations.items():
             place = ("environments", environment.name, "integrations", key)
             yield from _integration(config, place, integration, guard)
             yield from _addresses(config, place, integration, catalog, guard)
+            if environment.webhook_url is not None:
+                yield from _webhooks(config, place, integration, catalog)
     if not config.environments:
         yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
     for index, allowed in enumerate(config.egress.allow):
@@ -53,26 +52,38 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
             yield Fault(where, f"{allowed.network} lets providers lead calls to every private address")
 
 
-def _environment(config: "Config", environment: "EnvironmentConfig") -> Iterator[Fault]:
+def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:
     place = ("environments", environment.name)
     if not environment.secret_keys:
         yield Fault(config.where(*place), f"environment '{environment.name}' has no secret key, so nobody can call it")
-    for key in ("webhook_url", "webhook_signing_key"):
-        if getattr(environment, key) is not None:
-            yield Fault(config.where(*place, key), f"{key} is not acted on yet: no event is sent")
+    for key in ("webhook_url", "webhook_url_secondary"):
+        url = getattr(environment, key)
+        parts = urlsplit(url or "")
+        if url and (refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port)):
+            yield Fault(config.where(*place, key), f"no event can be sent there: {refused}")
 
 
 def _integration(
     config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", guard: "Guard"
 ) -> Iterator[Fault]:
-    if integration.site_selection == "ask":
-        where = config.where(*place, "site_selection")
-        yield Fault(where, "site_selection: ask is not acted on yet; it works as match does, without asking")
     for index, origin in enumerate(integration.allowed_origins):
         parts = urlsplit(origin)
         if refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port):
             where = config.where(*place, "allowed_origins", str(index))
             yield Fault(where, f"{origin} cannot be called: {refused}")
+
+
+def _webhooks(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog"
+) -> Iterator[Fault]:
+    provider = catalog.get(integration.provider)
+    routed = provider is not None and provider.webhook_routing_script is not None
+    if routed and integration.forward_webhooks and integration.webhook_secret is None:
+        where = config.where(*place)
+        yield Fault(
+            where,
+            "without webhook_secret, webhooks are passed on whoever sends them: set it, or forward_webhooks: false",
+        )
 
 
 def _addresses(

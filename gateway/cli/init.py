@@ -4,41 +4,22 @@ import base64
 import json
 import secrets
 import shlex
+import sys
+from functools import cache
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import as_json
 from gateway.cli.program import program
 
-CONFIGURATION = """\
-# The configuration of an integration gateway. Every key and its default: docs/configuration.md.
-# ${{NAME}} is taken from the environment, ${{file:name}} from a file beside this one; `gateway check` finds what is wrong.
-server:
-  host: "{host}"                      # 0.0.0.0 listens on every address, as in a container
-  port: {port}
-  # As browsers reach this gateway. At each provider, register the callback address
-  # {callback_url}
-  public_url: {public_url}
-store:
-  url: sqlite:///gateway.db              # relative to this file
-  encryption_keys: ["${{file:encryption_key}}"]    # without this key no stored credential can be read: back it up
+if TYPE_CHECKING:
+    from gateway.catalog.load import Catalog
+    from gateway.catalog.provider import Provider
+    from gateway.cli.beginning.answers import Answers
 
-environments:
-  dev:
-    secret_keys: ["${{file:secret_key}}"]          # your application sends it: Authorization: Bearer <secret key>
-    integrations: {{}}
-    # integrations:                      # one for each provider you use; `gateway catalog list` shows what there is
-    #   jira:
-    #     provider: jira
-    #     client_id: ${{JIRA_CLIENT_ID}}
-    #     client_secret: ${{JIRA_CLIENT_SECRET}}
-    #     scopes: [read:jira-work, offline_access]
-"""
 KEYS = ("encryption_key", "secret_key")
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 3003
 
 
 @click.command()
@@ -51,22 +32,66 @@ DEFAULT_PORT = 3003
     help="Where to write; made if need be.  [default: here]",
 )
 @click.option("--public-url", metavar="URL", help="The address under which browsers will reach the gateway.")
+@click.option("--host", metavar="ADDRESS", help="The address to listen on; 0.0.0.0 for all, as in a container.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="The port to listen on.")
+@click.option(
+    "--store-url", metavar="URL", help="sqlite:///FILE, or postgresql://user:password@host/database for several nodes."
+)
+@click.option("--provider", metavar="NAME", help="The first integration: an entry of the catalog.")
+@click.option("--webhook-url", metavar="URL", help="Where your application wants to hear of its connections.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; what is not given has its default.")
 @click.option("--force", is_flag=True, help="Write gateway.yaml anew. Keys that exist are kept in any case.")
 @as_json
-def init(folder: Path, public_url: str | None, force: bool, as_json: bool) -> None:
+def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | int | None") -> None:
     """Write gateway.yaml, encryption_key and secret_key, readable by their owner alone.
 
-    Prints the callback address to register at every provider. Nothing that exists is overwritten.
+    On a terminal it asks for what no option says. Prints the callback address to register at every provider, and what is
+    to be done next. Nothing that exists is overwritten.
     """
-    from gateway.cli.private_files import Existing, write_private
+    from dataclasses import replace
 
-    url, host, port = _address(public_url)
+    from gateway.cli.beginning.answers import Answers, asked, checked, default_url, entry_of
+    from gateway.cli.beginning.text import DATABASE_URL, configuration, hides_password
+
+    answers = checked(Answers(**given), _catalog)  # type: ignore[arg-type]
     file = folder / "gateway.yaml"
-    callback_url = f"{url}/oauth/callback"
-    text = CONFIGURATION.format(host=host, port=port, public_url=url, callback_url=callback_url)
+    if not (yes or as_json) and at_a_terminal():
+        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before anybody has answered for nothing
+        answers = asked(answers, _catalog)
+    answers = replace(answers, public_url=answers.public_url or default_url(answers))
+    provider = entry_of(answers, _catalog)
+    text = configuration(answers, provider)
     contents = {"encryption_key": _encryption_key(), "secret_key": _secret_key()}
+    if hides_password(answers):
+        contents[DATABASE_URL] = f"{answers.store_url}\n"
+    names = list(contents)
     if force:
         contents = {name: content for name, content in contents.items() if not (folder / name).exists()}
+    _write(folder, file, text, contents, force=force)
+    if as_json:
+        paths = {name: str(folder / name) for name in names}
+        urls = {"public_url": answers.public_url, "callback_url": f"{answers.public_url}/oauth/callback"}
+        print(json.dumps({"config": str(file), **paths, **urls}, indent=2))
+    else:
+        print(_told(folder, file, text, answers, provider, {name: name not in contents for name in names}))
+
+
+def at_a_terminal() -> bool:
+    """Whether somebody is there to be asked; questions go to stderr, so that stdout may be kept."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@cache
+def _catalog() -> "Catalog":
+    """Read only when a provider is named."""
+    from gateway.declared import catalog_of
+
+    return catalog_of(None)
+
+
+def _write(folder: Path, file: Path, text: str, contents: dict[str, str], *, force: bool) -> None:
+    from gateway.cli.private_files import Existing, write_private
+
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(
@@ -76,29 +101,6 @@ def init(folder: Path, public_url: str | None, force: bool, as_json: bool) -> No
         raise click.ClickException(_refusal(error.paths)) from None
     except OSError as error:
         raise click.ClickException(f"{error.filename or folder} cannot be written: {error.strerror}") from None
-    if as_json:
-        paths = {name: str(folder / name) for name in KEYS}
-        print(json.dumps({"config": str(file), **paths, "public_url": url, "callback_url": callback_url}, indent=2))
-    else:
-        print(_told(folder, file, callback_url, kept=[name for name in KEYS if name not in contents]))
-
-
-def _address(public_url: str | None) -> tuple[str, str, int]:
-    """The public URL as the configuration takes it, and the host and port to listen on: those of a loopback URL itself,
-    else the defaults, behind whatever ends TLS for an https one."""
-    from gateway.config import values
-    from gateway.config.model import default_public_url
-
-    if public_url is None:
-        return default_public_url(DEFAULT_HOST, DEFAULT_PORT), DEFAULT_HOST, DEFAULT_PORT
-    try:
-        url = values.public_url(public_url)
-    except ValueError as error:
-        raise click.BadParameter(f"it {error}", param_hint="--public-url") from None
-    parts = urlsplit(url)
-    if parts.scheme == "https":
-        return url, DEFAULT_HOST, DEFAULT_PORT
-    return url, parts.hostname or DEFAULT_HOST, parts.port or 80
 
 
 def _encryption_key() -> str:
@@ -111,6 +113,12 @@ def _secret_key() -> str:
     return mint().reveal() + "\n"
 
 
+def _refuse_existing(paths: list[Path], force: bool) -> None:
+    there = [] if force else [path for path in paths if path.exists()]
+    if there:
+        raise click.ClickException(_refusal(there))
+
+
 def _refusal(paths: list[Path]) -> str:
     names = ", ".join(map(str, paths))
     if any(path.name in KEYS for path in paths):
@@ -118,20 +126,34 @@ def _refusal(paths: list[Path]) -> str:
     return f"{names} exists already; name another folder with --dir, or write it anew with --force"
 
 
-def _told(folder: Path, file: Path, callback_url: str, kept: list[str]) -> str:
+def _told(
+    folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept: dict[str, bool]
+) -> str:
+    from gateway.cli.beginning.text import variables
+
     typed = program()
     given = shlex.quote(str(file))
-    keys = "\n".join(f"  {folder / name}{'  (kept)' if name in kept else ''}" for name in KEYS)
+    keys = "\n".join(f"  {folder / name}{'  (kept)' if there else ''}" for name, there in kept.items())
+    page = (provider.setup_guide_url or provider.docs) if provider else None
+    where = f"at {provider.display_name}{f' ({page})' if page else ''}" if provider else "at each provider"
+    needed = variables(text)
+    if provider is None:
+        declare = f"Declare an integration in {file}; `{typed} catalog list` shows the providers."
+    elif needed:
+        declare = f"Put into the environment what {provider.display_name} gives out: {', '.join(needed)}."
+    else:
+        declare = f"Nothing is to be registered for {provider.display_name}: its users bring their own credentials."
     return f"""Written, for you alone to read:
   {file}
 {keys}
 
-Register this callback address at each provider:
+Register this callback address {where}:
 
-{callback_url}
+{answers.public_url}/oauth/callback
 
 Next:
   1. Back up {folder / "encryption_key"} apart from the database, and keep both keys out of version control.
-  2. Declare an integration in {file}; `{typed} catalog list` shows the providers.
+  2. {declare}
   3. {typed} check -c {given}
-  4. {typed} serve -c {given}"""
+  4. {typed} serve -c {given}
+  5. {typed} doctor -c {given}   tells what would keep a user from connecting"""

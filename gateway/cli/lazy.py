@@ -1,11 +1,12 @@
 """A command group that knows its commands' names and one-line helps, and imports a command only when it is called."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+
+from gateway.nearest import did_you_mean
 
 
 class Command(NamedTuple):
@@ -38,9 +39,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        near = get_close_matches(name, self.table, 1)
-        if name not in self.table and near:
-            ctx.fail(f"No such command '{name}'; did you mean '{near[0]}'?")
+        if name not in self.table and (near := did_you_mean(name, self.table)):
+            ctx.fail(f"No such command '{name}'{near}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

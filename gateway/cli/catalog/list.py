@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -27,10 +28,17 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
     from gateway.catalog.listing import Listing, Query
     from gateway.cli.catalogs import catalog_and_url
     from gateway.cli.refusal import faults_end_the_command
+    from gateway.declared import known_modes
 
     with faults_end_the_command():
         catalog, public_url = catalog_and_url(file)
-    body = Listing(catalog, public_url).page(Query(search=search, category=category, auth_mode=auth_mode))
+    listing = Listing(catalog, public_url)
+    if category is not None:
+        every = json.loads(listing.page(Query()).content)["data"]
+        _refuse_unknown("--category", category, (name for one in every for name in one["categories"]))
+    if auth_mode is not None:
+        _refuse_unknown("--auth-mode", auth_mode, known_modes())
+    body = listing.page(Query(search=search, category=category, auth_mode=auth_mode))
     found = json.loads(body.content)["data"]
     if as_json:
         print(json.dumps({"data": found}, indent=2))
@@ -39,3 +47,13 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
     for one in found:
         table.add_row(one["name"], one["display_name"], one["auth_mode"], ", ".join(one["categories"]))
     Console(width=None if sys.stdout.isatty() else UNWRAPPED, markup=False).print(table)
+
+
+def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
+    """Raises UsageError for a word that no entry could have, with the nearest one, instead of an empty list."""
+    from gateway.nearest import did_you_mean
+
+    words = sorted(set(known))
+    if given.casefold() not in {word.casefold() for word in words}:
+        hint = did_you_mean(given, words) or f"; there are {', '.join(words)}"
+        raise click.BadParameter(f"'{given}' is none{hint}", param_hint=option)

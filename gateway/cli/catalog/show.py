@@ -1,13 +1,13 @@
 """``gateway catalog show NAME``: one provider, as GET /providers/<name> shows it."""
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import as_json, catalog_of
+from gateway.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from gateway.catalog.load import Catalog
@@ -40,7 +40,6 @@ def named(catalog: "Catalog", name: str) -> "Provider":
     """The provider of that name. Raises click.ClickException with the nearest one there is."""
     provider = catalog.get(name)
     if provider is None:
-        near = get_close_matches(name, catalog.providers, 1)
-        hint = f"did you mean '{near[0]}'?" if near else "`gateway catalog list` shows what there is"
-        raise click.ClickException(f"the catalog has no provider '{name}'; {hint}")
+        hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
+        raise click.ClickException(f"the catalog has no provider '{name}'{hint}")
     return provider

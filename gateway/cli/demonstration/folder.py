@@ -60,6 +60,16 @@ class DemoFolder:
     def sandbox_state(self) -> Path:
         return self.path / "sandbox.json"
 
+    @property
+    def address(self) -> Path:
+        """Where the gateway listens, or did when it ran last; for those who look for it."""
+        return self.path / "address"
+
+    def tell_address(self, url: str) -> None:
+        fresh = self.path / ".address.new"
+        fresh.write_text(f"{url}\n")
+        fresh.replace(self.address)
+
     def secret_key(self) -> Secret:
         """The key that the application calls with, read as the configuration reads it."""
         return Secret((self.path / "secret_key").read_text().removesuffix("\n"))

@@ -99,6 +99,7 @@ async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterat
                 f"the gateway listens on {listens} instead of {url}; "
                 f"let server.port in {folder.configuration} be ${{{PORT_VARIABLE}:-3003}}, and choose it with --port"
             )
+        folder.tell_address(url)
         yield url, sandbox, gateway
 
 

@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.gateway.cli.examined import Examined
+
 TRACKER = """\
 display_name: Tracker
 categories: [ticketing]
@@ -27,3 +30,16 @@ def mine(tmp_path: Path) -> Path:
         "store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}\n"
     )
     return file
+
+
+@pytest.fixture
+def examined(running: RunningGateway) -> Examined:
+    """That of a gateway that runs, and of its provider."""
+    return Examined(running.folder / "gateway.yaml", running.document)
+
+
+@pytest.fixture
+def still(tmp_path: Path) -> Examined:
+    """That of a gateway that has never run; its provider is nowhere."""
+    write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
+    return Examined(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))

@@ -23,6 +23,22 @@ def test_list_gives_each_provider_one_unbroken_line() -> None:
     assert {"jira", "openai", "sandbox"} <= set(names)
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "told"),
+    [
+        ("--category", "crmm", "did you mean 'crm'?"),
+        ("--category", "zzz", "there are "),
+        ("--auth-mode", "oauth3", "did you mean 'OAUTH1'?"),
+        ("--auth-mode", "magic", "API_KEY"),
+    ],
+)
+def test_list_by_a_word_that_is_none_is_wrong_usage(option: str, given: str, told: str) -> None:
+    result = catalog("list", option, given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert told in result.stderr
+
+
 def test_list_knows_the_folders_of_a_configuration(mine: Path) -> None:
     assert "tracker" not in catalog("list").stdout
     assert "tracker" in catalog("list", "-c", str(mine)).stdout

@@ -100,6 +100,8 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:6: warning: ")
     assert "offline_access" in result.stderr
+    assert result.stdout.startswith(f"{file} can be used; 1 warning, see above\n")
+    assert "in order" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -107,13 +109,11 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
     [
         (HEAD.replace("[a-secret-key-of-dev]", "[]"), 3, "'dev' has no secret key, so nobody can call it"),
         (HEAD.partition("environments")[0], 1, "no environment is declared"),
-        (GOOD + "    webhook_url: https://example.com/\n", 8, "webhook_url is not acted on yet"),
-        (GOOD + "server: {websocket_path: /ws}\n", 8, "websocket_path is not acted on yet"),
+        (GOOD + "    webhook_url: http://10.0.0.1/\n", 8, "no event can be sent there"),
         (
-            GOOD + "      sandbox: {client_id: a, client_secret: b, site_selection: ask}\n"
-            "egress: {allow: ['127.0.0.1/32:3004']}\n",
-            8,
-            "site_selection: ask is not acted on yet",
+            HEAD + "      jira: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
+            6,
+            "without webhook_secret, webhooks are passed on whoever sends them",
         ),
         (
             GOOD + "      sandbox: {client_id: a, client_secret: b}\n",

@@ -158,3 +158,96 @@ def test_what_it_says_to_type_can_be_typed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
     told = subprocess.run([*run, "--force"], capture_output=True, text=True, check=True).stdout
     assert f"\n  3. gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in told
+
+
+def test_the_first_integration_is_declared_and_what_it_needs_is_told(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path), "--provider", "jira")
+    environ = {"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"}
+    jira = load(tmp_path / "gateway.yaml", environ=environ).environments["dev"].integrations["jira"]
+    assert (jira.provider, jira.client_id) == ("jira", "id")
+    assert jira.scopes is not None
+    assert "offline_access" in jira.scopes
+    assert len(jira.scopes) > 1
+    assert "https://developer.atlassian.com/console/myapps/" in result.stdout
+    assert "JIRA_CLIENT_ID, JIRA_CLIENT_SECRET" in result.stdout
+
+
+def test_a_provider_without_a_client_needs_nothing(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path), "--provider", "openai")
+    assert list(load(tmp_path / "gateway.yaml", environ={}).environments["dev"].integrations) == ["openai"]
+    assert "bring their own credentials" in result.stdout
+
+
+def test_an_unknown_provider_is_wrong_usage_with_the_nearest(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path / "new"), "--provider", "jria")
+    assert result.exit_code == 2
+    assert "--provider" in result.stderr
+    assert "did you mean 'jira'?" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_database_password_lies_in_a_file_of_its_own(tmp_path: Path) -> None:
+    url = "postgresql://gateway:database-password@db.example.com/gateway?sslmode=verify-full"
+    result = init("--dir", str(tmp_path), "--store-url", url)
+    assert result.exit_code == 0
+    assert "database-password" not in result.output
+    assert "database-password" not in (tmp_path / "gateway.yaml").read_text()
+    assert stat.S_IMODE((tmp_path / "database_url").stat().st_mode) == 0o600
+    assert load(tmp_path / "gateway.yaml", environ={}).store.url == url
+
+
+def test_a_reference_in_the_store_is_left_as_it_is(tmp_path: Path) -> None:
+    assert init("--dir", str(tmp_path), "--store-url", "postgresql://gw:${PASSWORD}@db/gw").exit_code == 0
+    assert load(tmp_path / "gateway.yaml", environ={"PASSWORD": "x"}).store.url == "postgresql://gw:x@db/gw"
+    assert {path.name for path in tmp_path.iterdir()} == NAMES
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "gateway.db", "sqlite:///:memory:", "postgresql://"])
+def test_a_store_that_is_none_is_wrong_usage(tmp_path: Path, url: str) -> None:
+    result = init("--dir", str(tmp_path / "new"), "--store-url", url)
+    assert (result.exit_code, "--store-url" in result.stderr) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Path) -> None:
+    flags = ["--host", "0.0.0.0", "--port", "8080", "--public-url", "https://gw.example.com"]
+    assert init("--dir", str(tmp_path), *flags, "--webhook-url", "https://app.example.com/hook").exit_code == 0
+    made = load(tmp_path / "gateway.yaml", environ={})
+    assert (made.server.host, made.server.port) == ("0.0.0.0", 8080)
+    assert made.server.public_url == "https://gw.example.com"
+    assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.init.at_a_terminal", lambda: True)
+
+
+@pytest.mark.usefixtures("at_a_terminal")
+def test_at_a_terminal_it_asks_and_asks_again(tmp_path: Path) -> None:
+    answers = ["http://gw.example.com", "https://gw.example.com", "", "jria", "jira", "https://app.example.com/hook"]
+    result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="".join(f"{one}\n" for one in answers))
+    assert result.exit_code == 0, result.output
+    assert "must be https" in result.stderr
+    assert "did you mean 'jira'?" in result.stderr
+    made = load(tmp_path / "gateway.yaml", environ={"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"})
+    assert made.callback_url == "https://gw.example.com/oauth/callback"
+    assert made.store.url.startswith("sqlite:///")
+    assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
+    assert list(made.environments["dev"].integrations) == ["jira"]
+
+
+@pytest.mark.usefixtures("at_a_terminal")
+def test_at_a_terminal_empty_answers_are_the_defaults(tmp_path: Path) -> None:
+    assert CliRunner().invoke(main, ["init", "--dir", str(tmp_path / "asked")], input="\n\n\n\n").exit_code == 0
+    assert CliRunner().invoke(main, ["init", "--dir", str(tmp_path / "told"), "--yes"]).exit_code == 0
+    texts = [(tmp_path / name / "gateway.yaml").read_text() for name in ("asked", "told")]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.usefixtures("at_a_terminal")
+def test_nobody_answers_for_nothing(tmp_path: Path) -> None:
+    (tmp_path / "secret_key").write_text("mine")
+    result = CliRunner().invoke(main, ["init", "--dir", str(tmp_path)], input="")
+    assert (result.exit_code, "exist" in result.stderr) == (1, True)
+    assert "Public URL" not in result.output

@@ -1,0 +1,75 @@
+"""``gateway backup FILE``: a copy of the database, made while gateways serve from it."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from gateway.cli.options import as_json, config_file
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+
+
+@click.command()
+@click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@config_file
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@as_json
+def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
+    """Copy the database to FILE, as it is at one moment, while gateways serve from it.
+
+    FILE is readable by its owner alone, and appears only once the copy is whole, sound and opens under the encryption
+    keys. Credentials in it are sealed: it is worth nothing without the keys, which belong in another place.
+    """
+    from gateway.cli.progress import progress
+    from gateway.cli.refusal import faults_end_the_command
+    from gateway.config import load
+    from gateway.vault import Keyring
+
+    with faults_end_the_command(as_json, file):
+        config = load(file)
+        refuse_postgresql(config, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
+        from gateway.store.look import look, sqlite_path
+        from gateway.store.refusal import StoreRefused
+        from gateway.store.sqlite_backup import back_up
+
+        source, keyring = sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
+        if not source.exists():
+            raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
+        look(source, keyring)
+        with progress("copying") as step:
+            made = back_up(source, target.absolute(), keyring, over=force, step=step)
+    if as_json:
+        told = {
+            "file": str(target),
+            "at": made.at.isoformat(),
+            "bytes": made.size_bytes,
+            "connections": made.connections,
+        }
+        print(json.dumps({"ok": True, **told}))
+    else:
+        print(
+            f"{target}: {made.connections:,} connections as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.size_bytes:,} bytes"
+        )
+        print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
+
+
+def refuse_postgresql(config: "Config", command: str) -> None:
+    """Where the store is PostgreSQL, whose own tools do this. Exits 1 with the `command`, its ``{url}`` without password."""
+    parts = urlsplit(config.store.url)
+    if parts.scheme != "postgresql":
+        return
+    user, _, host = parts.netloc.rpartition("@")
+    bare = f"{user.partition(':')[0]}@{host}" if user else host
+    url = urlunsplit(parts._replace(netloc=bare))
+    _end(f"The store is PostgreSQL, whose own tools do this: {command.format(url=shlex.quote(url))}")
+
+
+def _end(line: str) -> NoReturn:
+    print(f"gateway: {line}", file=sys.stderr)
+    sys.exit(1)

@@ -1,0 +1,148 @@
+"""What a configuration depends on: given by flags, or asked for where somebody sits at a terminal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import click
+
+if TYPE_CHECKING:
+    from gateway.catalog.load import Catalog
+    from gateway.catalog.provider import Provider
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 3003
+DEFAULT_STORE: Final = "sqlite:///gateway.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Whatever is None has not been said. `provider` is the name of the first integration's entry."""
+
+    public_url: str | None = None
+    host: str | None = None
+    port: int | None = None
+    store_url: str | None = None
+    provider: str | None = None
+    webhook_url: str | None = None
+
+
+def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+    """As a configuration takes them. Raises click.BadParameter, naming the flag."""
+    return replace(
+        answers,
+        public_url=_by_flag("--public-url", answers.public_url, _public_url),
+        store_url=_by_flag("--store-url", answers.store_url, _store_url),
+        provider=_by_flag("--provider", answers.provider, lambda name: _provider(name, catalog())),
+        webhook_url=_by_flag("--webhook-url", answers.webhook_url, _webhook_url),
+    )
+
+
+def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+    """With what was not given by a flag asked for, on stderr; a wrong answer is told and asked for again."""
+    if answers.public_url is None:
+        click.echo(
+            "The address under which browsers and providers will reach the gateway: https, or this machine's own.",
+            err=True,
+        )
+        url = default_url(answers)
+        answers = replace(answers, public_url=_prompt("Public URL", url, _public_url))
+    if answers.store_url is None:
+        click.echo("Where connections are kept: a SQLite file for one machine, PostgreSQL for several.", err=True)
+        answers = replace(answers, store_url=_prompt("Store", DEFAULT_STORE, _store_url))
+    if answers.provider is None:
+        click.echo("The first provider to integrate, such as jira, github or google-mail; empty for none.", err=True)
+        answers = replace(answers, provider=_prompt("Provider", "", lambda name: _provider(name, catalog())) or None)
+    if answers.webhook_url is None:
+        click.echo(
+            "Where your application wants to hear of connections that come, break and heal; empty for nowhere.",
+            err=True,
+        )
+        answers = replace(answers, webhook_url=_prompt("Webhook URL", "", _webhook_url) or None)
+    return answers
+
+
+def default_url(answers: Answers) -> str:
+    from gateway.config.model import default_public_url
+
+    host = answers.host if answers.host in ("127.0.0.1", "::1", "localhost") else DEFAULT_HOST
+    return default_public_url(host, answers.port or DEFAULT_PORT)
+
+
+def listening_on(answers: Answers) -> tuple[str, int]:
+    """The host and port: as said, else those of a loopback URL itself, else the defaults, behind whatever ends TLS."""
+    parts = urlsplit(answers.public_url or "")
+    host, port = DEFAULT_HOST, DEFAULT_PORT
+    if parts.scheme == "http":
+        host, port = parts.hostname or DEFAULT_HOST, parts.port or 80
+    return answers.host or host, answers.port if answers.port is not None else port
+
+
+def _by_flag(flag: str, given: str | None, check: Callable[[str], str]) -> str | None:
+    if given is None:
+        return None
+    try:
+        return check(given)
+    except ValueError as fault:
+        raise click.BadParameter(str(fault), param_hint=flag) from None
+
+
+def _prompt(question: str, default: str, check: Callable[[str], str]) -> str:
+    def read(given: str) -> str:
+        try:
+            return check(given) if given else given
+        except ValueError as fault:
+            raise click.BadParameter(str(fault)) from None
+
+    answer: str = click.prompt(question, default=default, value_proc=read, err=True)
+    return answer
+
+
+def _public_url(text: str) -> str:
+    from gateway.config import values
+
+    try:
+        return values.public_url(text)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+
+
+def _webhook_url(text: str) -> str:
+    from gateway.config import values
+
+    try:
+        return values.webhook_url(text)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+
+
+def _store_url(text: str) -> str:
+    """What holds a reference is filled in later, so it is `gateway check` that looks at it."""
+    from gateway.config import store_url
+    from gateway.store.looking import usable
+    from gateway.store.refusal import StoreRefused
+
+    if "${" in text:
+        return text
+    try:
+        url = store_url.checked(text)
+        usable(url)
+    except StoreRefused as refusal:
+        raise ValueError(str(refusal)) from None
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+    return url
+
+
+def _provider(name: str, catalog: "Catalog") -> str:
+    from gateway.nearest import did_you_mean
+
+    if name not in catalog.providers:
+        hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list --search WORD` finds one"
+        raise ValueError(f"the catalog has no provider '{name}'{hint}")
+    return name
+
+
+def entry_of(answers: Answers, catalog: "Callable[[], Catalog]") -> "Provider | None":
+    return catalog().providers[answers.provider] if answers.provider else None

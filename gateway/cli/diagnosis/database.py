@@ -1,0 +1,47 @@
+"""The store: whether it can be reached, is ours, at which revision, and whether the encryption keys open it. Writes nothing."""
+
+from collections.abc import Iterator
+
+from gateway.cli.diagnosis.finding import Finding, ok
+from gateway.cli.diagnosis.patient import Patient
+from gateway.cli.program import program
+from gateway.config.store_url import unguarded
+from gateway.store.looking import look_at
+from gateway.store.refusal import StoreRefused
+from gateway.store.revisions import REVISIONS
+
+
+def database(patient: Patient) -> Iterator[Finding]:
+    """Blocks, for at most `store.pool.connect_s` and as long for an answer."""
+    config = patient.config
+    key = ("store", "url")
+    try:
+        revision = look_at(config.store)
+    except StoreRefused as refusal:
+        message = str(refusal)
+        if "encryption_keys" in message:
+            key = ("store", "encryption_keys")
+        yield Finding("fail", "store", message, patient.where(*key), f"correct {'.'.join(key)}")
+        return
+    if revision is None:
+        yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")
+    elif revision == REVISIONS[-1]:
+        yield ok("store", f"the database is at revision {revision}, which this version needs")
+    else:
+        yield Finding(
+            "warn",
+            "store",
+            f"the database is at revision {revision}; the next start moves it to {REVISIONS[-1]}",
+            patient.where(*key),
+            f"back it up first; then start `{program()} serve`",
+        )
+    if revision is not None:
+        yield ok("encryption key", "the encryption keys open everything in the database")
+    if unguarded(config.store.url):
+        yield Finding(
+            "warn",
+            "store",
+            "the database's certificate is not checked, so that somebody between could read everything",
+            patient.where(*key),
+            "add ?sslmode=verify-full to store.url",
+        )

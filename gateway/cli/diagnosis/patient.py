@@ -1,0 +1,71 @@
+"""Who is looked at: a configuration that loads, its catalog, and the integrations that were asked about."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+
+from gateway.app import egress_of
+from gateway.catalog.load import Catalog
+from gateway.catalog.provider import Provider
+from gateway.config import Config, IntegrationConfig
+from gateway.egress.client import Egress
+
+ANSWER_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An integration as declared, and the entry it uses."""
+
+    environment: str
+    key: str
+    config: IntegrationConfig
+    provider: Provider
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return ("environments", self.environment, "integrations", self.key)
+
+    @property
+    def name(self) -> str:
+        return f"{self.environment}/{self.key}"
+
+
+@dataclass(slots=True)
+class Patient:
+    """`egress` dials providers under the guard, `http` the gateway's own addresses, which may well be private."""
+
+    config: Config
+    catalog: Catalog
+    integrations: tuple[Declared, ...]
+    egress: Egress
+    http: aiohttp.ClientSession
+    skews_s: list[tuple[str, float]] = field(default_factory=list)
+    """Who said so, and by how many seconds our clock is ahead of theirs."""
+
+    def where(self, *place: str) -> str:
+        return self.config.where(*place)
+
+
+def declared(config: Config, catalog: Catalog, wanted: str | None) -> tuple[Declared, ...]:
+    """Those whose key is `wanted`, in any environment; all of them where nothing is."""
+    return tuple(
+        Declared(environment.name, key, integration, provider)
+        for environment in config.environments.values()
+        for key, integration in environment.integrations.items()
+        if wanted in (None, key) and (provider := catalog.get(integration.provider)) is not None
+    )
+
+
+@asynccontextmanager
+async def patient(config: Config, catalog: Catalog, integrations: tuple[Declared, ...]) -> AsyncIterator[Patient]:
+    egress = egress_of(config)
+    timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http:
+            yield Patient(config, catalog, integrations, egress, http)
+    finally:
+        await egress.close()

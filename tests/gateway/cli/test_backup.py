@@ -1,0 +1,127 @@
+"""`gateway backup`, `restore` and `keys` as an operator types them."""
+
+import asyncio
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gateway.cli import main
+from gateway.store import open_store
+from gateway.vault import Keyring
+from tests.gateway.store.conftest import NOW, REF, new
+
+KEY, NEXT = os.urandom(32), os.urandom(32)
+
+
+def write(folder: Path, *keys: bytes, url: str = "sqlite:///gateway.db") -> Path:
+    document = {
+        "store": {"url": url, "encryption_keys": [base64.b64encode(key).decode() for key in keys]},
+        "environments": {"dev": {"secret_keys": ["a-secret-key-of-dev"]}},
+    }
+    file = folder / "gateway.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+async def fill(folder: Path, count: int = 3) -> None:
+    store = await open_store(f"sqlite:///{folder}/gateway.db", Keyring([KEY]), environments={"dev"})
+    for n in range(count):
+        await store.connections.put(new(REF._replace(connection_id=f"c{n}")), now=NOW)
+    await store.close()
+
+
+def ran(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+def as_json(*words: str, code: int = 0) -> dict[str, Any]:
+    done = CliRunner().invoke(main, [*words, "--json"])
+    assert done.exit_code == code, (done.output, done.exception)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    asyncio.run(fill(tmp_path))
+    write(tmp_path, KEY)
+    return tmp_path
+
+
+def test_a_key_is_brought_in_rotated_to_and_taken_out(folder: Path) -> None:
+    file = str(write(folder, NEXT, KEY))
+    before = as_json("keys", "status", "-c", file)
+    assert [(key["place"], key["values"], key["may_go"]) for key in before["encryption_keys"]] == [
+        (1, 0, False),
+        (2, 3, False),
+    ]
+    assert "`gateway keys rotate`" in before["advice"]
+    done = as_json("keys", "rotate", "-c", file)
+    assert (done["sealed_anew"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
+    after = as_json("keys", "status", "--verify", "-c", file)
+    assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
+    assert (after["damaged"], after["without_a_key"]) == ([], 0)
+    assert "Encryption key 2 is needed no more" in ran("keys", "status", "-c", file)
+    write(folder, NEXT)
+    assert "0 values sealed anew" in ran("keys", "rotate", "-c", file)
+    assert "3 sealed" not in ran("keys", "rotate", "--data-keys", "-c", file)
+
+
+def test_only_wrapping_anew_is_told_as_that(folder: Path) -> None:
+    file = str(write(folder, NEXT, KEY))
+    assert "1 data key wrapped anew" in ran("keys", "rotate", "--wrap-only", "-c", file)
+    assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
+    ran("keys", "rotate", "--wrap-only", "--data-keys", "-c", file, code=2)
+
+
+@pytest.mark.parametrize("command", [["keys", "rotate"], ["keys", "status"], ["backup", "x.db"]])
+def test_a_lost_key_is_one_line_and_no_byte_changes(folder: Path, command: list[str]) -> None:
+    file = str(write(folder, NEXT))
+    before = (folder / "gateway.db").read_bytes()
+    told = ran(*command, "-c", file, code=1)
+    assert told.count("\n") == 1
+    assert "1 data key, with 3 values, under an encryption key that is not in store.encryption_keys" in told
+    assert (folder / "gateway.db").read_bytes() == before
+
+
+def test_a_backup_is_made_and_put_back(folder: Path) -> None:
+    file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
+    made = as_json("backup", copy, "-c", file)
+    assert (made["ok"], made["connections"], made["bytes"]) == (True, 3, Path(copy).stat().st_size)
+    assert "--force" in ran("backup", copy, "-c", file, code=1)
+    assert "3 connections as of" in ran("backup", copy, "--force", "-c", file)
+    put_back = as_json("restore", copy, "-c", file)
+    assert (put_back["connections"], put_back["credentials_taken_over"]) == (3, 0)
+    told = ran("restore", copy, "--exactly", "-c", file)
+    assert "3 connections as of" in told
+    assert "has to connect again" in told
+    assert "is kept as" in told
+
+
+def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Path) -> None:
+    file = str(write(tmp_path, KEY, url="postgresql://gw:hidden@db.example:5433/prod?sslmode=require"))
+    told = ran("backup", "my copy.dump", "-c", file, code=1)
+    wanted = "pg_dump --format=custom --file='my copy.dump' 'postgresql://gw@db.example:5433/prod?sslmode=require'"
+    assert wanted in told
+    assert "pg_restore --clean" in ran("restore", "x.dump", "-c", file, code=1)
+    assert "hidden" not in told
+
+
+def test_no_command_shows_a_key(folder: Path) -> None:
+    file = str(write(folder, NEXT, KEY))
+    told = (
+        ran("keys", "status", "-c", file)
+        + ran("keys", "rotate", "-c", file)
+        + json.dumps(as_json("keys", "status", "-c", file))
+    )
+    for key in (KEY, NEXT):
+        assert base64.b64encode(key).decode() not in told
+        assert key.hex() not in told

@@ -1,0 +1,138 @@
+"""What `gateway doctor` finds by dialling: the public URL, providers, webhooks, and the clock they tell."""
+
+import datetime as dt
+import re
+import ssl
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.certificate import certified
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+from tests.gateway.cli.examined import Examined, answering
+
+
+async def test_it_works_while_the_gateway_does_not_run(examined: Examined, running: RunningGateway) -> None:
+    await running.stop()
+    told = await examined.told()
+    assert told.levels("gateway") == {"ok"}
+    (doubt,) = told.of("public URL")
+    assert (doubt["level"], doubt["line"]) == ("warn", examined.line("server:"))
+    assert "serve" in doubt["fix"]
+    assert told.levels("store") == {"ok"}
+
+
+async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) -> None:
+    async def other(_: web.Request) -> web.Response:
+        return web.Response(text="Welcome to nginx!")
+
+    async with answering(other) as server:
+        examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
+        told = await examined.told()
+    (fault,) = told.of("public URL")
+    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("public_url"))
+    assert "does not lead to a gateway" in fault["message"]
+    assert "server.public_url" in fault["fix"]
+
+
+async def test_a_redirect_of_the_public_url_is_told(examined: Examined) -> None:
+    async def moved(_: web.Request) -> web.Response:
+        raise web.HTTPMovedPermanently("https://login.example.com/")
+
+    async with answering(moved) as server:
+        examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
+        (fault,) = (await examined.told()).of("public URL", "fail")
+    assert "a redirect to login.example.com" in fault["message"]
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_the_certificate_of_the_public_url_is_looked_at(
+    examined: Examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusted: bool
+) -> None:
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"result": "ok"})
+
+    serving, _ = certified("localhost", tmp_path)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())
+    async with answering(health, serving) as server:
+        examined.document["server"]["public_url"] = f"https://localhost:{server.port}"
+        (found,) = (await examined.told()).of("public URL")
+    assert found["level"] == ("ok" if trusted else "fail")
+    assert trusted or "certificate that is not trusted" in found["message"]
+
+
+async def test_a_name_without_an_address_is_found(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    examined.document["server"]["public_url"] = "https://gateway.invalid"
+    (fault,) = (await examined.told()).of("public URL")
+    assert fault["level"] == "fail"
+    assert "DNS" in fault["message"]
+
+
+async def test_an_address_that_egress_refuses_is_found(examined: Examined) -> None:
+    examined.document["egress"]["allow"] = ["127.0.0.1/32:1"]
+    told = await examined.told()
+    (fault, *_) = told.of("egress", "fail")
+    assert (told.code, fault["line"]) == (1, examined.line("egress:") + 1)
+    assert "egress.allow" in fault["fix"]
+
+
+async def test_a_provider_that_cannot_be_reached_is_found(
+    examined: Examined, tracker: Tracker, running: RunningGateway
+) -> None:
+    entry = tracker_entry(tracker.url, proxy={"base_url": "https://api.invalid"})
+    write_entry(running.folder, "tracker", entry)
+    (fault,) = (await examined.told()).of("provider")
+    assert fault["level"] == "fail"
+    assert "proxy.base_url" in fault["message"]
+    assert fault["line"] == examined.line("provider: tracker")
+    assert "tracker.yaml:" in fault["fix"]
+
+
+@pytest.mark.parametrize(("ahead_s", "level"), [(0, "ok"), (-30, "warn"), (600, "fail")])
+async def test_the_clock_is_held_against_the_providers(
+    examined: Examined, running: RunningGateway, ahead_s: int, level: str
+) -> None:
+    asked = []
+
+    async def dated(request: web.Request) -> web.Response:
+        asked.append((request.method, request.path, request.headers.get("Authorization")))
+        there = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
+        return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
+
+    async with answering(dated) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        write_entry(running.folder, "tracker", tracker_entry(url))
+        examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
+        told = await examined.told()
+    assert told.levels("clock") == {level}
+    assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
+    if ahead_s:
+        seconds, way = re.findall(r"it is (\d+) s (ahead of|behind) 127", told.of("clock")[0]["message"])[0]
+        assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
+
+
+async def test_offline_dials_nobody(examined: Examined, running: RunningGateway) -> None:
+    async def never(_: web.Request) -> web.Response:
+        raise AssertionError("it was asked")
+
+    async with answering(never) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        write_entry(running.folder, "tracker", tracker_entry(url))
+        examined.document["server"]["public_url"] = url
+        told = await examined.told("--offline")
+    assert not told.of("public URL")
+    assert not told.of("provider")
+    assert told.of("redirect")
+
+
+async def test_a_webhook_address_that_leads_nowhere_is_found(examined: Examined) -> None:
+    examined.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
+    told = await examined.told()
+    (fault,) = told.of("webhook")
+    assert (fault["level"], fault["line"]) == ("fail", examined.line("webhook_url"))
+    assert "token=hidden" not in told.text

@@ -1,0 +1,66 @@
+"""A gateway in front of a provider that says what came, and the command called as from a terminal."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.lists import Paged, paged
+
+Try = Callable[..., Awaitable[Result]]
+
+
+async def answer(request: web.Request) -> web.StreamResponse:
+    """What came, as JSON; other paths give what they are called after."""
+    name = request.path.rpartition("/")[2]
+    if name == "long":
+        return web.json_response([{"n": number} for number in range(100)])
+    if name == "binary":
+        return web.Response(body=b"\x89PNG\xff\x00", content_type="image/png")
+    if name == "gone":
+        return web.json_response({"why": "gone"}, status=410)
+    if name == "events":
+        return web.Response(text="data: 1\n\ndata: 2\n\n", content_type="text/event-stream")
+    if name == "sly":
+        return web.Response(text="a\x1b[2Jb", content_type="text/plain")
+    told = {
+        "method": request.method,
+        "target": request.raw_path,
+        "body": (await request.read()).decode("latin-1"),
+        "type": request.headers.get("Content-Type"),
+        "mine": request.headers.get("X-Mine"),
+    }
+    return web.json_response(told)
+
+
+@pytest.fixture
+async def there(tmp_path: Path) -> AsyncIterator[Paged]:
+    """With connections ``c1`` and ``c2``, and its gateway.yaml in the folder."""
+    verification = {"method": "GET", "endpoints": ["/whoami"]}
+    async with paged(tmp_path, answer, verification=verification) as running:
+        document = json.loads(json.dumps(running.gateway.document))
+        document["server"]["port"] = int(running.gateway.url.rpartition(":")[2])
+        (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(document))
+        yield running
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Try:
+    """``await tried("tracker", "c1", "/x")`` in the folder of the configuration."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("GATEWAY_URL", "GATEWAY_SECRET_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def run(*words: str, stdin: str | None = None) -> Result:
+        result = await asyncio.to_thread(CliRunner().invoke, main, ["try", *words], input=stdin)
+        assert SECRET_KEY not in result.output
+        return result
+
+    return run
