@@ -1,0 +1,132 @@
+"""The other gateway, as its public API is described (api-contract 0.2, 0.5, 1.3, 1.4), with faults that a test can order."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
+
+
+@dataclass
+class FakePeer:
+    """`scopes`: what its key may. `faults`: an answer for the next request to that path, each used once. `most`: rows of a page
+    at most, however many are asked for."""
+
+    integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    connections: list[dict[str, Any]] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=lambda: {"read_credentials", "integration_credentials"})
+    faults: dict[str, list[web.Response]] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    hidden_from_get: set[str] = field(default_factory=set)
+    most: int = 2000
+    calls: Counter[str] = field(default_factory=Counter)
+    queries: list[dict[str, str]] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    url: str = ""
+
+    async def serve(self) -> TestServer:
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/integrations", self._integrations)
+        app.router.add_get("/integrations/{key}", self._integration)
+        app.router.add_get("/connections", self._list)
+        app.router.add_get("/connections/{id}", self._get)
+        server = TestServer(app, skip_url_asserts=True)
+        await server.start_server()
+        self.url = f"http://127.0.0.1:{server.port}"
+        return server
+
+    def add(self, connection_id: str, credentials: dict[str, Any], key: str = "tracker", **more: Any) -> None:
+        number = len(self.connections) + 1
+        self.connections.append(
+            {
+                "id": number,
+                "connection_id": connection_id,
+                "provider_config_key": key,
+                "provider": "tracker",
+                "errors": [],
+                "end_user": None,
+                "tags": {},
+                "metadata": None,
+                "connection_config": {},
+                "webhook_url_override": None,
+                "created_at": f"2026-01-02T03:04:{number % 60:02d}.678+00:00",
+                "updated_at": "2026-02-02T03:04:05.678+00:00",
+                "last_fetched_at": None,
+                "credentials": credentials,
+                **more,
+            }
+        )
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.calls[request.path] += 1
+        self.queries.append(dict(request.query))
+        if waiting := self.faults.get(request.path):
+            return waiting.pop(0)
+        if request.headers.get("Authorization") != f"Bearer {KEY}":
+            return refused(401, "unknown_account", "Authentication failed.")
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            answer: web.StreamResponse = await handler(request)
+            return answer
+        finally:
+            self.at_once -= 1
+
+    async def _integrations(self, request: web.Request) -> web.Response:
+        return web.json_response({"data": [self._shown(key) for key in self.integrations]})
+
+    async def _integration(self, request: web.Request) -> web.Response:
+        key = request.match_info["key"]
+        if key not in self.integrations:
+            return refused(404, "not_found", "no such integration")
+        told = self._shown(key)
+        if request.query.get("include") == "credentials" and "integration_credentials" in self.scopes:
+            told["credentials"] = self.integrations[key].get("credentials")
+        return web.json_response({"data": told})
+
+    def _shown(self, key: str) -> dict[str, Any]:
+        one = self.integrations[key]
+        times = {"created_at": "2026-01-01T00:00:00.000Z", "updated_at": "2026-01-01T00:00:00.000Z"}
+        named = {"unique_key": key, "provider": one["provider"], "display_name": one.get("display_name", key)}
+        return {**named, "logo": "https://x/logo.svg", "forward_webhooks": True, **times}
+
+    async def _list(self, request: web.Request) -> web.Response:
+        limit, page = min(int(request.query.get("limit", "10000")), self.most), int(request.query.get("page", "0"))
+        wanted = request.query.get("integrationId")
+        there = [one for one in self.connections[::-1] if not wanted or one["provider_config_key"] in wanted.split(",")]
+        hidden = ("credentials", "connection_config", "webhook_url_override", "updated_at", "last_fetched_at")
+        rows = [
+            {name: value for name, value in one.items() if name not in hidden} | {"created": one["created_at"]}
+            for one in there[page * limit : (page + 1) * limit]
+        ]
+        return web.json_response({"connections": rows})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        name, key = request.match_info["id"], request.query.get("provider_config_key")
+        found = [
+            one
+            for one in self.connections
+            if (one["connection_id"], one["provider_config_key"]) == (name, key) and name not in self.hidden_from_get
+        ]
+        if not found:
+            return refused(404, "not_found", "no such connection")
+        if "read_credentials" not in self.scopes:
+            if request.query.get("refresh_token") == "true":
+                return refused(
+                    403, "forbidden", "Insufficient scope. Required: environment:connections:read_credentials"
+                )
+            return web.json_response({**found[0], "credentials": {}})
+        if name in self.dead:
+            error = {"code": "invalid_credentials", "message": "The refresh limit has been reached"}
+            payload = {"connection": {**found[0], "credentials": {}}}
+            return web.json_response({"error": {**error, "payload": payload}}, status=424)
+        return web.json_response(found[0])
+
+
+def refused(status: int, code: str, message: str, **headers: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status, headers=headers)

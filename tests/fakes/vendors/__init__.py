@@ -1,0 +1,12 @@
+"""Vendors' APIs in small: as much of each as its SDK needs to tell a right call from a wrong one, with all that came kept."""
+
+from tests.fakes.vendors.anthropic import Anthropic
+from tests.fakes.vendors.github import GitHub
+from tests.fakes.vendors.jira import Jira
+from tests.fakes.vendors.openai import OpenAI
+from tests.fakes.vendors.slack import Slack
+from tests.fakes.vendors.vendor import Vendor
+
+VENDORS: tuple[type[Vendor], ...] = (OpenAI, Anthropic, GitHub, Slack, Jira)
+
+__all__ = ["VENDORS", "Vendor"]

@@ -1,0 +1,87 @@
+"""A vendor: a real server that answers only the right credential, and keeps every request that came."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request as it arrived."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        """All of it, for whoever looks for what must not be there."""
+        lines = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]
+        return "\n".join([*lines, self.body.decode("latin-1")])
+
+    def all(self, name: str) -> list[str]:
+        return [value for header, value in self.headers if header.lower() == name]
+
+
+class Vendor:
+    """`name` is the shipped catalog entry's; `base_path` what its base URL has behind the origin.
+
+    `slot` is the one header field that carries the credential, with its whole value. `presigned` is where addresses begin
+    that carry their own proof, which callers are sent to directly.
+    """
+
+    name: ClassVar[str]
+    base_path: ClassVar[str] = ""
+    credentials: ClassVar[Mapping[str, Any]]
+    slot: ClassVar[tuple[str, str]]
+    presigned: ClassVar[str | None] = None
+
+    def __init__(self) -> None:
+        self.seen: list[Seen] = []
+        self.origin = ""
+        self._server: TestServer | None = None
+
+    def routes(self) -> list[web.RouteDef]:
+        raise NotImplementedError
+
+    def refused(self) -> web.Response:
+        """To a wrong credential."""
+        return web.json_response({"error": {"message": "wrong credential", "type": "authentication_error"}}, status=401)
+
+    @property
+    def base_url(self) -> str:
+        return self.origin + self.base_path
+
+    async def start(self) -> None:
+        app = web.Application(middlewares=[self._kept], client_max_size=16 << 20)
+        app.add_routes(self.routes())
+        self._server = TestServer(app)
+        await self._server.start_server()
+        self.origin = f"http://127.0.0.1:{self._server.port}"
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
+    @web.middleware
+    async def _kept(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        headers = tuple((name.decode(), value.decode("latin-1")) for name, value in request.raw_headers)
+        self.seen.append(Seen(request.method, request.raw_path, headers, await request.read()))
+        proven = self.presigned is not None and request.path.startswith(self.presigned)
+        if not proven and self.seen[-1].all(self.slot[0]) != [self.slot[1]]:
+            return self.refused()
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+
+async def events(request: web.Request, lines: list[str]) -> web.StreamResponse:
+    """Server-sent events, each in a write of its own."""
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+    await answer.prepare(request)
+    for line in lines:
+        await answer.write(f"{line}\n\n".encode())
+    return answer

@@ -1,0 +1,18 @@
+import io
+
+import openai
+
+assert [model.id for model in client.models.list()] == ["gpt-test"]
+asked = {"model": "gpt-test", "messages": [{"role": "user", "content": "Grüß dich"}]}
+assert client.chat.completions.create(**asked).choices[0].message.content == "Hello from the provider"
+with client.chat.completions.create(**asked, stream=True) as stream:
+    pieces = [chunk.choices[0].delta.content for chunk in stream]
+assert pieces == ["Hello", " from", " the", " provider"], pieces
+file = client.files.create(file=("a.jsonl", io.BytesIO(b"{}\n" * 50_000)), purpose="batch")
+assert file.bytes == 150_000
+try:
+    client.chat.completions.create(**{**asked, "model": "gpt-none"})
+except openai.NotFoundError as refused:
+    assert refused.code == "model_not_found"
+else:
+    raise AssertionError("the provider's 404 was lost")

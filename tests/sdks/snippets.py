@@ -1,0 +1,25 @@
+"""The snippets of docs/sdks.md, as they stand there."""
+
+import re
+from pathlib import Path
+
+PAGE = (Path(__file__).parents[2] / "docs" / "sdks.md").read_text()
+SNIPPETS = {
+    (name, way): (language, text)
+    for name, way, language, text in re.findall(
+        r"<!-- sdk: ([\w-]+) (headers|capability) -->\n```(python|js)\n(.*?)```", PAGE, re.DOTALL
+    )
+}
+WAYS = ("headers", "capability")
+NAMES = tuple(dict.fromkeys(name for name, _ in SNIPPETS))
+
+
+def snippet(name: str, way: str) -> tuple[str, str]:
+    """``python`` or ``js``, and the text. Two are told as changes to the one by headers."""
+    if (name, way) in SNIPPETS:
+        return SNIPPETS[name, way]
+    language, text = SNIPPETS[name, "headers"]
+    text = text.replace('/proxy"', '/c/<CAPABILITY>"')
+    text = re.sub(r"HEADERS = \{.*?\n\}", "HEADERS = {}", text, flags=re.DOTALL)
+    text = re.sub(r"    options=\{.*?\n", "", text)
+    return language, text.replace('os.environ["GATEWAY_SECRET_KEY"]', '"unused"')
