@@ -64,6 +64,17 @@ async def until(node: RunningGateway, wanted: int, connection_id: str = "c1") ->
     return time.monotonic() - began
 
 
+async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[str, str]]:
+    async with node.http.get(f"{node.url}/ready{query}") as answer:
+        return answer.status, await answer.json()
+
+
+async def comes_to(node: RunningGateway, status: int, told: dict[str, str]) -> None:
+    async with asyncio.timeout(HEALED_S):
+        while await readiness(node) != (status, told):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_deleted_connection_is_refused_by_the_other_node(
     two: tuple[RunningGateway, RunningGateway], tracker: Tracker
 ) -> None:
@@ -104,10 +115,16 @@ async def test_what_was_used_lately_is_served_without_the_database_and_the_rest_
                 assert answer.headers["Retry-After"] == "5"
         async with there.http.get(f"{there.url}/health") as answer:
             assert answer.status == 200
+        await comes_to(there, 200, {"result": "ok", "store": "away"})
+        assert await readiness(there, "?store=required") == (503, {"result": "not ready", "store": "away"})
+        later(300)  # live.ttl_s: from now on there is nothing left to serve
+        assert await readiness(there) == (503, {"result": "not ready", "store": "away"})
     finally:
         postgres_server.launch()
     await postgres_server.answers()
     assert await until(there, 200, "c2") < HEALED_S
+    await comes_to(there, 200, {"result": "ok"})
+    assert await readiness(there, "?store=required") == (200, {"result": "ok"})
     assert (await there.json("GET", "/connections", expect=200))["connections"]
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers

@@ -83,12 +83,11 @@ async def crash(point: str, folder: Path, *, forgiving: bool = False, after_s: f
 
 
 async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:
-    file = folder / "killed.yaml"
-    file.write_text(json.dumps({**config, "server": {"port": 0, "host": "127.0.0.1"}}))
-    async with _process("never" if point == AT_PROVIDER else point, file) as serving:
+    file = written(folder, config)
+    async with process("never" if point == AT_PROVIDER else point, file) as serving:
         if point == AT_PROVIDER:
             tracker.hold.clear()
-        calling = asyncio.create_task(_call(serving.port))
+        calling = asyncio.create_task(call(serving.port))
         if point == AT_PROVIDER:
             async with asyncio.timeout(LIMIT_S):
                 while not tracker.calls["refresh_token"]:
@@ -107,26 +106,33 @@ async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tra
         return code == -signal.SIGKILL
 
 
+def written(folder: Path, config: dict[str, Any]) -> Path:
+    """`config` for processes, each on a port of its own."""
+    file = folder / "killed.yaml"
+    file.write_text(json.dumps({**config, "server": {"port": 0, "host": "127.0.0.1"}}))
+    return file
+
+
 @asynccontextmanager
-async def _process(point: str, file: Path) -> AsyncIterator[Serving]:
-    process = await asyncio.create_subprocess_exec(
+async def process(point: str, file: Path) -> AsyncIterator[Serving]:
+    started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.selftest.points", point, "serve", "-c", str(file)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    serving = Serving(process)
+    serving = Serving(started)
     try:
         await serving.ready()
         yield serving
     finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+        if started.returncode is None:
+            started.kill()
+        await started.wait()
 
 
-async def _call(port: int) -> int:
+async def call(port: int) -> int:
     gateway = RunningGateway(Path(), {})
     headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/proxy/x", headers=headers) as answer:

@@ -22,11 +22,12 @@ POINTS: Final = (
 
 
 def shorten() -> None:
-    """Short leases in this process."""
-    from gateway.connections import commit, lease, recover, redeem
+    """Short leases and pauses in this process."""
+    from gateway.connections import backoff, commit, lease, recover, redeem
 
     redeem.LEASE = commit.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
     lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
+    backoff.FIRST = timedelta(seconds=0.5)  # type: ignore[misc]
     recover.EVERY_S = 0.1  # type: ignore[misc]
 
 

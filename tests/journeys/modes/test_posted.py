@@ -198,6 +198,8 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
     await post(gateway, "/auth/aws-sigv4", role)
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
     assert [one["ExternalId"] == external for one in asked] == [True, True, False]
+    status, told = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
+    assert told["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
     status, told = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
     assert (status, told["error"]["errors"][0]["path"]) == (400, ["external_id"])
 

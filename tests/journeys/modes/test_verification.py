@@ -97,6 +97,7 @@ async def test_the_call_is_the_entrys_with_its_method_fields_body_and_base(far: 
         },
     )
     await imported(gateway, credentials=KEY, connection_config={"team": "t-1"})
+    assert [(method, path.partition("?")[0]) for method, path, _, _ in far.seen] == [("POST", "/other/check")]
 
 
 async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
@@ -108,6 +109,7 @@ async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
     verification = {"endpoints": ["/Accounts/${username}.json"]}
     gateway = await start(auth_mode="BASIC", proxy={"verification": verification})
     await imported(gateway, credentials={"type": "BASIC", "username": "AC1", "password": "pw-wrong"})
+    assert [path for _, path, _, _ in far.seen] == ["/api/Accounts/AC1.json"]
 
 
 async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: Far, start: Any) -> None:

@@ -1,0 +1,142 @@
+"""Many tokens that end in one minute: renewed one after the other, and other calls hardly notice.
+
+The suite has a short form, which asks that every token is renewed once and that nothing fails. `make burst` has 10,000
+connections and measures: the 99th percentile of a stranger's calls meanwhile, in terms of the same before.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.nodes import Nodes, nodes
+
+COUNT = int(os.environ.get("BURST", "60"))
+MEASURED = "BURST" in os.environ
+LIFETIME_S = 600.0 if MEASURED else 6.0
+AHEAD_S = LIFETIME_S * 0.075  # within the margin, a tenth of the lifetime less up to a fifth of that
+PROVIDER = """
+import asyncio, json, secrets
+from aiohttp import web
+
+async def token(request):
+    sent = await request.post()
+    calls.append(sent["refresh_token"])
+    return web.json_response({"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8), "expires_in": 3600})
+
+async def sites(request):
+    return web.json_response([{"id": "s", "url": "https://acme.atlassian.net", "name": "acme", "scopes": []}])
+
+async def told(request):
+    return web.json_response({"calls": len(calls), "distinct": len(set(calls))})
+
+async def answer(request):
+    return web.json_response({"path": request.path})
+
+async def main():
+    app = web.Application()
+    app.router.add_post("/token", token)
+    app.router.add_get("/told", told)
+    app.router.add_get("/oauth/token/accessible-resources", sites)
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+calls = []
+asyncio.run(main())
+"""
+
+
+@asynccontextmanager
+async def provider() -> AsyncIterator[str]:
+    """A token endpoint in a process of its own, so that what is measured is the gateway."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROVIDER, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(await process.stdout.readline())}"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1800)
+async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> None:
+    async with provider() as url, nodes(tmp_path, url, "sqlite:///gateway.db") as gateway:
+        ends = await imported(gateway)
+        before = await percentile_99_ms(gateway, 20 if MEASURED else 1)
+        await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds() - AHEAD_S))
+        assert await used(gateway) == {200}
+        during: list[float] = []
+        while (told := await asked(gateway, url))["calls"] < COUNT:
+            during.append(await percentile_99_ms(gateway, 20 if MEASURED else 0.2))
+        assert told == {"calls": COUNT, "distinct": COUNT}
+        if MEASURED:
+            ratio = sum(during) / len(during) / before
+            print(
+                f"\n{COUNT} renewals: p99 of another's calls {before:.2f} ms before, {ratio:.2f} times that meanwhile"
+            )
+
+
+async def imported(gateway: Nodes) -> datetime:
+    """So many connections whose tokens end at one moment, and one that has nothing to do with it."""
+    ends = datetime.now(UTC) + timedelta(seconds=LIFETIME_S)
+    waiting = iter(range(COUNT))
+
+    async def bring(connection_id: str, expires_at: datetime) -> None:
+        credentials = {"type": "OAUTH2", "access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}
+        body = {
+            "provider_config_key": "tracker",
+            "connection_id": connection_id,
+            "credentials": {**credentials, "expires_at": expires_at.isoformat()},
+        }
+        async with gateway.http.post(f"{gateway.urls[0]}/connections", json=body) as answer:
+            assert answer.status == 201, await answer.text()
+
+    async def some() -> None:
+        for n in waiting:
+            await bring(f"c{n}", ends)
+
+    await bring("stranger", ends + timedelta(days=1))
+    await asyncio.gather(*(some() for _ in range(8)))
+    return ends
+
+
+async def used(gateway: Nodes) -> set[int]:
+    """The statuses of a call on each of them."""
+    gate, seen = asyncio.Semaphore(16), set[int]()
+
+    async def one(n: int) -> None:
+        async with gate:
+            seen.add((await gateway.call(0, f"c{n}"))[0])
+
+    await asyncio.gather(*(one(n) for n in range(COUNT)))
+    return seen
+
+
+async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
+    """Of the stranger's calls, a hundred a second."""
+    took, until = [], time.monotonic() + for_s
+    while time.monotonic() < until:
+        begun = time.perf_counter()
+        assert (await gateway.call(0, "stranger"))[0] == 200
+        took.append(time.perf_counter() - begun)
+        await asyncio.sleep(max(0.0, 0.01 - took[-1]))
+    return sorted(took)[int(len(took) * 0.99)] * 1000
+
+
+async def asked(gateway: Nodes, url: str) -> dict[str, int]:
+    async with gateway.http.get(f"{url}/told") as answer:
+        told: dict[str, int] = await answer.json()
+        return told

@@ -1,0 +1,143 @@
+"""Another encryption key is brought in, rotated to and taken out under load: no request fails, and no token is used twice.
+
+`make rotation` is the long form: ROTATION_RATE requests a second, ROTATION_CONNECTIONS, ROTATION_ROUNDS.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+import yaml
+
+from tests.fakes.gateways import ENCRYPTION_KEY
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.processes import ROOT
+from tests.fakes.tracker import Tracker
+
+RATE: Final = float(os.environ.get("ROTATION_RATE", "40"))
+CONNECTIONS: Final = int(os.environ.get("ROTATION_CONNECTIONS", "40"))
+ROUNDS: Final = int(os.environ.get("ROTATION_ROUNDS", "2"))
+HEARD_S: Final = 240.0
+NEXT: Final = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+
+
+async def gateway(folder: Path, *words: str) -> dict[str, Any]:
+    """What a command of the command line tells."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway", *words, "-c", str(folder / "gateway.yaml"), "--json"),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+class Load:
+    """Requests at a steady rate, whatever the answers do; every twentieth is a write, and the first on some renews a token."""
+
+    def __init__(self, running: Nodes, tracker: Tracker) -> None:
+        self.running, self.tracker = running, tracker
+        self.outcomes: Counter[str] = Counter()
+        self.slowest_s = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+
+    async def run(self) -> None:
+        began = time.monotonic()
+        number = 0
+        while not self._ended:
+            number += 1
+            task = asyncio.create_task(self._one(number))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            await asyncio.sleep(max(0.0, began + number / RATE - time.monotonic()))
+        await asyncio.gather(*self._tasks)
+
+    def end(self) -> None:
+        self._ended = True
+
+    async def _one(self, number: int) -> None:
+        began = time.monotonic()
+        try:
+            if number % 20 == 0:
+                await self.running.imported(self.tracker.grant(), f"new-{number}")
+                outcome = "written"
+            else:
+                status, told = await self.running.call(number, f"c{number % CONNECTIONS}")
+                outcome = "answered" if status == 200 else f"{status} {told.get('error', told)}"
+        except (AssertionError, aiohttp.ClientError, TimeoutError) as fault:
+            outcome = f"{type(fault).__name__} {fault}"
+        self.outcomes[outcome] += 1
+        self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+
+
+def key_list(folder: Path, running: Nodes, *keys: str) -> None:
+    """Write these into the file, and tell the gateway."""
+    file = folder / "gateway.yaml"
+    whole = yaml.safe_load(file.read_text())
+    whole["store"]["encryption_keys"] = list(keys)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(yaml.safe_dump(whole))
+    fresh.replace(file)
+    for node in running.running:
+        node.signal(signal.SIGHUP)
+
+
+async def heard(running: Nodes, times: int) -> None:
+    """Wait until each node has taken so many lists of keys; a machine under load may need its time for it."""
+    for node in running.running:
+        async with asyncio.timeout(HEARD_S):
+            while [entry["event"] for entry in node.log].count("reloaded") < times:
+                told = [entry for entry in node.log if entry["event"] in ("fault", "reload_refused")]
+                assert not told, told
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(900)
+async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Path, tracker: Tracker) -> None:
+    async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path}/gateway.db") as running:
+        for n in range(CONNECTIONS):
+            await running.imported(tracker.grant(), f"c{n}")
+            if n % 3:  # the others are renewed under the load
+                assert (await running.call(n, f"c{n}"))[0] == 200
+        load = Load(running, tracker)
+        loading = asyncio.create_task(load.run())
+        try:
+            key_list(tmp_path, running, NEXT, ENCRYPTION_KEY)
+            await heard(running, 1)
+            began = time.monotonic()
+            more = [("--data-keys",)] * (ROUNDS - 1)
+            done = [await gateway(tmp_path, "keys", "rotate", *options) for options in [(), *more]]
+            took_s = time.monotonic() - began
+            key_list(tmp_path, running, NEXT)
+            await heard(running, 2)
+            await asyncio.sleep(0.5)  # some requests more, without the old key
+        finally:
+            load.end()
+            await loading
+        told = await gateway(tmp_path, "keys", "status", "--verify")
+    good = load.outcomes["answered"] + load.outcomes["written"]
+    print(
+        f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - good} failed, slowest "
+        f"{load.slowest_s * 1000:.0f} ms; {sum(one['sealed_anew'] for one in done)} values in {took_s:.1f} s"
+    )
+    assert load.outcomes.total() == good, load.outcomes.most_common(5)
+    assert all(one["left"] == 0 for one in done)
+    assert done[0]["sealed_anew"] >= CONNECTIONS
+    assert (told["damaged"], told["without_a_key"]) == ([], 0)
+    assert len(told["encryption_keys"]) == len(told["data_keys"]) == 1
+    assert not any(grant.revoked for grant in tracker.grants), "a refresh token was used twice"
+    with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
+        assert db.execute("SELECT count(*) FROM connections WHERE state <> 'active'").fetchone() == (0,)

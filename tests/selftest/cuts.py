@@ -1,0 +1,80 @@
+"""The network to the provider is cut during a refresh: before the token endpoint acts, after it did, and inside its answer."""
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+from tests.selftest.crash import LIMIT_S, call, process, written
+from tests.selftest.seen import Seen
+
+BEFORE, AFTER, INSIDE = "before the provider acts", "after it rotated, before the answer", "in the middle of the answer"
+CUTS: Final = (BEFORE, AFTER, INSIDE)
+
+
+class Cut(Tracker):
+    """Cuts the first token request at `place`. `forgiving`: takes the refresh token before the last one again."""
+
+    place: str = BEFORE
+    forgiving: bool = False
+
+    async def _token(self, request: web.Request) -> web.Response:
+        if self.calls["refresh_token"]:
+            return await super()._token(request)
+        if self.place == BEFORE:
+            await request.post()
+            self.calls["refresh_token"] += 1
+        else:
+            whole = await super()._token(request)
+            if self.place == INSIDE:
+                answer = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "400"})
+                await answer.prepare(request)
+                assert isinstance(whole.body, bytes)
+                await answer.write(whole.body[:20])
+        assert request.transport is not None
+        request.transport.abort()
+        raise asyncio.CancelledError
+
+    def _refreshed(self, token: str) -> web.Response:
+        for grant in self.grants:
+            if self.forgiving and token in grant.spent:
+                return web.json_response(self._issued(grant))
+        return super()._refreshed(token)
+
+
+async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
+    """One refresh whose connection dies there, and what the next calls get."""
+    tracker = Cut()
+    tracker.place, tracker.forgiving = place, forgiving
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    config = document([f"127.0.0.1/32:{server.port}"])
+    try:
+        before = RunningGateway(folder, config)
+        await before.start()
+        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
+        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
+        await before.stop()
+        async with process("never", written(folder, config)) as serving:
+            status, end = 503, time.monotonic() + LIMIT_S
+            while status == 503 and time.monotonic() < end:
+                status = await call(serving.port)
+                await asyncio.sleep(0.1)
+        with closing(sqlite3.connect(folder / "gateway.db")) as db:
+            reason = db.execute("SELECT state_reason FROM connections").fetchone()[0]
+    finally:
+        await server.close()
+    lost = status != 200
+    may_be_lost = place != BEFORE and not forgiving
+    told = f"told as {reason}" if lost else "nothing lost"
+    fine = (lost and reason == "rotation_lost") if may_be_lost else not lost
+    asked = tracker.calls["refresh_token"]
+    grace = "has a grace time" if forgiving else "revokes on reuse"
+    return Seen(f"network cut {place} ({grace})", f"{told}; {asked} token requests", int(lost), fine and asked == 2)

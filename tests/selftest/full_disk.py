@@ -1,0 +1,111 @@
+"""The disk is full: calls go on from memory, writes are refused in time, and all is well once there is room again."""
+
+import contextlib
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.load import Upstream
+from tests.fakes.processes import CONNECTION, Files, Serving, serving
+from tests.selftest.seen import Seen
+
+REFUSED_S: Final = 5.0
+HEALED_S: Final = 5.0
+LIMIT_S: Final = 30.0
+DISK_BYTES: Final = 8 << 20
+
+
+class Disk:
+    """`fill` leaves no room, `free` gives it back."""
+
+    def __init__(self, kind: str, fill: Callable[[Serving], None], free: Callable[[Serving], None]) -> None:
+        self.kind, self.fill, self.free = kind, fill, free
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Disk]:
+    """A file system of its own in `folder` where this user may mount one; else a limit on the size of files."""
+    mounted = os.geteuid() == 0 and _mount(folder)
+    ballast = folder / "ballast"
+
+    def fill(_: Serving) -> None:
+        with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    def limit(process: Serving) -> None:
+        largest = max(file.stat().st_size for file in folder.glob("gateway.db*"))
+        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+
+    def unlimit(process: Serving) -> None:
+        infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, infinite)
+
+    try:
+        if mounted:
+            yield Disk("full disk (tmpfs)", fill, lambda _: ballast.unlink())
+        else:
+            yield Disk("full disk (file size limit)", limit, unlimit)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _mount(folder: Path) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "tmpfs", str(folder)]
+    with contextlib.suppress(FileNotFoundError):
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return False
+
+
+async def full_disk(folder: Path) -> Seen:
+    """A gateway on it, with one connection in use."""
+    with small_disk(folder) as disk:
+        async with Upstream().serving() as upstream, serving(Files(folder, upstream.port)) as process:
+            await process.connect()
+            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
+                calls = [await _call(http, process.port)]
+                disk.fill(process)
+                refused, slowest = 201, 0.0
+                end = time.monotonic() + LIMIT_S
+                while refused == 201 and time.monotonic() < end:  # until what was free in the files is used up
+                    began = time.monotonic()
+                    refused = await _import(http, process.port)
+                    slowest = max(slowest, time.monotonic() - began)
+                calls += [await _call(http, process.port) for _ in range(50)]
+                disk.free(process)
+                began, healed = time.monotonic(), 0
+                while healed != 201 and time.monotonic() - began < LIMIT_S:
+                    healed = await _import(http, process.port)
+                healed_s = time.monotonic() - began
+                calls.append(await _call(http, process.port))
+    failed = sum(status != 200 for status in calls)
+    told = f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; healed in {healed_s:.1f} s"
+    fine = (failed, refused, healed) == (0, 503, 201) and slowest < REFUSED_S + 1 and healed_s < HEALED_S
+    return Seen(disk.kind, told, failed, fine)
+
+
+async def _call(http: aiohttp.ClientSession, port: int) -> int:
+    async with http.get(f"http://127.0.0.1:{port}/proxy/short", headers=CONNECTION) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def _import(http: aiohttp.ClientSession, port: int) -> int:
+    credentials = {"type": "API_KEY", "apiKey": "k" * 20}
+    body: dict[str, Any] = {
+        "provider_config_key": "up",
+        "connection_id": f"c{time.monotonic_ns()}",
+        "credentials": credentials,
+    }
+    body["metadata"] = {"bulk": "x" * 20_000}
+    async with http.post(f"http://127.0.0.1:{port}/connections", json=body) as answer:
+        return answer.status

@@ -1,0 +1,76 @@
+"""PostgreSQL is restarted under two nodes at work."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.tracker import Tracker
+from tests.selftest.seen import Seen
+
+CALLERS: Final = 8
+HEALED_S: Final = 5.0
+MOST_FAILED: Final = 0.001
+LIMIT_S: Final = 30.0
+
+
+async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: float) -> Seen:
+    """`seconds` of calls before it goes and as many after it is back."""
+    tracker = Tracker()
+    provider = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{provider.port}"
+    url = await server.make_database()
+    statuses: Counter[int] = Counter()
+    try:
+        async with nodes(folder, tracker.url, url, count=2) as running:
+            for n in range(CALLERS):
+                await running.imported(tracker.grant(), f"c{n}")
+                for node in range(2):
+                    assert (await running.call(node, f"c{n}"))[0] == 200
+            going = asyncio.Event()
+            callers = [asyncio.create_task(_calls(running, n, going, statuses)) for n in range(CALLERS)]
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(server.stop)
+            away = await _write(running, tracker)
+            await asyncio.to_thread(server.start)
+            began, healed = time.monotonic(), 0
+            while healed != 201 and time.monotonic() - began < LIMIT_S:
+                healed = await _write(running, tracker)
+            healed_s = time.monotonic() - began
+            await asyncio.sleep(seconds)
+            going.set()
+            await asyncio.gather(*callers)
+    finally:
+        await provider.close()
+    failed, total = statuses.total() - statuses[200], statuses.total()
+    told = f"{failed} of {total} calls failed; writes {away} meanwhile; healed in {healed_s:.1f} s"
+    fine = failed <= total * MOST_FAILED and healed == 201 and healed_s < HEALED_S and away == 503
+    return Seen("PostgreSQL restarted", told, failed, fine)
+
+
+async def _calls(running: Nodes, number: int, end: asyncio.Event, statuses: Counter[int]) -> None:
+    turn = number
+    while not end.is_set():
+        turn += 1
+        try:
+            status, _ = await running.call(turn, f"c{number}")
+        except aiohttp.ClientError:
+            status = 0
+        statuses[status] += 1
+        await asyncio.sleep(0.02)
+
+
+async def _write(running: Nodes, tracker: Tracker) -> int:
+    tokens = {name: text for name, text in tracker.grant().items() if name.endswith("token")}
+    body = {
+        "provider_config_key": "tracker",
+        "connection_id": "new",
+        "credentials": {"type": "OAUTH2", **tokens, "expires_at": "2099-01-01T00:00:00Z"},
+    }
+    async with running.http.post(f"{running.urls[0]}/connections", json=body) as answer:
+        return 201 if answer.status in (200, 201) else answer.status

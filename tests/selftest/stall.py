@@ -1,0 +1,43 @@
+"""The process that holds a refresh's lease stands still until the lease has run out, and wakes when another has renewed."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.selftest.crash import LIMIT_S, Forgiving, call, process, written
+from tests.selftest.seen import Seen
+
+
+async def stalled_holder(folder: Path) -> Seen:
+    """The provider answers the first while it stands still; only the second one's token is good at the provider then."""
+    tracker = Forgiving()
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    config = document([f"127.0.0.1/32:{server.port}"])
+    try:
+        before = RunningGateway(folder, config)
+        await before.start()
+        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
+        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
+        await before.stop()
+        file = written(folder, config)
+        async with process("never", file) as sleeper, process("never", file) as second:
+            tracker.hold.clear()
+            waiting = asyncio.create_task(call(sleeper.port))
+            async with asyncio.timeout(LIMIT_S):
+                while not tracker.calls["refresh_token"]:
+                    await asyncio.sleep(0.005)
+            sleeper.signal(signal.SIGSTOP)
+            tracker.hold.set()
+            other = await call(second.port)
+            asked = tracker.calls["refresh_token"]
+            sleeper.signal(signal.SIGCONT)
+            late = await waiting
+            after = [await call(node.port) for node in (sleeper, second, sleeper, second)]
+    finally:
+        await server.close()
+    fine = (other, late, asked, after) == (200, 200, 2, [200] * 4) and tracker.calls["refresh_token"] == 2
+    told = f"the second one renewed ({other}), the late one overwrote nothing ({late}); then {after}"
+    return Seen("lease holder stalled past its lease", told, 0 if fine else 1, fine)

@@ -1,0 +1,47 @@
+"""Kills during writes, cut networks, stalled holders, full disks and restarted databases: what must be there still is."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.postgres import PostgresServer
+from tests.selftest.cuts import CUTS, INSIDE, cut
+from tests.selftest.full_disk import full_disk
+from tests.selftest.restart import postgres_restart
+from tests.selftest.stall import stalled_holder
+from tests.selftest.writes import Writer, kills_during_writes
+
+
+@pytest.mark.timeout(300)  # three processes are started in turn
+async def test_no_acknowledged_write_is_lost_to_a_kill(tmp_path: Path) -> None:
+    tally = await kills_during_writes(tmp_path, 2, random.Random(5))
+    assert (tally.kills, tally.lost, tally.unsound, tally.unreadable) == (2, [], 0, 0)
+    assert tally.acknowledged > 0
+
+
+def test_a_write_that_is_missing_would_be_seen() -> None:
+    writer = Writer("w", {"a": 1, "b": 2, "c": None, "d": 1}, under_way=("d", None))
+    assert writer.missing({"a": 1, "b": 1, "c": 3}) == ["b", "c"]
+    assert writer.missing({"a": 1, "b": 2, "d": 1}) == []
+
+
+@pytest.mark.parametrize(("place", "forgiving"), [*((place, False) for place in CUTS), (INSIDE, True)])
+async def test_a_cut_network_loses_nothing_that_is_not_told(tmp_path: Path, place: str, forgiving: bool) -> None:
+    seen = await cut(place, tmp_path, forgiving=forgiving)
+    assert seen.fine, seen
+
+
+async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path) -> None:
+    seen = await stalled_holder(tmp_path)
+    assert seen.fine, seen
+
+
+async def test_a_full_disk_stops_writes_alone_and_for_as_long_as_it_is_full(tmp_path: Path) -> None:
+    seen = await full_disk(tmp_path)
+    assert seen.fine, seen
+
+
+async def test_postgresql_may_be_restarted_under_load(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    seen = await postgres_restart(tmp_path, postgres_server, seconds=1.0)
+    assert seen.fine, seen

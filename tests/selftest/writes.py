@@ -1,0 +1,157 @@
+"""`kill -9` at random moments while callers import, change and delete connections, again and again on one database."""
+
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.processes import Files, Serving, serving
+from tests.selftest.seen import Seen
+
+WRITERS: Final = 4
+LONGEST_S: Final = 0.5
+READY_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Writer:
+    """`sure`: what was acknowledged last of each connection, its metadata, or None for one that was deleted.
+
+    `under_way`: what was asked when the process died; either may be found of it.
+    """
+
+    name: str
+    sure: dict[str, int | None] = field(default_factory=dict)
+    under_way: tuple[str, int | None] | None = None
+
+    async def run(self, http: aiohttp.ClientSession, url: str) -> None:
+        number = 0
+        while True:
+            number += 1
+            connection_id = f"{self.name}-{number}"
+            for value in (1, 2, None if number % 2 else 3):
+                self.under_way = (connection_id, value)
+                await self._write(http, url, connection_id, value)
+                self.sure[connection_id], self.under_way = value, None
+
+    async def _write(self, http: aiohttp.ClientSession, url: str, connection_id: str, value: int | None) -> None:
+        if value is None:
+            place = f"{url}/connections/{connection_id}?provider_config_key=up"
+            async with http.delete(place) as answer:
+                assert answer.status == 200, await answer.text()
+            return
+        credentials = {"type": "API_KEY", "apiKey": f"key-{connection_id}-{value}"}
+        body = {"provider_config_key": "up", "connection_id": connection_id, "credentials": credentials}
+        async with http.post(f"{url}/connections", json={**body, "metadata": {"n": value}}) as answer:
+            assert answer.status in (200, 201), await answer.text()
+
+    def missing(self, found: dict[str, int]) -> list[str]:
+        """Which acknowledged writes are not there."""
+        gone = []
+        for connection_id, value in self.sure.items():
+            allowed = {value}
+            if self.under_way is not None and self.under_way[0] == connection_id:
+                allowed.add(self.under_way[1])
+            if found.get(connection_id) not in allowed:
+                gone.append(connection_id)
+        return gone
+
+
+@dataclass(slots=True)
+class Tally:
+    """`slowest_s`: from the start of a process on what another left behind, until it was ready; `clean_s`: on nothing."""
+
+    kills: int = 0
+    acknowledged: int = 0
+    lost: list[str] = field(default_factory=list)
+    unsound: int = 0
+    unreadable: int = 0
+    slowest_s: float = 0.0
+    clean_s: float = 0.0
+
+    def seen(self) -> Seen:
+        in_time = self.slowest_s < max(
+            READY_S, 2 * self.clean_s
+        )  # where the machine itself is slow, that is not the kill's
+        fine = in_time and not (self.lost or self.unsound or self.unreadable)
+        told = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
+        told += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
+        told += f"({self.clean_s:.1f} s on an empty database)"
+        return Seen(f"{self.kills} kills during writes", told, len(self.lost), fine)
+
+
+async def kills_during_writes(
+    folder: Path, kills: int, dice: random.Random, *, step: Callable[[Tally], None] = lambda _: None
+) -> Tally:
+    """Each round ends with a kill, and the next one begins on what it left."""
+    files, tally = Files(folder, 9), Tally()
+    writers: list[Writer] = []
+    for number in range(kills + 1):
+        began = time.monotonic()
+        async with serving(files) as process:
+            if number == 0:
+                tally.clean_s = time.monotonic() - began
+            else:
+                tally.slowest_s = max(tally.slowest_s, time.monotonic() - began)
+                tally.unreadable += await _unreadable(process, writers)
+            if number == kills:
+                break
+            writers = [Writer(f"{number}-{one}") for one in range(WRITERS)]
+            await _killed(process, writers, dice.uniform(0.02, LONGEST_S))
+        tally.kills += 1
+        tally.acknowledged += sum(len(writer.sure) for writer in writers)
+        sound, found = _left(folder / "gateway.db")
+        tally.unsound += not sound
+        tally.lost += [one for writer in writers for one in writer.missing(found)]
+        step(tally)
+    return tally
+
+
+async def _killed(process: Serving, writers: list[Writer], after_s: float) -> None:
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
+        tasks = [asyncio.create_task(one.run(http, f"http://127.0.0.1:{process.port}")) for one in writers]
+        while not any(one.sure for one in writers) and not any(task.done() for task in tasks):
+            await asyncio.sleep(0.005)  # so that there is something to lose
+        await asyncio.sleep(after_s)
+        process.signal(signal.SIGKILL)
+        await process.ended()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(ended, aiohttp.ClientError | OSError), ended
+
+
+def _left(database: Path) -> tuple[bool, dict[str, int]]:
+    """Whether SQLite finds its file in order, and what is in it."""
+    with closing(sqlite3.connect(database)) as db:
+        sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        sound = sound and not db.execute("PRAGMA foreign_key_check").fetchall()
+        rows = db.execute("SELECT connection_id, metadata FROM connections").fetchall()
+    return sound, {name: json.loads(metadata)["n"] for name, metadata in rows}
+
+
+async def _unreadable(process: Serving, writers: list[Writer]) -> int:
+    """Of what was written last by each: how many credentials are not the acknowledged ones."""
+    wrong = 0
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
+        for writer in writers:
+            settled = writer.under_way[0] if writer.under_way else None
+            last = [(name, value) for name, value in writer.sure.items() if value is not None and name != settled][-1:]
+            for name, value in last:
+                url = f"http://127.0.0.1:{process.port}/connections/{name}?provider_config_key=up"
+                async with http.get(url) as answer:
+                    told: dict[str, Any] = await answer.json()
+                    with contextlib.suppress(KeyError):
+                        wrong += told["credentials"]["apiKey"] != f"key-{name}-{value}"
+                        continue
+                    wrong += 1
+    return wrong
