@@ -8,7 +8,7 @@ export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd check docs fmt lock bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd burst sdks rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -53,11 +53,27 @@ mutate: venv-dev  ## random mutations of requests, read by us, h11 and nginx: SE
 drill: venv-dev  ## the long form of signals under load: SIGHUP, SIGTERM with a successor, 100 streams; with wrk, if there is one
 	@GATEWAY_DRILL=$${GATEWAY_DRILL:-16} $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/gateway/server/test_under_load.py tests/gateway/server/test_under_wrk.py
 
-selftest: venv-dev  ## kill -9 at every step of a refresh and at random moments, and tell what was lost: SELFTEST="--kills 200"
+selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lost by them: SELFTEST="--kills 200 --postgres --only NAME"
 	@$(BIN)/python -m tests.selftest $(SELFTEST)
 
 refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py
+
+burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (10 minutes): BURST=10000
+	@BURST=$${BURST:-10000} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_burst.py
+
+sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as docs/sdks.md says; installs them outside the repository
+	@GATEWAY_SDKS=all $(BIN)/pytest -v -p no:xdist tests/sdks
+
+rolling: venv-dev  ## rolling restarts and a database restart behind nginx and HAProxy, with streams open: GATEWAY_ROLLING requests a second (300)
+	@GATEWAY_ROLLING=$${GATEWAY_ROLLING:-300} $(BIN)/pytest -v -s -p no:xdist tests/deploy/test_rolling.py
+
+image: venv-dev  ## the Dockerfile's build steps by hand, in a fresh folder, and whether all wheels exist for amd64 and arm64
+	@GATEWAY_IMAGE=1 $(BIN)/pytest -v -p no:xdist tests/deploy/test_image.py
+
+rotation: venv-dev  ## keys rotated five times at 200 requests a second
+	@ROTATION_RATE=$${ROTATION_RATE:-200} ROTATION_CONNECTIONS=$${ROTATION_CONNECTIONS:-100} ROTATION_ROUNDS=$${ROTATION_ROUNDS:-5} \
+	  $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/journeys/test_key_rotation.py
 
 check: venv-dev  ## style, types, floors and the catalog
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -74,6 +90,9 @@ fmt: venv-dev  ## put the code into shape
 lock: venv-dev  ## write both lock files anew from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build pyproject.toml -o requirements.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
+
+fuzz: venv-dev  ## what /openapi.json allows and forbids, against a gateway: a hundred times as many calls as in the tests
+	EXAMPLES=$${EXAMPLES:-600} $(BIN)/pytest -q -p no:xdist --timeout 3600 tests/gateway/openapi/test_schemathesis.py
 
 bench: venv  ## the gateway beside other proxies; writes bench/results.md; short with BENCH=--quick
 	@$(BIN)/python -m bench $(BENCH)

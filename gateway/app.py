@@ -21,10 +21,14 @@ from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
 from gateway.connections.keep_alive import KeepAlive
+from gateway.connections.links import Links
 from gateway.connections.live import Live
+from gateway.connections.made import MadeIntegrations, go_on
+from gateway.connections.outcomes import Outcomes
 from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
+from gateway.connections.typed import TypedIn
 from gateway.declared import Examined, all_faults, examined
 from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
@@ -33,6 +37,7 @@ from gateway.egress.guard import Guard
 from gateway.errors import GatewayError
 from gateway.gauges import gauges
 from gateway.keys import Keys
+from gateway.keys.issue import Issuer
 from gateway.metrics import Metrics
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
@@ -40,13 +45,17 @@ from gateway.routes import add_routes
 from gateway.services import SERVICES, Services
 from gateway.store import Store, open_store
 from gateway.vault import Keyring, Tokens
+from gateway.webhooks.deliver import Deliverer
+from gateway.webhooks.keeper import Keeper
 from middleware.error_shape import error_shape
 from middleware.request_id import request_id
+from middleware.unrouted import unrouted
 
 BODY_LIMIT_BYTES: Final = 1 << 20
 PRUNE_EVERY_S: Final = 600.0
 KEEP_REQUEST_LOG: Final = timedelta(days=30)
-OWN_MIDDLEWARES: Final = (request_id, error_shape)  # so that an unknown path is answered in the same shape
+# So that an unknown path is noted, and answered in the same shape.
+OWN_MIDDLEWARES: Final = (request_id, unrouted, error_shape)
 
 Configured = Config | Mapping[str, Any] | str | PathLike[str]
 
@@ -65,7 +74,7 @@ def setup(app: web.Application, config: Configured) -> None:
     logs.for_host()
     app[SERVICES] = services_of(read(config))
     setup_templates(app)
-    add_routes(app)
+    add_routes(app, app[SERVICES].config.server.websocket_path)
     app.cleanup_ctx.append(_opened)
     app.on_shutdown.append(_stop_serving)
 
@@ -117,8 +126,13 @@ def complete(services: Services) -> Dialogues:
     services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
     services.sessions = Sessions(store)
     services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
-    services.flows = Flows(store, integrations, services.creator, dialogues, public_url)
+    services.links = Links(store, services.sessions, public_url)
+    services.issuer = Issuer(store, services.keys.minted)
+    live.followers = (services.keys.minted, services.links)
+    services.flows = Flows(store, integrations, services.creator, dialogues, services.outcomes, public_url)
+    services.typed_in = TypedIn(store, services.creator, services.outcomes)
     services.deleter = Deleter(store, integrations, catalog, live, dialogues)
+    services.made = MadeIntegrations(store, integrations, live, services.deleter)
     return dialogues
 
 
@@ -159,19 +173,36 @@ async def opened(
         environments=config.environments,
         pool=config.store.pool,
     )
+    try:
+        since = await store.changes.last_id()  # before they are read, so that none that comes meanwhile is missed
+        services.integrations.learn(await store.integrations.all())
+    except BaseException:
+        await store.close()
+        raise
     dialogues = Dialogues(services.egress)
     services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
+    services.deliverer = Deliverer(store, config, services.catalog, services.egress, services.metrics)
+    services.keys.minted.open(store)
+    services.outcomes = Outcomes(store)
     complete(services)
+    now = latest or (lambda: services)
+    services.keeper = Keeper(store, lambda: now().config.environments, services.deliverer.wake)
     tasks = []
     if background:
-        now = latest or (lambda: services)
+        services.live.heard = services.deliverer.wake
         keep_alive = KeepAlive(store, services.renewer, lambda: (now().integrations, now().catalog))
         tasks = [
-            asyncio.create_task(services.live.follow(await store.changes.last_id()), name="follow_changes"),
+            asyncio.create_task(
+                services.live.follow(since, lambda: services.outcomes.look(now().serving)), name="follow_changes"
+            ),
             asyncio.create_task(recover(store, services.renewer), name="recover_refreshes"),
             asyncio.create_task(keep_alive.run(), name="keep_alive"),
+            asyncio.create_task(services.deliverer.run(), name="deliver_events"),
+            asyncio.create_task(services.keeper.run(), name="keep_events"),
             asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(go_on(lambda: now().made), name="end_integrations"),
+            asyncio.create_task(services.keys.minted.write(), name="write_key_use"),
             asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
         ]
     try:
@@ -186,9 +217,13 @@ async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> 
         for egress in (services.egress, *services.retired):
             end.push_async_callback(egress.close)
         end.push_async_callback(services.request_log.close)
+        end.push_async_callback(services.deliverer.close)
+        end.push_async_callback(services.keys.minted.close)
         end.push_async_callback(_ended, tasks)
+        end.push_async_callback(services.links.close)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.deleter.close)
+        end.push_async_callback(services.made.close)
         end.push_async_callback(services.flows.close)
         end.push_async_callback(services.live.close)
 

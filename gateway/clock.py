@@ -2,17 +2,16 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+
+monotonic: Callable[[], float] = time.monotonic
+"""Seconds that never go back, for durations and deadlines within this process. Asked several times a request: no wrapper."""
 
 
 def now() -> datetime:
     """The wall clock as an aware UTC time."""
     return datetime.now(UTC)
-
-
-def monotonic() -> float:
-    """Seconds that never go back, for durations and deadlines within this process."""
-    return time.monotonic()
 
 
 async def sleep(seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from gateway import resources
 from gateway.auth import modes
@@ -12,6 +11,7 @@ from gateway.catalog.folder import state_of
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
+from gateway.nearest import did_you_mean
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
 
@@ -111,12 +111,14 @@ def _integration(environment: EnvironmentConfig, key: str, declared: Integration
         allowed_origins=declared.allowed_origins,
         forward_set_cookie=declared.forward_set_cookie,
         site_selection="ask" if declared.site_selection == "ask" else "match",
+        webhook_secret=declared.webhook_secret,
+        webhook_secret_previous=declared.webhook_secret_previous,
+        forward_webhooks=declared.forward_webhooks,
     )
 
 
 def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
-    near = get_close_matches(name, catalog.providers, 1)
-    hint = f"; did you mean '{near[0]}'?" if near else "; `gateway catalog list` shows what there is"
+    hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
     return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
 
 

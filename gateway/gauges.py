@@ -7,6 +7,7 @@ whose name may tell of an end user.
 from collections import defaultdict
 from collections.abc import Iterator
 
+from gateway import clock
 from gateway.metrics import Sample
 from gateway.services import Services
 
@@ -17,6 +18,14 @@ def gauges(services: Services) -> Iterator[Sample]:
     yield ("gateway_request_log_dropped_total",), services.request_log.dropped
     yield from _pools(services)
     yield from _gates(services)
+    yield from _events(services)
+
+
+def _events(services: Services) -> Iterator[Sample]:
+    for waiting in services.keeper.backlog:
+        yield ("gateway_events_pending", waiting.environment), waiting.pending
+        oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
+        yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
 
 
 def _pools(services: Services) -> Iterator[Sample]:

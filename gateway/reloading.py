@@ -18,11 +18,12 @@ from gateway.app import Configured, complete, declared, egress_of, gates_of, rea
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.connections.integrations import Integrations
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StartRefused
 from gateway.keys import Keys
 from gateway.metrics import Metrics
 from gateway.metrics.families import RELOADS
 from gateway.services import SERVICES, Services
+from gateway.vault import Keyring
 
 STAYS: Final = "the configuration in use stays"
 
@@ -64,6 +65,8 @@ async def reload(app: web.Application, given: Configured | None = None) -> bool:
             config = await asyncio.to_thread(read_again, running.config, given)
             ready = await asyncio.to_thread(checked, config)
             await running.store.ensure_environments(set(config.environments))
+            if config.store.encryption_keys != running.config.store.encryption_keys:
+                await running.store.turn_to(Keyring(config.store.encryption_keys))
         except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
             tell_refusal(refusal, running.metrics)
             return False
@@ -75,7 +78,7 @@ async def reload(app: web.Application, given: Configured | None = None) -> bool:
 
 def tell_refusal(refusal: Exception, metrics: Metrics | None) -> None:
     """One line a fault, and one that says what became of it."""
-    if isinstance(refusal, Faults | GatewayError):
+    if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)
         log.error("reload_refused", effect=STAYS)
@@ -90,18 +93,22 @@ def turn(app: web.Application, ready: Next) -> None:
     old = app[SERVICES]
     new: Services = copy(old)
     new.config, new.catalog, new.integrations = ready.config, ready.catalog, ready.integrations
-    new.keys = Keys.declared(ready.config)
+    new.keys = Keys.declared(ready.config, old.keys.minted)
     new.retired = tuple(egress for egress in old.retired if not egress.unused)
     if ready.config.egress != old.config.egress:
         old.egress.retire()
         new.egress, new.retired = egress_of(ready.config), (*new.retired, old.egress)
     if ready.config.egress.limits != old.config.egress.limits:
         new.gates = gates_of(ready.config)
+    new.integrations.take_over(old.integrations)
     dialogues = complete(new)
     new.flows.take_over(old.flows)
+    new.links.take_over(old.links)
     new.deleter.take_over(old.deleter)
+    new.made.take_over(old.made)
     new.renewer.turn_to(new.integrations, new.catalog, dialogues)
     new.live.turn_to(ready.config.live, new.integrations, new.catalog)
+    new.deliverer.turn_to(ready.config, new.catalog, new.egress)
     new.metrics.turn_to(new.integrations.has)
     # aiohttp warns of changes to an application that has started, since it cannot know that this one is meant.
     app._state[SERVICES] = new

@@ -5,14 +5,31 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.api import client_metadata, connect, connections, health, integrations, logos, options, providers, typed_in
+from gateway.api import (
+    client_metadata,
+    connect,
+    connect_session,
+    connect_socket,
+    connection_edits,
+    connection_import,
+    connections,
+    health,
+    integrations,
+    keys,
+    logos,
+    options,
+    providers,
+    signing_key,
+    typed_in,
+    variables,
+    webhooks,
+)
+from gateway.api.websocket_resource import WebsocketResource
 from gateway.forward import forward
-from gateway.pages.begin import begin
-from gateway.pages.callback import callback
-from gateway.pages.connect import connect_page
-from gateway.pages.guide import guide
+from gateway.openapi.handlers import docs, openapi_json
+from gateway.pages import late
 from middleware.expectation import no_early_continue
-from middleware.surfaces import API, CALLED, OPEN, POSTED, PROXY
+from middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, HOOK, OPEN, POSTED, PROXY, SHOWN
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -30,31 +47,81 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/health", OPEN(health.health)),
     ("GET", "/ready", OPEN(health.ready)),
     ("GET", "/images/template-logos/{name}.svg", OPEN(logos.logo)),
-    ("GET", "/connect", OPEN(connect_page)),
-    ("GET", "/oauth/connect/{integration_id}", OPEN(begin)),
-    ("GET", "/oauth/callback", OPEN(callback)),
-    ("GET", "/app-auth/connect", OPEN(callback)),
+    ("GET", "/openapi.json", CALLED(openapi_json)),
+    ("OPTIONS", "/openapi.json", CALLED(options.options)),
+    ("GET", "/docs", OPEN(docs)),
+    ("GET", "/connect", OPEN(late.entrance)),
+    ("GET", "/connect/", OPEN(late.entrance)),
+    ("GET", "/connect/assets/{name}", OPEN(late.asset)),
+    ("GET", "/connect/s/{session_id}", OPEN(late.start)),
+    ("GET", "/connect/s/{session_id}/i/{integration_id}", OPEN(late.form)),
+    ("POST", "/connect/s/{session_id}/i/{integration_id}", OPEN(late.act)),
+    ("POST", "/oauth/site", OPEN(late.site)),
+    ("GET", "/oauth/connect/{integration_id}", OPEN(late.begin)),
+    ("GET", "/oauth/callback", OPEN(late.callback)),
+    ("GET", "/app-auth/connect", OPEN(late.callback)),
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
     *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
-    ("GET", "/providers", API(providers.list_providers)),
+    ("GET", "/providers", SHOWN(providers.list_providers)),
     ("OPTIONS", "/providers", CALLED(options.options)),
-    ("GET", "/providers/{provider}", API(providers.get_provider)),
+    ("GET", "/providers/{provider}", SHOWN(providers.get_provider)),
     ("OPTIONS", "/providers/{provider}", CALLED(options.options)),
-    ("GET", "/providers/{provider}/guide", OPEN(guide)),
-    ("GET", "/integrations", API(integrations.list_integrations)),
+    ("GET", "/providers/{provider}/guide", OPEN(late.guide)),
+    ("GET", "/integrations", SHOWN(integrations.list_integrations)),
+    ("POST", "/integrations", API(integrations.create_integration)),
     ("OPTIONS", "/integrations", CALLED(options.options)),
     ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),
+    ("PATCH", "/integrations/{unique_key}", API(integrations.patch_integration)),
+    ("DELETE", "/integrations/{unique_key}", API(integrations.delete_integration)),
     ("OPTIONS", "/integrations/{unique_key}", CALLED(options.options)),
     ("POST", "/connect/sessions", API(connect.create_session)),
     ("OPTIONS", "/connect/sessions", CALLED(options.options)),
+    ("POST", "/connect/sessions/reconnect", API(connect.create_reconnect_session)),
+    ("OPTIONS", "/connect/sessions/reconnect", CALLED(options.options)),
+    ("GET", "/connect/sessions/{session_id}", API(connect_session.poll)),
+    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options.options)),
+    ("GET", "/connect/session", CONNECTING(connect_session.show)),
+    ("DELETE", "/connect/session", CONNECTING(connect_session.end)),
+    ("OPTIONS", "/connect/session", CALLED(options.options)),
+    ("GET", "/connect/session/result", CONNECTING(connect_session.result)),
+    ("OPTIONS", "/connect/session/result", CALLED(options.options)),
+    ("POST", "/connect/telemetry", POSTED(connect_session.telemetry)),
+    ("OPTIONS", "/connect/telemetry", CALLED(options.options)),
     ("GET", "/connections", API(connections.list_connections)),
-    ("POST", "/connections", API(connections.import_connection)),
+    ("POST", "/connections", API(connection_import.import_connection)),
     ("OPTIONS", "/connections", CALLED(options.options)),
+    ("POST", "/connections/metadata", API(connection_edits.set_metadata)),
+    ("PATCH", "/connections/metadata", API(connection_edits.merge_metadata)),
     ("GET", f"/connections/{ID}", API(connections.get_connection)),
+    ("PATCH", f"/connections/{ID}", API(connection_edits.patch_connection)),
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
     ("OPTIONS", f"/connections/{ID}", CALLED(options.options)),
+    ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
+    ("POST", "/webhook/{environment}/{unique_key}", HOOK(webhooks.take_webhook)),
+    ("POST", "/environment/webhook-signing-key/rotate", API(signing_key.rotate_signing_key)),
+    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options.options)),
+    # As they were called before; published clients of some age still say so.
+    ("GET", "/connection", API(connections.list_connections)),
+    ("POST", "/connection", API(connection_import.import_flat)),
+    ("OPTIONS", "/connection", CALLED(options.options)),
+    ("POST", f"/connection/{ID}/metadata", API(connection_edits.set_metadata_of_one)),
+    ("PATCH", f"/connection/{ID}/metadata", API(connection_edits.merge_metadata_of_one)),
+    ("GET", f"/connection/{ID}", API(connections.get_connection)),
+    ("PATCH", f"/connection/{ID}", API(connection_edits.patch_connection)),
+    ("DELETE", f"/connection/{ID}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connection/{ID}", CALLED(options.options)),
+    ("GET", "/environment-variables", API(variables.list_variables)),
+    ("OPTIONS", "/environment-variables", CALLED(options.options)),
+    ("GET", "/environment/api-keys", API(keys.list_keys)),
+    ("POST", "/environment/api-keys", API(keys.create_key)),
+    ("DELETE", "/environment/api-keys", API(keys.revoke_key)),
+    ("OPTIONS", "/environment/api-keys", CALLED(options.options)),
+    ("DELETE", "/environment/api-keys/{key_id}", API(keys.revoke_key)),
+    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(options.options)),
     ("*", "/proxy", PROXY(forward)),
     ("*", f"/proxy/{REST}", PROXY(forward)),
+    ("*", "/c/{capability}", CAPABILITY(forward)),
+    ("*", f"/c/{{capability}}/{REST}", CAPABILITY(forward)),
 )
 
 
@@ -62,11 +129,14 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect"})
 
 
-def add_routes(app: web.Application) -> None:
+def add_routes(app: web.Application, websocket_path: str = "/") -> None:
     """Seat every route on `app`, HEAD wherever there is a GET (RFC 9110 §9.1).
 
     A key is checked before ``100 Continue`` invites a body.
     """
+    resource = WebsocketResource(websocket_path)
+    resource.add_route("GET", OPEN(connect_socket.socket), expect_handler=no_early_continue)
+    app.router.register_resource(resource)
     for method, path, handler in ROUTES:
         for one in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
             app.router.add_route(one, path, handler, expect_handler=no_early_continue)

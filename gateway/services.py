@@ -12,16 +12,23 @@ from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter
 from gateway.connections.flow import Flows
 from gateway.connections.integrations import Integrations
+from gateway.connections.links import Links
 from gateway.connections.live import Live
+from gateway.connections.made import MadeIntegrations
+from gateway.connections.outcomes import Outcomes
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
+from gateway.connections.typed import TypedIn
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.keys import Keys
+from gateway.keys.issue import Issuer
 from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
 from gateway.store import Store
 from gateway.vault import Tokens
+from gateway.webhooks.deliver import Deliverer
+from gateway.webhooks.keeper import Keeper
 
 
 @dataclass(slots=True)
@@ -51,9 +58,16 @@ class Services:
     live: Live = field(init=False)
     creator: Creator = field(init=False)
     sessions: Sessions = field(init=False)
+    outcomes: Outcomes = field(init=False)
     flows: Flows = field(init=False)
+    links: Links = field(init=False)
+    issuer: Issuer = field(init=False)
+    typed_in: TypedIn = field(init=False)
     page_cursors: Tokens = field(init=False)
     deleter: Deleter = field(init=False)
+    deliverer: Deliverer = field(init=False)
+    keeper: Keeper = field(init=False)
+    made: MadeIntegrations = field(init=False)
 
 
 SERVICES = web.AppKey("services", Services)

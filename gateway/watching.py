@@ -20,7 +20,7 @@ from gateway.catalog.folder import state_of
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Fault
 from gateway.declared import catalog_of, integrations
-from gateway.metrics.families import RELOADS
+from gateway.metrics.families import CATALOG_RELOADS
 from gateway.reloading import Next, turn
 from gateway.services import SERVICES, Services
 
@@ -93,10 +93,10 @@ class Watch:
             log.error("fault", detail=fault)
         if new:
             log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
-            running.metrics.add(RELOADS, "refused")
+            running.metrics.add(CATALOG_RELOADS, "refused")
         if differences:
             log.info("catalog_changed", **differences)
-            running.metrics.add(RELOADS, "taken")
+            running.metrics.add(CATALOG_RELOADS, "taken")
 
 
 def reread(config: Config, running: Catalog) -> Reread:
@@ -106,7 +106,7 @@ def reread(config: Config, running: Catalog) -> Reread:
     except CatalogFaults as wrong:
         fresh, faults = wrong.catalog, list(wrong.faults)
         if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read: nobody has deleted its entries
-            return Reread(running, tuple(faults), frozenset(running.providers))
+            return Reread(running, tuple(faults), running.of_folders(config.catalog))
     kept = {name for name in fresh.faulty if name in running.providers}
     fresh = fresh.keeping(kept, running)
     for name, found in _unfit(config, fresh, running):

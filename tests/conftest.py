@@ -5,11 +5,28 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.postgres import PostgresServer, migrated
+from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_start() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        share(monkeypatch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """A command that sets logging up in this process leaves nothing of it to the next test."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 @pytest.fixture

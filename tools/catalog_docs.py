@@ -34,7 +34,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "connection": (
         "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",
         "require_client_certificate", "post_connection_script", "webhook_routing_script",
-        "credentials_verification_script", "pre_connection_deletion_script",
+        "account", "credentials_verification_script", "pre_connection_deletion_script",
     ),
     "authorization": (
         "authorization_url", "authorization_params", "authorization_param_renames", "authorization_url_fragment",
@@ -62,6 +62,7 @@ _ANCHORS: Final = {
     "Step": "additional_steps",
     "TokenCall": "revocation",
     "RefreshPolicy": "refresh",
+    "AccountForm": "account",
 }
 
 

@@ -7,16 +7,17 @@ the callback: CUSTOM asks for the end user's own grant besides, which a guessed 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import sign, signed
 from gateway.auth.members import token_values
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, SetOut, Wish
-from gateway.auth.moments import iso, moment
+from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -32,12 +33,13 @@ JWT_LIFETIME: Final = timedelta(seconds=540)
 LIFETIME: Final = timedelta(minutes=55)
 
 
-class App(GrantingMode):
+class App(ExchangedMode, GrantingMode):
     """Held as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
     ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
     """
 
     name = "APP"
+    brought: ClassVar = "access_token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, (*self.types(), self.name))
@@ -65,12 +67,6 @@ class App(GrantingMode):
         at = replace(context, config={**context.config, INSTALLATION: installation})
         held = yield from installation_token(at, "token_url")
         return Granted({"type": self.name, **held, INSTALLATION: installation}, {INSTALLATION: installation})
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return dict(held) if held.get("access_token") else (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get(INSTALLATION))

@@ -5,13 +5,14 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlencode, urlsplit
 
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.members import member_values
-from gateway.auth.mode import AuthMode, Dialogue
+from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso, moment
 from gateway.auth.signer import Signer
 from gateway.auth.sigv4 import Keys, Scope
@@ -29,13 +30,14 @@ LIFETIME_S: Final = 3600
 PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
 
-class AwsSigV4(AuthMode):
+class AwsSigV4(ExchangedMode):
     """Held as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?, "external_id"?,
     "region"?, "service"?, "expires_at"?, "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole gives them to the
     operator's own access key (`client_id` and `client_secret` of the integration), and gives new ones before they end.
     """
 
     name = "AWS_SIGV4"
+    brought: ClassVar = "secret_access_key"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, self.types())
@@ -59,12 +61,6 @@ class AwsSigV4(AuthMode):
 
     def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
         return {name: held[name] for name in ("region", "service") if held.get(name)}
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return dict(held) if held.get("secret_access_key") else (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
         return bool(held.get("role_arn"))

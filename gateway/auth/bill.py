@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.members import member_values, token_values
-from gateway.auth.mode import AuthMode, Dialogue
-from gateway.auth.moments import iso, moment
+from gateway.auth.mode import Dialogue
+from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
 from gateway.oauth.requests import encoded
 from gateway.oauth.token import dig, expires_at
@@ -27,7 +28,7 @@ USER: Final = ("userId", "user_id", "response_data.userId")
 LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes without a call
 
 
-class Bill(AuthMode):
+class Bill(ExchangedMode):
     """Held as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", "session_id", "user_id"?,
     "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``, ``organizationId`` and ``devKey``
     unless the entry's `token_params` say otherwise.
@@ -40,15 +41,6 @@ class Bill(AuthMode):
         held = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED}}
         fields.finish("session_id", "user_id", "expires_at", "raw")
         return held
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
-
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         provider = context.provider

@@ -3,17 +3,18 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import sign, signed
 from gateway.auth.members import member_values, token_values
-from gateway.auth.mode import AuthMode, Dialogue, RevocableToken, Revocation
-from gateway.auth.moments import iso, moment
+from gateway.auth.mode import Dialogue, RevocableToken, Revocation
+from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import scope_list
 from gateway.oauth.client_auth import Client
@@ -31,13 +32,14 @@ ASSERTION_S: Final = 300
 TYPED_LIMIT: Final = 16_384
 
 
-class ClientCredentials(AuthMode):
+class ClientCredentials(ExchangedMode):
     """Held as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
     "client_private_key"?, "expires_at"?, "raw"}``. With certificate and private key, which are PEM, token requests and
     proxied requests use mutual TLS (RFC 8705).
     """
 
     name = "OAUTH2_CC"
+    brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """A `token` may be brought along; without one, the first is asked for."""
@@ -57,15 +59,6 @@ class ClientCredentials(AuthMode):
             held["expires_at"] = iso(ends or now + LIFETIME)
         fields.finish("raw")
         return {name: value for name, value in held.items() if value not in ("", None)}
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return dict(held) if held.get("token") else (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
-
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """A new token for the same client (RFC 6749 §4.4.2)."""

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import signed
 from gateway.auth.members import token_values
-from gateway.auth.mode import AuthMode, Dialogue
-from gateway.auth.moments import iso, moment
+from gateway.auth.mode import Dialogue
+from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
 from gateway.oauth.token import TokenRefused
 from gateway.secret import Secret
@@ -18,7 +19,7 @@ from gateway.secret import Secret
 OURS: Final = ("token", "expires_at")
 
 
-class Jwt(AuthMode):
+class Jwt(ExchangedMode):
     """Held as ``{"type": "JWT", <what the entry asks for>, "token", "expires_at"}``. Nothing is asked of the provider."""
 
     name = "JWT"
@@ -28,15 +29,6 @@ class Jwt(AuthMode):
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
         fields.finish(*OURS)  # a token that somebody else signed is not ours to renew: it is signed anew
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
-
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         yield from ()

@@ -1,9 +1,10 @@
 """What an auth mode can do. No I/O: a mode says what is to be asked and reads what came of it, others send and receive.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
-and is offered by the entry point ``gateway.auth_modes``. What it does not override has a default that works.
+and is offered by the entry point ``gateway.auth_modes``. What is not abstract has a default that works.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,7 +43,7 @@ class Revocation:
     identity: ClientIdentity | None = None
 
 
-class AuthMode:
+class AuthMode(ABC):
     """One way to prove to a provider on whose behalf a request comes.
 
     A credential travels as the JSON object of api-contract 5.1 (`held`): sealed in the store, opened in memory.
@@ -60,9 +61,9 @@ class AuthMode:
         """What the `type` of its credentials may be."""
         return cls.stored_as or (cls.name,)
 
+    @abstractmethod
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """The credential in what was typed or imported (api-contract 1.4). Raises InvalidRequest naming every bad field."""
-        raise NotImplementedError
 
     def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
         """Settings of the connection that its credential brings along, below those that are given."""
@@ -83,11 +84,11 @@ class AuthMode:
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """The credential that replaces `held`. Asked only where `refreshable`."""
-        raise NotImplementedError
+        raise TypeError(f"{self.name} holds nothing to renew: `refreshable` says so")
 
+    @abstractmethod
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         """The placeholders it fills in the entry's templates: ``accessToken``, ``apiKey``, ``username`` …"""
-        raise NotImplementedError
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         """Header templates that carry the credential where the entry's own `proxy.headers` name no slot for it."""
@@ -119,11 +120,13 @@ class AuthMode:
 class Wish:
     """What an authorization is begun with. `params` come from the session and, where it allows, the browser.
 
-    `scopes` None: those of the integration. `state` names the flow and must come back in the callback.
+    `scopes` None: those of the integration. `override`: a client of the end user's own, ``client_id`` and ``client_secret``,
+    and a ``refresh_token`` for where the provider gives none. `state` names the flow and must come back in the callback.
     """
 
     state: str
     scopes: tuple[str, ...] | None = None
+    override: Mapping[str, str] = field(default_factory=dict, repr=False)
     user_scope: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
 
@@ -150,14 +153,14 @@ class GrantingMode(AuthMode):
     needs_client: ClassVar[bool] = True
     """Whether the operator must have registered the integration with the provider: client ID, app key …"""
 
+    @abstractmethod
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
         """Where to send the browser. Raises InvalidRequest where the integration or a setting does not allow it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
         """Whether the callback's query holds an answer, good or bad, so that the flow is used up by it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
         """What came of it. Raises InvalidRequest with words for the end user where nothing did."""
-        raise NotImplementedError

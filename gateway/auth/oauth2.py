@@ -65,7 +65,7 @@ class OAuth2(GrantingMode):
         url = authorization_url(
             provider,
             address,
-            client_id=context.client().client_id,
+            client_id=context.client(wish.override).client_id,
             redirect_uri=context.redirect_uri,
             scopes=wish.scopes if wish.scopes is not None else context.scopes,
             state=wish.state,
@@ -73,7 +73,8 @@ class OAuth2(GrantingMode):
             params=extra,
         )
         token_url = context.url("token_url")
-        return SetOut(url, {"address": address, "token_url": token_url, "code_verifier": verifier})
+        kept = {"address": address, "token_url": token_url, "code_verifier": verifier}
+        return SetOut(url, {**kept, "override": dict(wish.override)} if wish.override else kept)
 
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
         return code_name(context.provider) in query or "error" in query
@@ -85,14 +86,17 @@ class OAuth2(GrantingMode):
         reply = yield code_request(
             provider,
             kept["token_url"],
-            context.client(),
+            context.client(kept.get("override")),
             code=query[code_name(provider)],
             redirect_uri=context.redirect_uri,
             code_verifier=kept["code_verifier"],
             params=context.texts(provider.token_params),
             headers=context.texts(provider.token_headers),
         )
-        held = self.granted(provider, self._read(provider, reply), reply.asked_at)
+        brought = kept.get("override") or {}
+        client = {name: text for name, text in brought.items() if name != "refresh_token"}
+        before = {"config_override": client, "refresh_token": brought.get("refresh_token")} if brought else None
+        held = self.granted(provider, self._read(provider, reply), reply.asked_at, before)
         return Granted(held, told(provider, held["raw"], query))
 
     def granted(

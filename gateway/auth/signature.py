@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.members import member_values
-from gateway.auth.mode import AuthMode, Dialogue
-from gateway.auth.moments import iso, moment
+from gateway.auth.mode import Dialogue
+from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
@@ -21,7 +22,7 @@ NONCE_BYTES: Final = 16
 LIFETIME_S: Final = 300
 
 
-class Signature(AuthMode):
+class Signature(ExchangedMode):
     """Held as ``{"type": "SIGNATURE", "username", "password", "token", "expires_at"}``.
 
     `token` is for who reads the connection. Each proxied request gets one of its own, since a nonce is good for one use.
@@ -39,15 +40,6 @@ class Signature(AuthMode):
             issue = Issue("invalid_format", "A user name cannot hold quotes here.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
         return {"type": self.name, "username": username, "password": password}
-
-    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        return (yield from self.renew(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
-
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         yield from ()

@@ -12,11 +12,12 @@ from gateway import clock
 from gateway.auth.answers import accepted_answer, jwt_ends_at, kept, token_at
 from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
+from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import signed
 from gateway.auth.members import token_values
-from gateway.auth.mode import AuthMode, Dialogue
-from gateway.auth.moments import iso, moment
+from gateway.auth.mode import Dialogue
+from gateway.auth.moments import iso
 from gateway.catalog.interpolate import Moment
 from gateway.catalog.provider import Provider
 from gateway.catalog.token_requests import Step
@@ -30,7 +31,7 @@ OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 BARE: Final = ("username", "password", "apiKey")
 
 
-class TwoStep(AuthMode):
+class TwoStep(ExchangedMode):
     """Held as ``{"type": "TWO_STEP", <what the entry asks for>, "assertionOption"?, "token", "refresh_token"?,
     "expires_at"?, "raw"}``; `raw` is the answer that held the token.
     """
@@ -57,12 +58,6 @@ class TwoStep(AuthMode):
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
-
-    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        return moment(held.get("expires_at"))
-
-    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        return True
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """By the refresh token where there are one and a place for it; signed in anew where not, or where that is refused."""

@@ -1,7 +1,6 @@
 """One entry's values ▸ a provider: the shape by pydantic, then whether it makes sense; each fault as (place, message)."""
 
 import copy
-import difflib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
@@ -10,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.catalog.checks import Finding, Words, check
 from gateway.catalog.provider import Provider
+from gateway.nearest import did_you_mean
 
 # Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
 _READ_BY_CHECKS: Final = frozenset(
@@ -104,8 +104,7 @@ def _why_missing(path: Sequence[int | str]) -> str:
 def _did_you_mean(key: str, known: Collection[str]) -> str:
     if key == "<<":
         return "; merge keys are not read, write the values out"
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(key, known)
 
 
 def _fields_at(path: Sequence[int | str]) -> list[str]:

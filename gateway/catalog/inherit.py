@@ -1,8 +1,9 @@
 """``alias: base``: an entry inherits what another one says, deep. Plain values, before anything is checked."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
+
+from gateway.nearest import did_you_mean
 
 KEY: Final = "alias"
 # Who an entry is, it says itself.
@@ -49,9 +50,9 @@ class Heirs:
         elif base in self._earlier:
             found = self._earlier[base]
         else:
-            near = get_close_matches(base, {*self._own, *self._earlier} - {name}, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "`gateway catalog list` shows what there is"
-            raise CannotInherit(f"there is no entry {base!r} to inherit from; {hint}")
+            known = sorted({*self._own, *self._earlier} - {name})
+            hint = did_you_mean(base, known) or "; `gateway catalog list` shows what there is"
+            raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
         return {key: value for key, value in found.items() if key not in _OWN}
 
 

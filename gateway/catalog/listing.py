@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -54,6 +55,16 @@ class Listing:
         self._rows = [_row(catalog.shown(name, public_url)) for name in catalog.providers]
         self._by_name = {row.name: row for row in self._rows}
         self._all = self._page(self._rows, None)
+
+    @cached_property
+    def categories(self) -> frozenset[str]:
+        """In small letters, as `Query.category` is compared."""
+        return frozenset(category for row in self._rows for category in row.categories)
+
+    @cached_property
+    def auth_modes(self) -> frozenset[str]:
+        """Of all entries."""
+        return frozenset(row.auth_mode for row in self._rows)
 
     def one(self, name: str) -> Body | None:
         """The body of ``GET /providers/{name}``; None if there is no such provider."""

@@ -84,6 +84,10 @@ class Catalog:
         paths = {name: of._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
 
+    def of_folders(self, folders: Sequence[Path]) -> frozenset[str]:
+        """The names of the entries whose file lies in one of `folders`."""
+        return frozenset(name for name, path in self._paths.items() if Path(path).parent in folders)
+
     def get(self, name: str) -> Provider | None:
         """The provider of that name, or None."""
         return self.providers.get(name)

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from gateway.catalog.account import AccountForm
 from gateway.catalog.setting import Setting, VisibleWhen, with_titles
 from gateway.catalog.shape import Shape
 from gateway.catalog.signing import Jwt, RequestSigning, Signature
@@ -13,6 +14,7 @@ from gateway.catalog.vocabulary import SCRIPT_ALIASES
 from gateway.catalog.webhook import WebhookSignature
 
 __all__ = [
+    "AccountForm",
     "Jwt",
     "Paginate",
     "Provider",
@@ -169,6 +171,8 @@ class Provider(Shape):
     """SIGNATURE: the token that is made from user name and password."""
     request_signing: RequestSigning | None = None
     """AWS_SIGV4: how each request is signed."""
+    account: AccountForm | None = None
+    """Whose account a credential belongs to, and where that is told."""
     credentials_verification_script: Script | None = None
     """Script that proves a credential where no single call does."""
     pre_connection_deletion_script: Script | None = None

@@ -13,10 +13,10 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "port"): 0,
     ("server", "workers"): None,
     ("server", "drain_s"): None,
+    ("server", "notice_s"): None,
     ("server", "admin_port"): 0,
     ("server", "websocket_path"): None,
     ("store", "url"): None,
-    ("store", "encryption_keys"): None,
     ("store", "pool"): None,
 }
 
@@ -32,7 +32,8 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     derived = server.public_url == default_public_url(server.host, server.port)
     host, port = running.server.host, running.server.port
     public_url = default_public_url(host, port) if derived else server.public_url
-    return replace(new, server=replace(running.server, public_url=public_url), store=running.store), ignored
+    store = replace(running.store, encryption_keys=new.store.encryption_keys)
+    return replace(new, server=replace(running.server, public_url=public_url), store=store), ignored
 
 
 def _at(config: Config, place: Place) -> Any:

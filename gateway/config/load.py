@@ -69,6 +69,12 @@ def _built(
         ),
         environments=environments,
         egress=_egress(shape.egress),
+        branding=model.BrandingConfig(
+            shape.branding.name,
+            Path(os.path.normpath(base / shape.branding.logo)) if shape.branding.logo else None,
+            shape.branding.color,
+            shape.branding.color_dark,
+        ),
         path=path,
         document=document,
     )
@@ -81,6 +87,7 @@ def _server(shape: ServerShape) -> model.ServerConfig:
         public_url=shape.public_url or model.default_public_url(shape.host, shape.port),
         workers=shape.workers,
         drain_s=shape.drain_s,
+        notice_s=shape.notice_s,
         admin_port=shape.admin_port,
         websocket_path=shape.websocket_path,
     )
@@ -91,8 +98,12 @@ def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
         name=name,
         secret_keys=tuple(dict.fromkeys(key for key in shape.secret_keys if key is not None)),
         webhook_url=shape.webhook_url,
+        webhook_url_secondary=shape.webhook_url_secondary,
         webhook_signing_key=shape.webhook_signing_key,
+        webhook_signing_key_previous=shape.webhook_signing_key_previous,
+        variables=shape.variables,
         integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
+        connect_origins=tuple(dict.fromkeys(origin for origin in shape.connect_origins if origin is not None)),
     )
 
 
@@ -110,6 +121,9 @@ def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
         allowed_origins=tuple(origin for origin in shape.allowed_origins if origin is not None),
         forward_set_cookie=shape.forward_set_cookie,
         site_selection=shape.site_selection,
+        webhook_secret=shape.webhook_secret,
+        webhook_secret_previous=shape.webhook_secret_previous,
+        forward_webhooks=shape.forward_webhooks,
     )
 
 

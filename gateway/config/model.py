@@ -18,6 +18,7 @@ class ServerConfig:
     public_url: str
     workers: int
     drain_s: float
+    notice_s: float
     admin_port: int | None
     websocket_path: str
 
@@ -69,15 +70,34 @@ class IntegrationConfig:
     allowed_origins: tuple[str, ...]
     forward_set_cookie: bool
     site_selection: str
+    webhook_secret: Secret | None
+    webhook_secret_previous: Secret | None
+    forward_webhooks: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentConfig:
+    """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``)."""
+
     name: str
     secret_keys: tuple[Secret, ...]
     webhook_url: str | None
+    webhook_url_secondary: str | None
     webhook_signing_key: Secret | None
+    webhook_signing_key_previous: Secret | None
+    variables: Mapping[str, Secret]
     integrations: Mapping[str, IntegrationConfig]
+    connect_origins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BrandingConfig:
+    """What end users see of the customer: `name` None shows none, `logo` is a file, colours are ``#rrggbb``."""
+
+    name: str | None
+    logo: Path | None
+    color: str
+    color_dark: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,7 @@ class Config:
     catalog: tuple[Path, ...]
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
+    branding: BrandingConfig
     path: Path | None
     document: Document = field(repr=False, compare=False)
 

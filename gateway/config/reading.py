@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -10,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from gateway.config.document import Finding, Place
 from gateway.config.shape import SECTIONS, GatewayShape, Section
+from gateway.nearest import did_you_mean
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 SENTENCES: Mapping[str, str] = {
@@ -85,6 +85,8 @@ def _not_text(given: object) -> str:
 
 
 def _bad_name(place: Place) -> str:
+    if place[2:3] == ("variables",):
+        return "a variable's name begins with a letter or '_' and has letters, digits and '_' only, at most 255"
     if len(place) == 2:
         return "an environment's name is made of a-z, 0-9, '_' and '-', at most 255"
     return "an integration's name is made of letters, digits, spaces and ~ : . @ _ -, at most 255"
@@ -95,9 +97,8 @@ def _unknown_key(place: Place) -> str:
     for home, shape in SECTIONS.items():
         if key in shape.model_fields and home:
             return f"is not known here; it belongs under {'.'.join(home).replace('*', '<name>')}"
-    near = get_close_matches(key.lower().replace("-", "_"), section.model_fields, 1)
-    if near:
-        return f"is not a known key; did you mean '{near[0]}'?"
+    if near := did_you_mean(key, section.model_fields):
+        return f"is not a known key{near}"
     return f"is not a known key; known here: {', '.join(section.model_fields)}"
 
 

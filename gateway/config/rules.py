@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 from gateway.config.document import Finding, Place
 from gateway.config.shape import EnvironmentShape, GatewayShape, ServerShape
 from gateway.config.values import is_loopback
 from gateway.secret import Secret
+
+LOGO_TYPES: Final = (".svg", ".png", ".webp", ".jpg", ".jpeg")
+LOGO_BYTES: Final = 256 << 10
 
 
 def findings(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
@@ -15,6 +19,7 @@ def findings(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Fi
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)
     yield from _secret_keys(shape.environments)
+    yield from _logo(shape, base)
 
 
 def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
@@ -62,3 +67,16 @@ def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Findi
             if owner != name:
                 place = ("environments", name, "secret_keys", str(index))
                 yield Finding(place, f"is also a secret key of environment '{owner}'; each environment needs its own")
+
+
+def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
+    named = shape.branding.logo
+    if named is None:
+        return
+    place, file = ("branding", "logo"), base / named
+    if file.suffix.lower() not in LOGO_TYPES:
+        yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
+    elif "\0" in named or not file.is_file():
+        yield Finding(place, f"there is no file {file}".replace("\0", "?"))
+    elif file.stat().st_size > LOGO_BYTES:
+        yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")

@@ -57,6 +57,7 @@ PrivateKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.private_key)]
 AppLink: TypeAlias = Annotated[Text, AfterValidator(values.app_link)]
 Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_hidden)]
 SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.secret_key)]
+SigningKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.signing_key)]
 EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.encryption_key)]
 Host: TypeAlias = Annotated[Text, AfterValidator(values.host)]
 PublicUrl: TypeAlias = Annotated[Text, AfterValidator(values.public_url)]
@@ -65,9 +66,13 @@ StoreUrl: TypeAlias = Annotated[Text, AfterValidator(store_url.checked)]
 OutboundProxy: TypeAlias = Annotated[Text, AfterValidator(values.outbound_proxy)]
 Origin: TypeAlias = Annotated[Text, AfterValidator(values.origin)]
 Scope: TypeAlias = Annotated[Text, AfterValidator(values.scope)]
+PageOrigin: TypeAlias = Annotated[Text, AfterValidator(values.page_origin)]
+Color: TypeAlias = Annotated[Text, AfterValidator(values.color)]
 WebsocketPath: TypeAlias = Annotated[Text, AfterValidator(values.websocket_path)]
 Network: TypeAlias = Annotated[InstanceOf[AllowedNetwork], _read(values.network)]
 EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+$", max_length=255)]
+VariableName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=255)]
+Variable: TypeAlias = Annotated[InstanceOf[Secret], _read(Secret)]
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
 Whole: TypeAlias = Annotated[int, BeforeValidator(_no_truth)]
@@ -78,7 +83,7 @@ Number: TypeAlias = Annotated[float, BeforeValidator(_no_truth), Field(allow_inf
 class Section(BaseModel):
     """Unknown keys are a fault. ``key:`` with nothing behind it means its default, as if the key were not there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -96,6 +101,7 @@ class ServerShape(Section):
     public_url: PublicUrl | None = None
     workers: Whole = Field(1, ge=1, le=256)
     drain_s: Number = Field(30, ge=0, le=3600)
+    notice_s: Number = Field(1, ge=0, le=600)
     admin_port: Whole | None = Field(None, ge=0, le=65535)
     websocket_path: WebsocketPath = "/"
 
@@ -135,12 +141,19 @@ class IntegrationShape(Section):
     allowed_origins: list[Origin | None] = []
     forward_set_cookie: Truth = False
     site_selection: Literal["match", "ask"] = "match"
+    webhook_secret: Hidden | None = None
+    webhook_secret_previous: Hidden | None = None
+    forward_webhooks: Truth = True
 
 
 class EnvironmentShape(Section):
     secret_keys: list[SecretKey | None] = []
     webhook_url: WebhookUrl | None = None
-    webhook_signing_key: SecretKey | None = None
+    webhook_url_secondary: WebhookUrl | None = None
+    webhook_signing_key: SigningKey | None = None
+    webhook_signing_key_previous: SigningKey | None = None
+    variables: dict[VariableName, Variable] = {}
+    connect_origins: list[PageOrigin | None] = []
     integrations: dict[IntegrationId, IntegrationShape] = {}
 
 
@@ -166,6 +179,13 @@ class EgressShape(Section):
     limits: LimitsShape = LimitsShape()
 
 
+class BrandingShape(Section):
+    name: DisplayName | None = None
+    logo: Text | None = None
+    color: Color = "#0b63ce"
+    color_dark: Color = "#7ab4ff"
+
+
 class GatewayShape(Section):
     server: ServerShape = ServerShape()
     live: LiveShape = LiveShape()
@@ -173,6 +193,7 @@ class GatewayShape(Section):
     catalog: list[Text | None] = []
     environments: dict[EnvironmentName, EnvironmentShape] = {}
     egress: EgressShape = EgressShape()
+    branding: BrandingShape = BrandingShape()
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
@@ -186,5 +207,6 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress",): EgressShape,
     ("egress", "timeouts"): TimeoutsShape,
     ("egress", "limits"): LimitsShape,
+    ("branding",): BrandingShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""

@@ -25,6 +25,7 @@ _ALLOWED: Final = re.compile(
     r"(?P<open>\[)?(?P<network>[0-9A-Fa-f.:]+?(?:/[0-9]{1,3})?)(?(open)\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
+_COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
@@ -69,6 +70,23 @@ def origin(text: str) -> str:
     return f"{parts.scheme}://{_bracketed(parts.hostname or '')}:{parts.port or _DEFAULT_PORT[parts.scheme]}"
 
 
+def page_origin(text: str) -> str:
+    """The origin of a page as its browser spells it: https, or http on loopback; a default port is left out."""
+    parts = _url(text, ("https", "http"))
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or text[-1] in "?#":
+        raise ValueError("must be an origin alone, such as https://app.example.com")
+    port = "" if parts.port in {None, _DEFAULT_PORT[parts.scheme]} else f":{parts.port}"
+    return f"{parts.scheme}://{_bracketed(parts.hostname or '')}{port}"
+
+
+def color(text: str) -> str:
+    if not _COLOR.fullmatch(text):
+        raise ValueError('must be a colour as "#rrggbb", in quotes')
+    return text.lower()
+
+
 def webhook_url(text: str) -> str:
     """Where events go. Whether plain http is allowed there, egress decides when it dials."""
     if _url(text, ("https", "http")).fragment:
@@ -104,6 +122,16 @@ def secret_key(text: str) -> Secret:
             f"is {len(text)} characters and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
         )
     return Secret(text)
+
+
+def signing_key(text: str) -> Secret:
+    """What events are signed with: ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be."""
+    if text.startswith("whsec_"):
+        try:
+            base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        except binascii.Error:
+            raise ValueError("begins with whsec_ but has no base64 behind it") from None
+    return secret_key(text)
 
 
 def scope(text: str) -> str:

@@ -15,6 +15,7 @@ from gateway import config as configuration
 from gateway.server.lane import Lane
 from gateway.server.runner import GatewayServer
 from gateway.services import SERVICES, Services
+from tests.fakes.migrated import lay
 
 SECRET_KEY = "sk-test-0123456789abcdef"
 ENCRYPTION_KEY = base64.b64encode(bytes(range(32))).decode()
@@ -37,6 +38,8 @@ class RunningGateway:
         port = sock.getsockname()[1]
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
+        if config.store.url.startswith("sqlite:"):
+            lay(Path(config.store.url.removeprefix("sqlite:///")))
         self.app = app = gateway.create_app(config)
         self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
         await self._runner.setup()
@@ -126,7 +129,10 @@ def tracker_entry(url: str, **changes: Any) -> dict[str, Any]:
 
 def write_entry(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     (folder / "catalog").mkdir(exist_ok=True)
-    (folder / "catalog" / f"{name}.yaml").write_text(yaml.safe_dump(dict(entry), sort_keys=False))
+    file = folder / "catalog" / f"{name}.yaml"
+    half = file.with_suffix(".half")
+    half.write_text(yaml.safe_dump(dict(entry), sort_keys=False))
+    half.replace(file)  # whole or not at all, since somebody may be watching
 
 
 def document(allow: list[str], **integrations: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+import random
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -57,17 +59,22 @@ class Upstream:
 
 
 class Load:
-    """Clients on kept connections. `done` counts statuses; `failed` says what went wrong, by kind.
+    """Clients on kept connections; each asks without pause, or every `each_s` seconds.
 
+    `done` counts statuses; `failed` says what went wrong, by kind.
     A connection that ends because an answer has announced it is no failure of a request, `closed` counts these; anything
     else that is not a whole answer with the body that `Upstream.short` sends is one, a refused connection too.
     """
 
-    def __init__(self, port: int, head: bytes, clients: int) -> None:
+    def __init__(
+        self, port: int, head: bytes, clients: int, *, tls: ssl.SSLContext | None = None, each_s: float = 0.0
+    ) -> None:
         self.done: Counter[int] = Counter()
         self.failed: Counter[str] = Counter()
         self.closed = 0
         self._port, self._head = port, head
+        self._way = {"ssl": tls, "server_hostname": "gateway.example.com"} if tls else {}
+        self._each_s = each_s
         self._more = True
         self._moved = asyncio.Condition()
         self._tasks = [asyncio.create_task(self._client()) for _ in range(clients)]
@@ -90,7 +97,7 @@ class Load:
     async def _client(self) -> None:
         while self._more:
             try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port, **self._way)
             except OSError as fault:
                 self.failed[f"connecting: {type(fault).__name__}"] += 1
                 await self._tell()
@@ -100,6 +107,7 @@ class Load:
             writer.transport.abort()
 
     async def _ask_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        due = asyncio.get_running_loop().time()
         while self._more:
             try:
                 writer.write(self._head)
@@ -117,6 +125,9 @@ class Load:
             if b"\r\nconnection: close\r\n" in head:
                 self.closed += 1
                 return
+            if self._each_s:
+                due += self._each_s
+                await asyncio.sleep(due - asyncio.get_running_loop().time() + self._each_s * random.uniform(-0.5, 0.5))
 
     async def _tell(self) -> None:
         async with self._moved:

@@ -20,6 +20,7 @@ from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import forward
+from gateway.keys.caller import Caller
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
@@ -31,7 +32,7 @@ from middleware.connection import connection
 from middleware.cors import cors
 from middleware.credentials import credentials
 from middleware.decompress import decompress
-from middleware.facts import ENVIRONMENT, REQUEST_ID, TIMING
+from middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
@@ -120,11 +121,21 @@ class Live:
         self.refused.append(sent)
 
 
+class NoLinks:
+    """Whose key may create no connect sessions."""
+
+    async def with_remedy(
+        self, fault: GatewayError, policy: object, ref: ConnectionRef, *, pollable: bool
+    ) -> GatewayError:
+        return fault
+
+
 @web.middleware
 async def told_apart(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Stands for request_id, access_log, error_shape and bearer_key."""
     request[REQUEST_ID] = "req-1"
     request[TIMING] = Timing(clock.monotonic())
+    request[CALLER] = Caller(Environment("dev"))
     request[ENVIRONMENT] = Environment("dev")
     try:
         return await handler(request)
@@ -141,9 +152,11 @@ def application(live: Live, egress: Egress, end: Handler = forward, gates: Gates
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
         live=live,
+        links=NoLinks(),
         egress=egress,
         gates=gates or Gates(),
         config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL)),
+        request_log=SimpleNamespace(note=lambda _: None),
     )
     app[SERVICES] = services
     app.router.add_route("*", "/proxy{rest:.*}", end)

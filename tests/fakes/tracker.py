@@ -50,6 +50,7 @@ class Tracker:
     seen: list[web.BaseRequest] = field(default_factory=list)
     sites: list[dict[str, Any]] = field(default_factory=lambda: [dict(site) for site in SITES])
     callback_extra: dict[str, str] = field(default_factory=dict)
+    token_extra: dict[str, Any] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -82,7 +83,7 @@ class Tracker:
         told: dict[str, Any] = {"access_token": token, "refresh_token": grant.refresh_token, "token_type": "Bearer"}
         if self.ttl_s is not None:
             told["expires_in"] = self.ttl_s
-        return told
+        return {**told, **self.token_extra}
 
     async def _authorize(self, request: web.Request) -> web.Response:
         self.authorize_query = dict(request.query)

@@ -274,7 +274,7 @@ async def test_a_caller_that_leaves_frees_the_provider(cancellation: bool) -> No
             writer.write(f"GET /proxy/x HTTP/1.1\r\n{OURS}\r\n\r\n".encode())
             await reader.readuntil(b"abc")
             writer.close()
-            await asyncio.wait_for(provider.left.wait(), 3)
+            assert await asyncio.wait_for(provider.left.wait(), 3)
 
 
 async def test_a_stream_that_stands_still_is_cut() -> None:

@@ -14,7 +14,7 @@ from gateway.metrics import total
 from gateway.metrics.families import RELOADS
 from gateway.reloading import reload
 from gateway.services import SERVICES
-from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
 OTHER_KEY = "sk-other-0123456789abcdef"
@@ -240,7 +240,7 @@ async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tra
     running.document["environments"]["dev"]["secret_keys"] = ["short"]
     assert not await reloaded(running)
     reloads = {key[1]: told[0] for key, told in total([metrics._page]).items() if key[0] == RELOADS}
-    assert reloads == {"taken": 1, "refused": 1}
+    assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
 
 
 async def test_reloads_follow_one_another(running: RunningGateway, told: list[dict[str, Any]]) -> None:
@@ -252,3 +252,30 @@ async def test_reloads_follow_one_another(running: RunningGateway, told: list[di
     assert all(await asyncio.gather(*(gateway.reload(running.app, config) for config in configs)))
     assert running.services.config.live.ttl_s == 3
     assert running.services.turning is before.turning
+
+
+async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
+    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await running.imported(tracker.grant())
+    newer = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+    running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
+    assert await reloaded(running)
+    done = await running.services.store.rotation.rotate(lambda _done, _total: None)
+    assert (done.sealed, done.left, done.removed_keys) == (1, 0, 1)
+    running.document["store"]["encryption_keys"] = [newer]
+    assert await reloaded(running)
+    assert await status(running) == 200
+    await running.imported(tracker.grant(), "c2")
+    assert not [event for event in told if event["event"] in ("needs_a_restart", "reload_refused")]
+
+
+async def test_an_encryption_key_that_is_needed_does_not_go(
+    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await running.imported(tracker.grant())
+    running.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+    assert not await reloaded(running)
+    assert "gateway keys rotate" in next(event["detail"] for event in told if event["event"] == "fault")
+    assert await status(running) == 200
+    await running.imported(tracker.grant(), "c2")

@@ -11,7 +11,7 @@ import gateway
 from gateway import config as configuration
 from gateway.reloading import reload
 from gateway.services import SERVICES
-from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway
+from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.test_reloading import reloaded, status, write
 
@@ -29,11 +29,11 @@ def told() -> Iterator[list[dict[str, Any]]]:
         (("server", "port"), 1),
         (("server", "workers"), 4),
         (("server", "drain_s"), 7),
+        (("server", "notice_s"), 7),
         (("server", "admin_port"), 9100),
         (("server", "admin_port"), 0),
         (("server", "websocket_path"), "/ws"),
         (("store", "url"), "sqlite:///other.db"),
-        (("store", "encryption_keys"), ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", ENCRYPTION_KEY]),
     ],
 )
 async def test_what_needs_a_restart_is_told_and_stays(

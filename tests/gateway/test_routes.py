@@ -11,6 +11,7 @@ FILLED = {
     "{name}": "tracker",
     "{provider}": "tracker",
     "{unique_key}": "tracker",
+    "{environment}": "dev",
     "{integration_id}": "tracker",
     "{connection_id:.+}": "c1",
 }
@@ -119,7 +120,7 @@ async def test_pages_answer_no_other_origin(running: RunningGateway, path: str) 
     [
         ("/providers", "GET, HEAD, OPTIONS"),
         ("/connections", "GET, HEAD, OPTIONS, POST"),
-        ("/connections/x", "DELETE, GET, HEAD, OPTIONS"),
+        ("/connections/x", "DELETE, GET, HEAD, OPTIONS, PATCH"),
         ("/connect/sessions", "OPTIONS, POST"),
     ],
 )

@@ -81,6 +81,7 @@ async def test_a_shipped_entry_shows_again_when_the_one_over_it_goes(watched: Ru
     await until(lambda: watched.services.catalog.providers["jira"].display_name == "Our Jira")
     (watched.folder / "catalog" / "jira.yaml").unlink()
     await until(lambda: watched.services.catalog.providers["jira"].display_name == "Jira")
+    assert (await watched.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
 
 
 async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_old(
@@ -170,6 +171,8 @@ async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
     shutil.move(watched.folder / "catalog", watched.folder / "away")
     await until(lambda: any("cannot be read" in entry["detail"] for entry in events(told, "fault")))
     assert {"mail", "tracker"} <= names(watched)
+    (fault,) = events(told, "catalog_fault")
+    assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
 
 
 async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
@@ -185,10 +188,12 @@ async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
     (catalog / "..new").symlink_to("..two")
     (catalog / "..new").rename(catalog / "..data")
     await until(lambda: watched.services.catalog.providers["mail"].display_name == "two")
+    assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
 
 
 async def test_what_changed_between_the_start_and_the_watch_counts(running: RunningGateway) -> None:
     write_entry(running.folder, "mail", MAIL)
+    assert "mail" not in names(running)
     async with beside(Watch(running.app).run()):
         await until(lambda: "mail" in names(running))
 
@@ -227,6 +232,7 @@ async def test_a_host_watches_by_one_line(tmp_path: Path) -> None:
         write_entry(tmp_path, "post", MAIL)
         from gateway.services import SERVICES
 
+        assert "post" not in app[SERVICES].catalog.providers
         await until(lambda: "post" in app[SERVICES].catalog.providers)
 
 

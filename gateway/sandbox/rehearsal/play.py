@@ -4,19 +4,17 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import ClientError
 
 from gateway.catalog.places import Place
 from gateway.catalog.provider import Provider
-from gateway.catalog.value import flat_values
 from gateway.records.call import scrubbed
 from gateway.sandbox.rehearsal.actor import CALL, LIST, Actor, Sockets, acting
 from gateway.sandbox.rehearsal.answers import PAGE
-from gateway.sandbox.rehearsal.arrival import Arrival
-from gateway.sandbox.rehearsal.checks import Check, Known, header_fields
+from gateway.sandbox.rehearsal.checks import Check, header_fields
 from gateway.sandbox.rehearsal.connecting import (
     authorization_checks,
     by_browser,
@@ -25,13 +23,13 @@ from gateway.sandbox.rehearsal.connecting import (
     is_redirecting,
     typed_in,
 )
-from gateway.sandbox.rehearsal.gateway import NAME, Gateway, Refused, running
+from gateway.sandbox.rehearsal.gateway import NAME, Refused, running
+from gateway.sandbox.rehearsal.knowledge import Knowledge
 from gateway.sandbox.rehearsal.outcomes import paged, placed, revoked, unproved
-from gateway.sandbox.rehearsal.samples import Samples, samples_for
+from gateway.sandbox.rehearsal.samples import samples_for
 from gateway.sandbox.rehearsal.stage import Stage
 from gateway.sandbox.rehearsal.tokens import refresh_checks, token_checks
 
-TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 RENEWED: Final = frozenset(
     {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 )
@@ -83,19 +81,8 @@ async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
 
 
 @dataclass(slots=True)
-class _Play:
-    gateway: Gateway
-    actor: Actor
-    samples: Samples
-    entry: dict[str, Any]
+class _Play(Knowledge):
     steps: list[Step] = field(default_factory=list)
-    connection_id: str = "rehearsal"
-    config: dict[str, str] = field(default_factory=dict)
-    shown: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def provider(self) -> Provider:
-        return self.actor.provider
 
     async def all(self) -> None:
         for name in ("connect", "verification", "call", "refresh", "page", "revocation"):
@@ -106,52 +93,15 @@ class _Play:
                 await getattr(self, f"_{name}")(step, mark)
             except (Refused, ClientError, TimeoutError) as wrong:
                 step.checks.append(
-                    Check(f"{name} works", False, self._place_of(step, mark), str(wrong) or "no answer in time")
+                    Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no answer in time")
                 )
-            step.sent = [one.shown(self._secrets()) for one in self.actor.since(mark)]
-            known = tuple(self._secrets())
+            step.sent = [one.shown(self.secrets()) for one in self.actor.since(mark)]
+            known = tuple(self.secrets())
             step.checks = [
                 replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
             ]
             if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
                 return  # there is nothing to go on with
-
-    def _secrets(self) -> list[str]:
-        return [*self.samples.secrets(), *self.actor.tokens, *self.actor.refresh_tokens]
-
-    def _place_of(self, step: Step, mark: int) -> Place:
-        """Where the entry speaks of the request that came last, or of the step."""
-        came = self.actor.since(mark)
-        place = {
-            "verification": ("proxy", "verification"),
-            "page": ("proxy", "paginate"),
-            "revocation": ("revocation_url",),
-        }
-        if step.name in place or not came:
-            return place.get(step.name, ())
-        role = came[-1].role
-        return (
-            ("proxy", "base_url") if role == "proxy" else ("additional_steps",) if role.startswith("step") else (role,)
-        )
-
-    def _known(self) -> Known:
-        held = self.shown.get("credentials", {})
-        typed = {**self.samples.typed, **{name: value for name, value in held.items() if isinstance(value, str)}}
-        values = {form: text for name, text in typed.items() for form in (name, f"credentials.{name}")}
-        values |= {f"assertionOption.{name}": text for name, text in self.samples.assertion.items()}
-        client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
-        if self.provider.auth_mode == "OAUTH2_CC":
-            client = {"clientId": typed.get("client_id", ""), "clientSecret": typed.get("client_secret", "")}
-        if self.provider.auth_mode == "INSTALL_PLUGIN":
-            values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
-        token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
-        if token and self.provider.auth_mode != "SIGNATURE":
-            values |= {"accessToken": token, "credentials.accessToken": token}
-        values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
-        for step, told in self.actor.steps.items():
-            values |= {f"{step}.{name}": text for name, text in flat_values(told).items()}
-        return Known(self.provider, self.config, {**values, **client})
 
     async def _connect(self, step: Step, mark: int) -> None:
         self.config = dict(self.samples.config)
@@ -160,11 +110,11 @@ class _Play:
             self.connection_id, sent_to = await by_browser(self.gateway, self.actor, self.samples)
         else:
             await typed_in(self.gateway, self.provider, self.samples, self.connection_id)
-        await self._look()
-        known = self._known()
+        await self.look()
+        known = self.known()
         if sent_to:
             step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
-        came = self._token_requests(mark)
+        came = self.token_requests(mark)
         if self.provider.auth_mode in RENEWED:
             callback = f"{self.gateway.url}/oauth/callback"
             step.checks += token_checks(came, known, self.samples, callback)
@@ -177,11 +127,6 @@ class _Play:
             step.checks.append(Check(f"{name} is kept as a setting", name in self.config, (where,), "it is not"))
         step.checks.append(Check("the connection is stored", bool(self.shown), ("auth_mode",)))
 
-    async def _look(self) -> None:
-        self.shown = await self.gateway.connection(self.connection_id)
-        told = flat_values(self.shown.get("connection_config") or {})
-        self.config = {**self.samples.config, **{name: text for name, text in told.items() if text}}
-
     async def _verification(self, step: Step, _: int) -> None:
         spec = self.provider.proxy.verification
         if spec is None:
@@ -191,7 +136,7 @@ class _Play:
         if is_redirecting(self.provider):  # a grant that was just made needs no proof, one that is imported does
             mark = len(self.actor.arrivals)
             await imported(self.gateway, self.provider, self.shown)
-        known = self._known()
+        known = self.known()
         came = [one for one in self.actor.since(mark) if one.role == "proxy" and one.method == spec.method]
         paths = [known.path(f"http://host{endpoint}") for endpoint in spec.endpoints]
         fitting = [one for one in came if any(path and one.path.endswith(path.partition("?")[0]) for path in paths)]
@@ -205,7 +150,7 @@ class _Play:
             )
         )
         if fitting:
-            step.sent = [fitting[0].shown(self._secrets())]
+            step.sent = [fitting[0].shown(self.secrets())]
             step.checks += header_fields(fitting[0], spec.headers, known, (*place, "headers"))
         if is_redirecting(self.provider):
             return
@@ -227,7 +172,7 @@ class _Play:
         came = self.actor.since(mark, "proxy")
         if status != 200 or not came:
             raise Refused(f"GET /proxy{CALL} answered {status}: {text[:300]}")
-        step.checks += placed(came[-1], self._known(), self.samples, self.entry, self.shown)
+        step.checks += placed(came[-1], self.known(), self.samples, self.entry, self.shown)
 
     async def _refresh(self, step: Step, mark: int) -> None:
         mode = self.provider.auth_mode
@@ -237,19 +182,16 @@ class _Play:
         before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
         self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
-        came = self._token_requests(mark)
+        came = self.token_requests(mark)
         if not came:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
             step.checks.append(Check("a new token was asked for", False, place, "no request came"))
             return
-        step.checks += refresh_checks(came[0], self._known(), self.samples, refresh_token)
+        step.checks += refresh_checks(came[0], self.known(), self.samples, refresh_token)
         step.checks.append(
             Check("a new token came", self.actor.access_token != before, ("token_response",), "it is the old one")
         )
         await self._called(step, len(self.actor.arrivals))
-
-    def _token_requests(self, mark: int) -> list[Arrival]:
-        return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
 
     async def _page(self, step: Step, mark: int) -> None:
         way = self.provider.proxy.paginate

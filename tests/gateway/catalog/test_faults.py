@@ -217,7 +217,8 @@ def test_values_captured_when_connecting_count_as_settings(tmp_path: Path) -> No
 def test_no_junk_in_a_file_is_a_crash(tmp_path: Path, line: int, junk: str) -> None:
     lines = OAUTH.splitlines()
     lines.insert(line, junk)
-    faults(tmp_path, "\n".join(lines))
+    found = faults(tmp_path, "\n".join(lines))
+    assert all(fault.partition(":")[0].isdigit() for fault in found), "each names its line"
 
 
 def test_faults_of_shape_do_not_hide_those_of_placeholders(tmp_path: Path) -> None:

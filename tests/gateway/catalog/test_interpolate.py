@@ -175,9 +175,10 @@ def test_a_template_with_a_credential_is_a_slot() -> None:
 def test_any_text_is_a_template_or_a_clear_refusal(template: str, value: str) -> None:
     try:
         names = placeholders(template)
-        render_text(template, dict.fromkeys(names, value))
+        rendered = render_text(template, dict.fromkeys(names, value))
     except (TemplateError, BadValue):
         return
+    assert names or rendered == template.replace("$${", "${")
 
 
 def test_settings_take_their_defaults_and_are_found_by_dotted_path() -> None:

@@ -1,0 +1,48 @@
+"""What every gateway of a test process starts with is made once: three quarters of what a start costs."""
+
+import os
+import ssl
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import structlog
+
+from gateway import resources
+from gateway.catalog import load
+from gateway.catalog.checks import Words
+
+
+def share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped catalog is read once, and nobody reads the system's certificates, since no test calls a public host."""
+    shipped, read = resources.folder("catalog"), load._read
+    known: dict[tuple[object, object], tuple[list[load.Row], list[str]]] = {}
+
+    def read_once(
+        folder: Path, files: Sequence[Path], words: Words, earlier: Mapping[str, bytes], keys: list[str]
+    ) -> Iterator[load.Row]:
+        if folder != shipped or earlier:
+            return read(folder, files, words, earlier, keys)
+        asked = (_frozen(words.modes), _frozen(words.scripts))
+        if asked not in known:
+            made: list[str] = []
+            known[asked] = (list(read(folder, files, words, earlier, made)), made)
+        rows, made = known[asked]
+        keys += made
+        return iter(rows)
+
+    load_all = ssl.SSLContext.load_default_certs
+
+    def load_named(self: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+        if "SSL_CERT_FILE" in os.environ:  # the test's own
+            load_all(self, purpose)
+
+    monkeypatch.setattr(load, "_read", read_once)
+    configure = structlog.configure
+    # A logger that remembers its first set-up would keep it for the tests that follow.
+    monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
+
+
+def _frozen(names: Collection[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset(names)

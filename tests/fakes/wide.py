@@ -1,0 +1,97 @@
+"""A provider of everything that a balancer might spoil: events, sockets, large bodies, odd paths, and answers that wait."""
+
+import asyncio
+import hashlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.fakes.load import SHORT
+
+EVERY_S: Final = 0.02
+MIB: Final = 1 << 20
+
+
+def piece(number: int) -> bytes:
+    """The MiB of that number of every download; no two are alike."""
+    return hashlib.sha256(b"%d" % number).digest() * (MIB // 32)
+
+
+class Wide:
+    """`asked` counts paths as they stood on the wire; `headers` are those of the last request, in lower case.
+
+    `hold` keeps ``/held`` waiting.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.headers: dict[str, str] = {}
+        self.hold = asyncio.Event()
+        self.port = 0
+
+    async def any(self, request: web.Request) -> web.StreamResponse:
+        target = request.raw_path
+        self.asked[target] += 1
+        self.headers = {name.lower(): text for name, text in request.headers.items()}
+        kind, _, rest = target.lstrip("/").partition("/")
+        match kind:
+            case "events":
+                return await self._events(request, int(rest))
+            case "socket":
+                return await self._socket(request)
+            case "upload":
+                return await self._upload(request)
+            case "download":
+                return await self._download(request, int(rest))
+            case "held":
+                await self.hold.wait()
+        return web.Response(body=SHORT)
+
+    async def _events(self, request: web.Request, count: int) -> web.StreamResponse:
+        """Each tells its number and when it was sent (monotonic seconds); the last one is called ``end``."""
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        for number in range(count):
+            await answer.write(b"id: %d\ndata: %r\n\n" % (number, time.monotonic()))
+            await asyncio.sleep(EVERY_S)
+        await answer.write(b"event: end\ndata:\n\n")
+        await answer.write_eof()
+        return answer
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(max_msg_size=0)
+        await socket.prepare(request)
+        async for message in socket:
+            await (socket.send_str(message.data) if isinstance(message.data, str) else socket.send_bytes(message.data))
+        return socket
+
+    async def _upload(self, request: web.Request) -> web.Response:
+        digest, length = hashlib.sha256(), 0
+        async for content in request.content.iter_any():
+            digest.update(content)
+            length += len(content)
+        return web.json_response({"sha256": digest.hexdigest(), "bytes": length})
+
+    async def _download(self, request: web.Request, count: int) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": str(count * MIB)})
+        await answer.prepare(request)
+        for number in range(count):
+            await answer.write(piece(number))
+        return answer
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["Wide"]:
+        app = web.Application(client_max_size=0)
+        app.router.add_route("*", "/{any:.*}", self.any)
+        server = TestServer(app, skip_url_asserts=True)
+        await server.start_server(max_line_size=32_768, max_field_size=32_768)
+        assert server.port is not None
+        self.port = server.port
+        yield self
+        self.hold.set()
+        await server.close()
