@@ -7,7 +7,7 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -20,7 +20,7 @@ from gateway.connections import backoff
 from gateway.connections.fitting import mode_for
 from gateway.connections.following import Following
 from gateway.connections.integrations import Integrations
-from gateway.connections.margin import refresh_from, renew_at, seconds_left
+from gateway.connections.margin import last_from, refresh_from, renew_at, seconds_left
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.renew import Renewer
@@ -120,11 +120,23 @@ class Live(Following):
                 raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
             connection = await self._renewer.renewed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
-            # Still valid: served as it is and renewed behind the request, which never waits for that.
-            if backoff.may_try(connection, now):
-                self._renewer.start_behind(connection, self._took_over)
-            good_s = AGEING_S
+            connection, good_s = await self._ageing(connection, provider, now), AGEING_S
         return self._keep(connection, good_s, began)
+
+    async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
+        """Still valid: served as it is and renewed behind the request, which waits for that on the last stretch alone."""
+        if not backoff.may_try(connection, now):
+            return connection
+        last = last_from(connection, provider)
+        if last is None or now < last:
+            self._renewer.start_behind(connection, self._took_over)
+            return connection
+        try:
+            return await self._renewer.renewed(connection)
+        except (ReconnectNeeded, Unavailable):
+            if connection.expires_at is None or clock.now() < connection.expires_at:
+                return connection
+            raise
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> Connection:
         """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.

@@ -1,4 +1,8 @@
-"""When a token is renewed ahead of its end: min(300 s, a tenth of its lifetime), less up to 20 % of jitter."""
+"""When a token is renewed ahead of its end: min(300 s, a tenth of its lifetime), less up to 20 % of jitter.
+
+On the last stretch of that, half of it and a second at most, a request waits for the renewal: its token could be dead on
+arrival, since providers count from when they made it and we from when it came, and not every provider answers 401 then.
+"""
 
 import hashlib
 from datetime import datetime, timedelta
@@ -11,6 +15,7 @@ from gateway.records.connection import Connection
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
 JITTER: Final = 0.2
+LAST_STRETCH: Final = timedelta(seconds=1)
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
@@ -21,13 +26,14 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     """
     if connection.expires_at is None:
         return None
-    obtained = connection.last_refreshed_at or connection.created_at
-    lifetime = max(connection.expires_at - obtained, timedelta(0))
-    if provider.token_expiration_buffer is not None:
-        margin = min(timedelta(seconds=provider.token_expiration_buffer), lifetime / 2)
-    else:
-        margin = min(LONGEST, lifetime * PART)
-    return connection.expires_at - margin * (1 - JITTER * _share(connection))
+    return connection.expires_at - _margin(connection, provider, connection.expires_at) * (1 - JITTER * _share(connection))
+
+
+def last_from(connection: Connection, provider: Provider) -> datetime | None:
+    """From then on its renewal is worth waiting for; None where no end is known."""
+    if connection.expires_at is None:
+        return None
+    return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) / 2)
 
 
 def renew_at(connection: Connection, provider: Provider, now: float) -> float | None:
@@ -38,11 +44,19 @@ def renew_at(connection: Connection, provider: Provider, now: float) -> float | 
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
-    """Until the credential must be looked at again: until its margin begins, or inside it until its end; else `at_most`."""
-    due = refresh_from(connection, provider)
-    if due is None or connection.expires_at is None:
+    """Until the credential must be looked at again: at its margin, at its last stretch, at its end; else `at_most`."""
+    if connection.expires_at is None:
         return at_most
-    return ((due if now < due else connection.expires_at) - now).total_seconds()
+    ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
+    return min(((at - now).total_seconds() for at in ahead if at is not None and now < at), default=0.0)
+
+
+def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
+    obtained = connection.last_refreshed_at or connection.created_at
+    lifetime = max(expires_at - obtained, timedelta(0))
+    if provider.token_expiration_buffer is not None:
+        return min(timedelta(seconds=provider.token_expiration_buffer), lifetime / 2)
+    return min(LONGEST, lifetime * PART)
 
 
 def _share(connection: Connection) -> float:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.connections.margin import refresh_from
+from gateway.connections.margin import last_from, refresh_from, seconds_left
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from tests.fakes.providers import provider
 
@@ -50,3 +50,28 @@ def test_neighbours_are_renewed_at_different_times() -> None:
 
 def test_a_token_of_no_known_end_has_no_margin() -> None:
     assert refresh_from(HELD, provider()) is None
+    assert last_from(HELD, provider()) is None
+    assert seconds_left(HELD, provider(), NOW, at_most=60) == 60
+
+
+@given(st.floats(0.001, 1e8), st.text(max_size=8))
+def test_the_last_stretch_lies_in_the_margin_and_is_a_second_at_most(lifetime: float, uid: str) -> None:
+    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
+    last, due = last_from(held, provider()), refresh_from(held, provider())
+    assert last is not None
+    assert due is not None
+    assert held.expires_at is not None
+    assert due <= last <= held.expires_at
+    assert held.expires_at - last <= timedelta(seconds=1)
+
+
+def test_a_credential_is_looked_at_again_at_its_margin_at_its_last_stretch_and_at_its_end() -> None:
+    held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
+
+    def left(at_s: float) -> float:
+        return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), at_most=60)
+
+    assert left(0) == 3600 - margin(3600)
+    assert left(3600 - 200) == 199
+    assert left(3600 - 0.5) == 0.5
+    assert left(3600) == left(3700) == 0

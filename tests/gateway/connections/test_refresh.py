@@ -68,6 +68,25 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     assert tracker.calls["refresh_token"] == 1
 
 
+async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-3", "the old one could be dead on arrival"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500, text="down")
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1
+
+
 async def test_a_client_that_leaves_does_not_stop_the_refresh(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:

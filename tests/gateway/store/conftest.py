@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.config import PoolConfig
 from gateway.records.connection import ConnectionRef, NewConnection
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
@@ -19,6 +20,8 @@ REF = ConnectionRef("dev", "jira", "u1")
 KEY = os.urandom(32)
 
 Opener = Callable[..., Awaitable[Store]]
+
+PATIENT = PoolConfig(connect_s=60, wait_s=60, statement_s=60)  # whose test is about time says how much
 
 sqlite_only = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
 
@@ -50,6 +53,7 @@ async def opener(url: str) -> AsyncIterator[Opener]:
 
         async def opened(key: bytes = KEY, *older: bytes, **options: Any) -> Store:
             options.setdefault("environments", {"dev", "prod"})
+            options.setdefault("pool", PATIENT)
             store = await open_store(url, Keyring([key, *older]), **options)
             stack.push_async_callback(store.close)
             return store
