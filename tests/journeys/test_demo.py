@@ -45,42 +45,48 @@ async def paste(line: str) -> tuple[int, bytes]:
     return process.returncode, body
 
 
+async def issues_of(ready: dict[str, Any]) -> int:
+    code, body = await paste(ready["curl"])
+    assert code == 0
+    return len(json.loads(body)["issues"])
+
+
+async def ended(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
+    """The exit code after that signal, and nobody listens any more."""
+    process.send_signal(number)
+    code = await asyncio.wait_for(process.wait(), 10)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", urlsplit(ready["url"]).port)
+    return code
+
+
 async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    async with demo(state) as (_, first):
+    async with demo(state) as (process, first):
         assert first["curl"].startswith("curl ")
-        code, body = await paste(first["curl"])
-        assert (code, len(json.loads(body)["issues"])) == (0, 2)
         assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
-    async with demo(state) as (_, second):
+        assert await issues_of(first) == 2
+        await health_ready_and_the_connect_link_answer(first)
+        the_keys_and_the_database_are_their_owners_alone(state)
+        assert await ended(process, first, signal.SIGTERM) == 0
+    async with demo(state) as (process, second):
         assert second["secret_key"] == first["secret_key"]
         assert second["connection_id"] == first["connection_id"]
-        code, body = await paste(second["curl"])
-        assert (code, len(json.loads(body)["issues"])) == (0, 2)
+        assert await issues_of(second) == 2
+        assert await ended(process, second, signal.SIGINT) == 0
 
 
-async def test_health_ready_and_the_connect_link_answer(tmp_path: Path) -> None:
-    async with demo(tmp_path) as (_, ready), aiohttp.ClientSession() as session:
+async def health_ready_and_the_connect_link_answer(ready: dict[str, Any]) -> None:
+    async with aiohttp.ClientSession() as session:
         for address in (f"{ready['url']}/health", f"{ready['url']}/ready", ready["connect_link"]):
             async with session.get(address) as response:
                 assert response.status == 200, address
 
 
-async def test_the_keys_and_the_database_are_their_owners_alone(tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    async with demo(state):
-        for name in ("gateway.yaml", "gateway.db", "encryption_key", "secret_key", "sandbox.json", "gateway.log"):
-            assert stat.S_IMODE((state / name).stat().st_mode) == 0o600, name
-        assert stat.S_IMODE(state.stat().st_mode) == 0o700
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_both_processes_in_time(tmp_path: Path, number: signal.Signals) -> None:
-    async with demo(tmp_path) as (process, ready):
-        process.send_signal(number)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", urlsplit(ready["url"]).port)
+def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:
+    for name in ("gateway.yaml", "gateway.db", "encryption_key", "secret_key", "sandbox.json", "gateway.log"):
+        assert stat.S_IMODE((state / name).stat().st_mode) == 0o600, name
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
 async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -103,11 +109,18 @@ async def test_the_death_of_the_gateway_ends_the_demo_with_its_last_words(tmp_pa
         assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
 
 
-async def test_a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path: Path) -> None:
+async def test_a_state_in_part_is_mended_where_that_loses_nothing(tmp_path: Path) -> None:
     async with demo(tmp_path):
         pass
+    (tmp_path / "sandbox.json").unlink()
+    async with demo(tmp_path) as (_, ready):
+        assert await issues_of(ready) == 2, "a connection whose grant is gone is made anew"
     (tmp_path / "encryption_key").write_text("A" * 43 + "=\n")
-    process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
+    await a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path)
+
+
+async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:
+    process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     try:
         out, told = await asyncio.wait_for(process.communicate(), 30)
     finally:
@@ -118,15 +131,6 @@ async def test_a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path
     assert "the gateway ended (exit code" in told.decode()
     assert "key" in told.decode().splitlines()[-1]
     assert "Traceback" not in told.decode()
-
-
-async def test_a_connection_whose_grant_is_gone_is_made_anew(tmp_path: Path) -> None:
-    async with demo(tmp_path):
-        pass
-    (tmp_path / "sandbox.json").unlink()
-    async with demo(tmp_path) as (_, ready):
-        code, body = await paste(ready["curl"])
-        assert (code, len(json.loads(body)["issues"])) == (0, 2)
 
 
 def _child(parent: int, word: str) -> int:
