@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from gateway.client import calls
-from gateway.client.calls import Call, Filters, Imported, Json, Session
+from gateway.client.calls import Call, Configured, Filters, Imported, Json, Session
 from gateway.client.message import Options, fields
 
 PAGE: Final = 500
@@ -113,6 +113,33 @@ class AsyncOwnApi(ABC):
     async def list_integrations(self) -> list[Json]:
         """All of the environment."""
         found: list[Json] = (await self._asked(calls.integrations()))["data"]
+        return found
+
+    async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
+        """One of them. `include`: "webhook" adds the address for the provider's webhooks, "credentials" the OAuth app."""
+        return await self._data(calls.integration(self._key(provider_config_key), include))
+
+    async def create_integration(
+        self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]
+    ) -> Json:
+        """Make one of a catalog entry, under its name if not under `unique_key`. Effective at once, on every node soon."""
+        return await self._data(calls.new_integration(provider, unique_key, more))
+
+    async def update_integration(
+        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+    ) -> Json:
+        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
+
+    async def delete_integration(self, provider_config_key: str) -> Json:
+        """It and its connections, whose tokens are ended at the provider; `connections` in the answer counts them."""
+        return await self._json(calls.deleted_integration(provider_config_key))
+
+    async def list_providers(
+        self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
+    ) -> list[Json]:
+        """The catalog's entries that fit all of it; `search`: words in name, display name and categories."""
+        found: list[Json] = (await self._asked(calls.providers(search, category, auth_mode)))["data"]
         return found
 
     async def get_provider(self, name: str) -> Json:

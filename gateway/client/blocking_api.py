@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 from gateway.client.aio import AsyncClient
 from gateway.client.background import Loop
-from gateway.client.calls import Filters, Imported, Json, Session
+from gateway.client.calls import Configured, Filters, Imported, Json, Session
 
 
 class OwnApi:
@@ -93,6 +93,30 @@ class OwnApi:
     def list_integrations(self) -> list[Json]:
         """All of the environment."""
         return self._loop.run(self._client.list_integrations())
+
+    def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
+        """One of them, with "webhook" or "credentials" where `include` names these."""
+        return self._loop.run(self._client.get_integration(provider_config_key, include=include))
+
+    def create_integration(self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]) -> Json:
+        """Make one of a catalog entry, under its name if not under `unique_key`."""
+        return self._loop.run(self._client.create_integration(provider, unique_key, **more))
+
+    def update_integration(
+        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+    ) -> Json:
+        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
+
+    def delete_integration(self, provider_config_key: str) -> Json:
+        """It and its connections, whose tokens are ended at the provider."""
+        return self._loop.run(self._client.delete_integration(provider_config_key))
+
+    def list_providers(
+        self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
+    ) -> list[Json]:
+        """The catalog's entries that fit all of it."""
+        return self._loop.run(self._client.list_providers(search, category=category, auth_mode=auth_mode))
 
     def get_provider(self, name: str) -> Json:
         """A catalog entry."""

@@ -47,6 +47,17 @@ class Session(TypedDict, total=False):
     webhook_url_override: str
 
 
+class Configured(TypedDict, total=False):
+    """What an integration is made or changed with. `credentials` are those of its auth mode: ``{"type": "OAUTH2",
+    "client_id": "…", "client_secret": "…", "scopes": "a,b"}``. What is left out keeps the value that it has.
+    """
+
+    display_name: str
+    credentials: Mapping[str, Any]
+    forward_webhooks: bool
+    custom: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """`target` is percent-encoded and begins with a slash; `body`, if any, is sent as JSON."""
@@ -114,8 +125,35 @@ def integrations() -> Call:
     return Call("GET", "/integrations")
 
 
+def integration(key: str, include: Sequence[str]) -> Call:
+    query = written([("include", wish) for wish in include])
+    return Call("GET", _integration(key) + (f"?{query}" if query else ""))
+
+
+def new_integration(provider: str, key: str | None, more: Configured) -> Call:
+    return Call("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **more})
+
+
+def changed_integration(key: str, changes: Configured, new_key: str | None) -> Call:
+    return Call("PATCH", _integration(key), {**changes, **({"unique_key": new_key} if new_key else {})})
+
+
+def deleted_integration(key: str) -> Call:
+    return Call("DELETE", _integration(key))
+
+
+def providers(search: str | None, category: str | None, auth_mode: str | None) -> Call:
+    query: dict[str, Param] = {"search": search, "category": category, "auth_mode": auth_mode}
+    told = written(query)
+    return Call("GET", f"/providers?{told}" if told else "/providers")
+
+
 def provider(name: str) -> Call:
     return Call("GET", f"/providers/{quote(name, safe='')}")
+
+
+def _integration(key: str) -> str:
+    return f"/integrations/{quote(key, safe='')}"
 
 
 def _at(connection_id: str) -> str:

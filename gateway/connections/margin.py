@@ -26,7 +26,9 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     """
     if connection.expires_at is None:
         return None
-    return connection.expires_at - _margin(connection, provider, connection.expires_at) * (1 - JITTER * _share(connection))
+    return connection.expires_at - _margin(connection, provider, connection.expires_at) * (
+        1 - JITTER * _share(connection)
+    )
 
 
 def last_from(connection: Connection, provider: Provider) -> datetime | None:

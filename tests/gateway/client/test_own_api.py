@@ -123,6 +123,28 @@ async def test_integrations_and_providers_are_read(call: Call) -> None:
         await call("get_provider", "no-such")
 
 
+async def test_integrations_are_made_changed_and_deleted(call: Call) -> None:
+    app = {"type": "OAUTH2", "client_id": "ours", "client_secret": "hidden", "scopes": "read,write"}
+    made = await call("create_integration", "github", "hub-eu", credentials=app, display_name="Hub")
+    assert (made["unique_key"], made["provider"], made["display_name"]) == ("hub-eu", "github", "Hub")
+    changed = await call("update_integration", "hub-eu", unique_key="hub", display_name="The hub")
+    assert (changed["unique_key"], changed["display_name"]) == ("hub", "The hub")
+    told = await call("get_integration", "hub", include=("webhook", "credentials"))
+    assert told["credentials"]["client_id"] == "ours"
+    assert "webhook_url" in told
+    assert "credentials" not in await call("get_integration", "hub")
+    assert (await call("delete_integration", "hub"))["success"] is True
+    with pytest.raises(GatewayError, match="conflict"):
+        await call("update_integration", display_name="mine")
+
+
+async def test_the_catalog_is_searched(call: Call) -> None:
+    found = await call("list_providers", "jira", auth_mode="OAUTH2")
+    assert "jira" in [one["name"] for one in found]
+    assert {one["auth_mode"] for one in found} == {"OAUTH2"}
+    assert len(await call("list_providers")) > 1000
+
+
 async def test_the_story_of_a_connection_is_told_when_asked_for(call: Call) -> None:
     assert "history" not in await call("get_connection")
     assert "history" in await call("get_connection", history=True)
