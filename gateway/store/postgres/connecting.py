@@ -1,6 +1,7 @@
 """One connection to PostgreSQL, ready for use, or a cause in words. Needs neither SQLAlchemy nor a loop of its own."""
 
 import socket
+import ssl
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -65,6 +66,10 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
         return "nothing listens there"
     if isinstance(fault, socket.gaierror):
         return "its host name is not known"
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate does not hold ({fault.verify_message.rstrip('.')}), by its host name or by sslrootcert"
+    if isinstance(fault, ssl.SSLError):
+        return f"no TLS comes about with it ({(fault.reason or str(fault)).lower().replace('_', ' ')})"
     if isinstance(fault, OSError):
         return fault.strerror or str(fault) or "the connection to it was lost"
     return str(fault)

@@ -1,0 +1,55 @@
+"""TLS before a PostgreSQL server that has none: answers libpq's request for it, then passes the bytes on."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Final
+
+WISH: Final = bytes.fromhex("0000000804d2162f")  # SSLRequest: PostgreSQL's manual, 55.7 "Message Formats"
+
+
+@contextlib.asynccontextmanager
+async def tls_before(port: int, context: ssl.SSLContext) -> AsyncIterator[int]:
+    """The port on this machine where that server can be reached by TLS alone."""
+    under_way: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        under_way.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                if await reader.readexactly(len(WISH)) == WISH:
+                    writer.write(b"S")
+                    await writer.start_tls(context)
+                    await _both_ways(reader, writer, port)
+        finally:
+            under_way.discard(task)
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in list(under_way):
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+
+async def _both_ways(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    behind, before = await asyncio.open_connection("127.0.0.1", port)
+    ways = [asyncio.create_task(_pass(reader, before)), asyncio.create_task(_pass(behind, writer))]
+    try:
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for way in ways:
+            way.cancel()
+        before.transport.abort()
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,53 @@
+"""A database on another machine: reached by TLS, and refused where it is not who it should be."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.config import PoolConfig
+from gateway.store import StoreRefused, open_store
+from gateway.vault import Keyring
+from tests.fakes.certificate import certified
+from tests.fakes.postgres import PASSWORD, PostgresServer
+from tests.fakes.tls_postgres import tls_before
+from tests.gateway.store.conftest import KEY, NOW, REF, new
+
+
+@pytest.fixture
+async def by_tls(tmp_path: Path, postgres_server: PostgresServer, empty_database: str) -> AsyncIterator[str]:
+    """The address of an empty database at `localhost`, for which its certificate holds."""
+    server, _ = certified("localhost", tmp_path)
+    async with tls_before(postgres_server.port, server) as port:
+        head, _, name = empty_database.rpartition("/")
+        yield f"{head.rpartition('@')[0]}@localhost:{port}/{name}"
+
+
+async def test_what_is_stored_travels_by_tls_to_the_server_that_is_meant(by_tls: str, tmp_path: Path) -> None:
+    url = f"{by_tls}?sslmode=verify-full&sslrootcert={tmp_path / 'certificate.pem'}"
+    store = await open_store(url, Keyring([KEY]), environments={"dev"})
+    try:
+        await store.connections.put(new(), now=NOW)
+        assert await store.connections.get(REF) is not None
+        await store.changes.version()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("why", ["another name", "another authority"])
+async def test_a_server_that_is_not_the_one_is_refused_in_one_line(by_tls: str, tmp_path: Path, why: str) -> None:
+    trusted = tmp_path / "certificate.pem"
+    if why == "another name":
+        by_tls = by_tls.replace("@localhost:", "@127.0.0.1:")
+    else:
+        other = tmp_path / "other"
+        other.mkdir()
+        certified("localhost", other)
+        trusted = other / "certificate.pem"
+    url = f"{by_tls}?sslmode=verify-full&sslrootcert={trusted}"
+    with pytest.raises(StoreRefused, match="certificate does not hold") as refusal:
+        await open_store(url, Keyring([KEY]), environments={"dev"}, pool=PoolConfig(connect_s=5))
+    told = str(refusal.value)
+    assert "\n" not in told
+    assert PASSWORD not in told
+    assert "_ssl.c" not in told
