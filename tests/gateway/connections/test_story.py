@@ -1,15 +1,13 @@
 """What is told of a connection: its state in lists, its history, the likely causes and what helps."""
 
-import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from gateway.store.history import KEPT
+from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -105,11 +103,9 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     file = running.folder / "gateway.yaml"
     file.write_text(json.dumps(running.document))
 
-    async def command(*words: str) -> tuple[int | None, str]:
-        line = ("-m", "gateway", "connections", "why", "-c", str(file), *words)
-        process = await asyncio.create_subprocess_exec(sys.executable, *line, stdout=PIPE, stderr=PIPE)
-        out, err = await process.communicate()
-        return process.returncode, (out + err).decode()
+    async def command(*words: str) -> tuple[int, str]:
+        told = await said("connections", "why", "-c", str(file), *words)
+        return told.code, told.out + told.err
 
     code, text = await command("c1")
     assert code == 0, text

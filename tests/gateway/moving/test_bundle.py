@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
+from gateway.moving.sealed_stream import Writer
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.peer import FakePeer
 from tests.fakes.tracker import Tracker
 from tests.gateway.moving.conftest import SITE, Place, oauth
 
 SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
+
+
+@pytest.fixture(autouse=True)
+def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passphrase takes 0.4 s of work otherwise."""
+    assert Writer.__init__.__kwdefaults__["log2_n"] >= 17
+    monkeypatch.setitem(Writer.__init__.__kwdefaults__, "log2_n", 10)
 
 
 async def exported(place: Place, *words: str) -> Path:
