@@ -34,9 +34,6 @@ def _ready(file: Path) -> "Config":
 async def _opened(config: "Config", work: "Callable[[Store, Config], Awaitable[int]]") -> int:
     import os
 
-    from gateway.lean import leave_out_the_unused
-
-    leave_out_the_unused()
     from gateway import logs
     from gateway.errors import GatewayError
     from gateway.store import open_store

@@ -28,9 +28,6 @@ def run(file: Path, work: "Callable[[Services], Awaitable[int]]", *, as_json: bo
 async def _opened(file: Path, work: "Callable[[Services], Awaitable[int]]") -> int:
     import os
 
-    from gateway.lean import leave_out_the_unused
-
-    leave_out_the_unused()
     from gateway import logs
     from gateway.app import opened, services_of
     from gateway.config import load
