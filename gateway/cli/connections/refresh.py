@@ -57,7 +57,17 @@ def refresh(
             )
         failed = sum(row["outcome"] == "failed" for row in told)
         if failed:
-            print(f"gateway: {failed} of {len(told)} could not be renewed", file=sys.stderr)
+            print(f"gateway: {failed} of {len(told)} could not be renewed{_helps(told, integration)}", file=sys.stderr)
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)
+
+
+def _helps(told: list[dict[str, Any]], integration: str) -> str:
+    from shlex import quote
+
+    from gateway.cli.program import program
+
+    first = next(str(row["connection_id"]) for row in told if row["outcome"] == "failed")
+    why = f"`{program()} connections why --integration {quote(integration)} {quote(first)}` tells what helps"
+    return f"; {why}, `{program()} doctor {quote(integration)}` whether its provider can be reached"
