@@ -7,10 +7,10 @@ from gateway.store.revisions import REVISIONS
 from gateway.vault import Keyring, VaultError, WrappedKey
 
 
-def judge_schema(place: object, *, revision: str | None, tables: Collection[str], other: str) -> None:
-    """`revision`: of the schema, None where no gateway has made one. `other`: what to name instead. Raises StoreRefused."""
+def judge_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
+    """`revision`: of the schema, None where no gateway has made one. `instead`: what to do then. Raises StoreRefused."""
     if revision is None and tables:
-        raise StoreRefused(f"{place} is another program's database: let store.url name {other}.")
+        raise StoreRefused(f"{place} is another program's database: {instead}.")
     if revision is not None and revision not in REVISIONS:
         raise StoreRefused(
             f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "
