@@ -98,7 +98,7 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise StoreRefused(f"{called or path} is damaged: {" ".join(found.split())}.")
+            raise StoreRefused(f"{called or path} is damaged: {' '.join(found.split())}.")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
             raise StoreRefused(f"{called or path} is not a gateway's database.")
     look(path, keyring)
