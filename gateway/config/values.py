@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.model import AllowedNetwork
 from gateway.secret import Secret
+from gateway.wording import counted
 
 SECRET_KEY_MIN: Final = 16
 ENCRYPTION_KEY_BYTES: Final = 32
@@ -109,7 +110,9 @@ def encryption_key(text: str) -> Secret:
     except (binascii.Error, ValueError):
         raise ValueError(f"is not base64; {_make_a_key()}") from None
     if len(raw) != ENCRYPTION_KEY_BYTES:
-        raise ValueError(f"is {len(raw)} bytes once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}")
+        raise ValueError(
+            f"is {counted(len(raw), 'byte')} once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}"
+        )
     return Secret(base64.b64encode(raw).decode())
 
 
@@ -119,7 +122,7 @@ def secret_key(text: str) -> Secret:
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < SECRET_KEY_MIN:
         raise ValueError(
-            f"is {len(text)} characters and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
+            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
         )
     return Secret(text)
 

@@ -11,6 +11,7 @@ from gateway.cli.connections.options import environment
 from gateway.cli.connections.work import environment_of, run, table
 from gateway.cli.keys.told import limits
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.records.access import Key
@@ -50,7 +51,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 def _row(key: "Key", now: datetime) -> tuple[str, ...]:
     from gateway.keys.mint import PREFIXES
 
-    spent = {"budget": f"{key.calls:,} of {key.budget or 0:,} calls"}
+    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')}"}
     what = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
     return (
         str(key.id),

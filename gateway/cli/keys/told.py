@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gateway.nearest import did_you_mean
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.records.access import Key, Limits
@@ -18,7 +19,7 @@ def limits(key: "Key") -> Iterator[tuple[str, str]]:
     if key.rate is not None:
         yield "rate", f"{key.rate:,} a minute"
     if key.budget is not None:
-        yield "budget", f"{key.budget:,} calls in all"
+        yield "budget", f"{counted(key.budget, 'call')} in all"
 
 
 def strangers(services: "Services", environment: str, asked: "Limits") -> Iterator[str]:
