@@ -51,7 +51,11 @@ LIST: Final = (
         },
         style="deepObject",
     ),
-    Param("limit", "How many at most. May be left out, and then it is 10,000, more than may be asked for: so it is for published clients. Where there are more, `next_cursor` goes on.", {"type": "integer", "minimum": 1, "maximum": MOST}),
+    Param(
+        "limit",
+        "How many at most. May be left out, and then it is 10,000, more than may be asked for: so it is for published clients. Where there are more, `next_cursor` goes on.",
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+    ),
     Param(
         "page", "Which page of that size, from 0; or use `cursor`.", {"type": "integer", "minimum": 0, "maximum": 10**9}
     ),

@@ -19,6 +19,42 @@ async def connections(examined: Examined, word: str, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, words)
 
 
+async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    await running.imported(tracker.grant())
+    for word in ("show", "why", "refresh"):
+        assert (await connections(examined, word, "c1")).exit_code == 0
+        assert (await connections(examined, word, "--integration", "tracker", "c1")).exit_code == 0
+    missing = await connections(examined, "show", "c2")
+    assert (missing.exit_code, missing.stderr) == (
+        1,
+        "gateway: there is no 'c2' in any integration of environment 'dev'\n",
+    )
+    await running.imported(tracker.grant(), "user-17")
+    assert "did you mean 'user-17'?" in (await connections(examined, "why", "user17")).stderr
+    slip = await connections(examined, "show", "--integration", "trakcer", "c1")
+    assert (slip.exit_code, "did you mean 'tracker'?" in slip.stderr) == (1, True)
+    assert (await connections(examined, "refresh", "--all")).exit_code == 2
+    assert "--integration" in (await connections(examined, "delete", "c1", "--yes")).stderr
+
+
+async def test_where_several_have_that_id_they_are_listed(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    examined.document["environments"]["dev"]["integrations"]["second"] = dict(examined.integration)
+    await running.restart()
+    await running.imported(tracker.grant())
+    await running.imported(tracker.grant(), provider_config_key="second")
+    asked = tracker.calls["refresh_token"]
+    for word in ("show", "why", "refresh"):
+        told = await connections(examined, word, "c1")
+        assert told.exit_code == 1
+        assert told.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
+    assert tracker.calls["refresh_token"] == asked
+    assert (await connections(examined, "show", "--integration", "second", "c1")).exit_code == 0
+
+
 async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     running: RunningGateway, tracker: Tracker, examined: Examined
 ) -> None:
