@@ -27,6 +27,7 @@ _ALLOWED: Final = re.compile(
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
@@ -52,6 +53,8 @@ def public_url(text: str) -> str:
     """The gateway's own base address: https, or http on loopback; a path prefix is fine. No trailing slash."""
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
+    if name in ANY_ADDRESS:
+        raise ValueError(f"names {name}, an address to listen on (server.host) that no browser can open")
     if parts.scheme == "http" and not is_loopback(name):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
     if parts.query or parts.fragment or text[-1] in "?#":
