@@ -7,6 +7,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.wording import counted
 from middleware.expectation import send_continue
 
 # A body may take this long at any pace; after that it must have come faster than PACE_BYTES_S.
@@ -38,5 +39,5 @@ async def _next_piece(request: web.Request, began: float, received: int) -> byte
             return await request.content.readany()
     except TimeoutError:
         raise InvalidRequest(
-            "invalid_body", f"The body came too slowly: {received} bytes in {allowed_s:.0f} s.", close=True
+            "invalid_body", f"The body came too slowly: {counted(received, 'byte')} in {allowed_s:.0f} s.", close=True
         ) from None

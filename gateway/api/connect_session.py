@@ -12,7 +12,7 @@ from gateway.api.connection_json import end_user_json
 from gateway.auth.moments import iso
 from gateway.connections.outcomes import client_digest
 from gateway.errors import InvalidRequest, NotFound
-from gateway.records.connecting import ConnectSession, Outcome
+from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.services import SERVICES, Services
 from middleware.facts import CONNECT_SESSION, ENVIRONMENT
 from middleware.scope import needs
@@ -80,7 +80,7 @@ async def poll(request: web.Request) -> web.Response:
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _awaited(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name]
-    if not mine and not outcomes:
+    if not mine and not outcomes and not await services.store.sessions.ended(name, request[ENVIRONMENT].name):
         raise NotFound(
             "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
         )
@@ -109,6 +109,7 @@ async def _awaited(request: web.Request, session_digest: str, client: str | None
 
 async def _found(services: Services, session_digest: str, client: str | None) -> Sequence[Outcome]:
     found = await services.store.flow_results.of_session(session_digest)
+    found = [one for one in found if one.error_type != SESSION_ENDED]
     return found if client is None else [one for one in found if one.client_digest == client]
 
 

@@ -33,6 +33,7 @@ READ: Final = "environment:connections:read"
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 MOST: Final = 2000
 WITHOUT_LIMIT: Final = 10_000
+NOT_RENEWED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the same: the token in it is still valid
 
 
 @needs("environment:connections:list", limits=True)
@@ -79,7 +80,7 @@ async def get_connection(request: web.Request) -> web.Response:
         raise lacking(READ_CREDENTIALS)
     await services.store.connections.touch_fetched(ref, now=clock.now())
     try:
-        connection = await services.live.current(ref, force=force)
+        connection, not_renewed = await services.live.current(ref, force=force)
     except NotFound as fault:
         raise await services.links.with_remedy(fault, policy, ref) from fault
     except (ReconnectNeeded, Unavailable) as fault:
@@ -92,12 +93,13 @@ async def get_connection(request: web.Request) -> web.Response:
         if with_history:
             shown |= await told(services, row)
         raise with_more(mended, {"connection": shown if readable else listed(row)}) from fault
+    headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
-        return web.json_response(listed(connection))
+        return web.json_response(listed(connection), headers=headers)
     shown = whole(services.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
         shown |= await told(services, connection)
-    return web.json_response(shown)
+    return web.json_response(shown, headers=headers)
 
 
 @needs("environment:connections:delete", limits=True)

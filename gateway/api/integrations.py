@@ -14,8 +14,10 @@ from gateway.api.body import empty_body, query_of, read_json
 from gateway.api.integration_body import IntegrationChanges, NewIntegration, fields_of, issues
 from gateway.api.integration_json import credentials, shown, webhook_url
 from gateway.auth import modes
+from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, told_together
+from gateway.nearest import did_you_mean
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 from middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
@@ -65,7 +67,10 @@ async def create_integration(request: web.Request) -> web.Response:
     services, environment = request.app[SERVICES], request[ENVIRONMENT].name
     _check_reach(request[CALLER].policy, body.unique_key)
     provider = services.catalog.get(body.provider)
-    faults = [*_provider_issues(provider, body.provider), *(issues(provider, body) if provider else ())]
+    faults = [
+        *_provider_issues(provider, body.provider, services.catalog),
+        *(issues(provider, body) if provider else ()),
+    ]
     if services.integrations.has(environment, body.unique_key):
         faults.append(_taken(services, environment, body.unique_key))
     _refuse(faults)
@@ -96,7 +101,10 @@ async def patch_integration(request: web.Request) -> web.Response:
         _check_reach(policy, body.unique_key)
     found = _changeable(services, _found(request, services))
     provider = services.catalog.get(found.provider)
-    faults = [*_provider_issues(provider, found.provider), *(issues(provider, body) if provider else ())]
+    faults = [
+        *_provider_issues(provider, found.provider, services.catalog),
+        *(issues(provider, body) if provider else ()),
+    ]
     faults += await _rename_issues(services, found, body.unique_key)
     _refuse(faults)
     given: dict[str, Any] = {
@@ -196,9 +204,10 @@ async def _rename_issues(services: Services, found: Integration, key: str | None
     return []
 
 
-def _provider_issues(provider: Provider | None, name: str) -> list[Issue]:
+def _provider_issues(provider: Provider | None, name: str, catalog: Catalog) -> list[Issue]:
     if provider is None:
-        message = f"The catalog has no provider '{name}'. GET /providers?search=… finds the right name."
+        near = did_you_mean(name, catalog.providers)
+        message = f"The catalog has no provider '{name}'{near or '.'} GET /providers?search=… finds the right name."
         return [Issue("custom", message, ("provider",))]
     if provider.auth_mode not in modes():
         message = f"'{name}' uses {provider.auth_mode}, an auth mode that this installation does not have."

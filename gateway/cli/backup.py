@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -53,9 +54,8 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         }
         print(json.dumps({"ok": True, **told}))
     else:
-        print(
-            f"{target}: {made.connections:,} connections as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {made.size_bytes:,} bytes"
-        )
+        held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
+        print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
 
 

@@ -10,6 +10,7 @@ import click
 
 from gateway.cli.options import as_json, config_file
 from gateway.cli.refusal import Told, hint_at_init, placed
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -62,7 +63,7 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
     if warnings:
-        yield f"{file} can be used; {warnings} warning{'' if warnings == 1 else 's'}, see above"
+        yield f"{file} can be used; {counted(warnings, 'warning')}, see above"
     else:
         yield f"{file} is in order"
     yield f"  callback address  {config.callback_url}"
@@ -71,7 +72,7 @@ def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
     for name, environment in config.environments.items():
         names = ", ".join(environment.integrations) or "no integration declared"
         keys = len(environment.secret_keys)
-        yield f"  environment       {name}: {keys} secret key{'' if keys == 1 else 's'}; {names}"
+        yield f"  environment       {name}: {counted(keys, 'secret key')}; {names}"
 
 
 def _report(config: "Config | None", faults: Sequence[Told], warnings: Sequence[Told]) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     """
     from dataclasses import replace
 
-    from gateway.cli.beginning.answers import Answers, asked, checked, default_url, entry_of
+    from gateway.cli.beginning.answers import Answers, asked, checked, default_url, entry_of, unreached
     from gateway.cli.beginning.text import DATABASE_URL, configuration, hides_password
 
     answers = checked(Answers(**given), _catalog)  # type: ignore[arg-type]
@@ -68,10 +68,15 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     if force:
         contents = {name: content for name, content in contents.items() if not (folder / name).exists()}
     _write(folder, file, text, contents, force=force)
+    warning = unreached(answers)
+    if warning:
+        print(f"gateway: warning: {warning}", file=sys.stderr)
     if as_json:
         paths = {name: str(folder / name) for name in names}
         urls = {"public_url": answers.public_url, "callback_url": f"{answers.public_url}/oauth/callback"}
-        print(json.dumps({"config": str(file), **paths, **urls}, indent=2))
+        print(
+            json.dumps({"config": str(file), **paths, **urls, **({"warnings": [warning]} if warning else {})}, indent=2)
+        )
     else:
         print(_told(folder, file, text, answers, provider, {name: name not in contents for name in names}))
 

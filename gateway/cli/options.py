@@ -1,8 +1,31 @@
 """The options that several commands share, so that they are spelled and explained alike."""
 
+import sys
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
+
+from gateway import resources
+
+DEMO: Final = Path(".gateway", "gateway.yaml")
+
+
+def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
+    """For who has just run `gateway demo` here and names no file: what is read then knows nothing of the demo."""
+    chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+    if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
+        told = "is the reference of all keys" if file.exists() else "is not there"
+        print(f"gateway: {file} {told}; the demo that was run here is reached with -c {DEMO}", file=sys.stderr)
+    return file
+
+
+def is_reference(file: Path) -> bool:
+    """Whether it is the gateway.yaml that is shipped, which is no one's own."""
+    reference = resources.file("gateway.yaml")
+    return file.exists() and reference.exists() and file.samefile(reference)
+
 
 config_file = click.option(
     "-c",
@@ -12,6 +35,7 @@ config_file = click.option(
     default=Path("gateway.yaml"),
     show_default=True,
     metavar="FILE",
+    callback=_hint_at_the_demo,
     help="The configuration.",
 )
 

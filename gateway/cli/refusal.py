@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from gateway import resources
+from gateway.cli.options import is_reference
 from gateway.cli.program import program
 from gateway.config import Faults
 from gateway.errors import StartRefused
@@ -46,8 +46,7 @@ def faults_end_the_command(as_json: bool = False, file: Path | None = None) -> I
 
 def hint_at_init(file: Path) -> None:
     """For who starts in a fresh checkout, where a gateway.yaml lies that is no one's own."""
-    reference = resources.file("gateway.yaml")
-    if file.exists() and reference.exists() and file.samefile(reference):
+    if is_reference(file):
         made = f"`{program()} init --dir my-gateway` writes one of your own, with its keys"
         print(f"{file} is the reference of all keys; {made}", file=sys.stderr)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.store.sqlite_restore import Restored
@@ -45,7 +46,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         print(json.dumps({"ok": True, **_report(done)}))
         return
     moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "of a time that the file does not tell"
-    print(f"{path}: {done.connections:,} connections {moment}")
+    print(f"{path}: {counted(done.connections, 'connection')} {moment}")
     for line in _warnings(done):
         print(line, file=sys.stderr)
 
@@ -65,7 +66,9 @@ def _warnings(done: "Restored") -> list[str]:
     """What is lost, or back, by it."""
     told = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
-        told.append(f"Tokens of {done.taken_over:,} connections were renewed since, and were taken over from it.")
+        told.append(
+            f"Tokens of {counted(done.taken_over, 'connection')} were renewed since, and were taken over from it."
+        )
     else:
         told.append(
             "Tokens that were renewed since are not in it: where a provider rotates them, the next renewal is refused, and "
@@ -73,7 +76,7 @@ def _warnings(done: "Restored") -> list[str]:
         )
         told.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
     if done.gone:
-        told.append(f"{done.gone:,} connections were made since the backup; they are only in the replaced database.")
+        told.append(f"Made since the backup, and only in the replaced database: {counted(done.gone, 'connection')}.")
     if done.back:
-        told.append(f"{done.back:,} connections had been deleted since the backup, and are back: delete them again.")
+        told.append(f"Deleted since the backup, and back, so to be deleted again: {counted(done.back, 'connection')}.")
     return told

@@ -14,10 +14,11 @@ from yarl import URL
 from gateway.client.aio_api import AsyncOwnApi
 from gateway.client.answer import Answer, AsyncStream
 from gateway.client.calls import Call
-from gateway.client.errors import Unreachable, refusal
+from gateway.client.errors import refusal
 from gateway.client.message import Options, fields, proxied
 from gateway.client.pages import AsyncPages
 from gateway.client.upload import Upload, sent_as
+from gateway.client.way import checked, unreachable
 
 AGENT: Final = "integration-gateway-python"
 ERROR: Final = "Gateway-Error"
@@ -27,7 +28,7 @@ class AsyncClient(AsyncOwnApi):
     """`base_url` is the gateway's own address. `provider_config_key` and `connection_id` hold for calls that name none.
 
     `silence_s`: how long nothing may come before a call is given up; None for any time. Open it with ``async with``, or
-    close it when done.
+    close it when done. Raises ValueError for a `base_url` that is none.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class AsyncClient(AsyncOwnApi):
         silence_s: float | None = 150.0,
         connect_s: float = 10.0,
     ) -> None:
-        self._base_url = base_url.rstrip("/")
+        self._base_url = checked(base_url)
         self._authorization = f"Bearer {secret_key}"
         self._usual: Options = {}
         if provider_config_key is not None:
@@ -175,7 +176,7 @@ class AsyncClient(AsyncOwnApi):
             upload = body.get("data")
             if isinstance(upload, Upload) and upload.fault is not None:
                 raise upload.fault from None
-            raise Unreachable(f"no answer from {self._base_url}: {fault!r}") from fault
+            raise unreachable(self._base_url, fault) from fault
         async with response:
             answer = AsyncStream(response)
             if ERROR in response.headers:

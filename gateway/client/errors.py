@@ -90,7 +90,11 @@ class ProviderError(CallFailed):
 
 
 class Unreachable(CallFailed):
-    """The gateway could not be reached, or hung up before it answered."""
+    """The gateway could not be reached, or hung up before it answered. `cause`: why, in a few words."""
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class CutShort(CallFailed):

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.model import AllowedNetwork
 from gateway.secret import Secret
+from gateway.wording import counted
 
 SECRET_KEY_MIN: Final = 16
 ENCRYPTION_KEY_BYTES: Final = 32
@@ -26,6 +27,7 @@ _ALLOWED: Final = re.compile(
 )
 _PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
@@ -51,6 +53,8 @@ def public_url(text: str) -> str:
     """The gateway's own base address: https, or http on loopback; a path prefix is fine. No trailing slash."""
     parts = _url(text, ("https", "http"))
     name = parts.hostname or ""
+    if name in ANY_ADDRESS:
+        raise ValueError(f"names {name}, an address to listen on (server.host) that no browser can open")
     if parts.scheme == "http" and not is_loopback(name):
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
     if parts.query or parts.fragment or text[-1] in "?#":
@@ -109,7 +113,9 @@ def encryption_key(text: str) -> Secret:
     except (binascii.Error, ValueError):
         raise ValueError(f"is not base64; {_make_a_key()}") from None
     if len(raw) != ENCRYPTION_KEY_BYTES:
-        raise ValueError(f"is {len(raw)} bytes once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}")
+        raise ValueError(
+            f"is {counted(len(raw), 'byte')} once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}"
+        )
     return Secret(base64.b64encode(raw).decode())
 
 
@@ -119,7 +125,7 @@ def secret_key(text: str) -> Secret:
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < SECRET_KEY_MIN:
         raise ValueError(
-            f"is {len(text)} characters and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
+            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
         )
     return Secret(text)
 

@@ -138,10 +138,11 @@ class Live(Following):
                 return connection
             raise
 
-    async def current(self, ref: ConnectionRef, *, force: bool = False) -> Connection:
+    async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
 
-        A renewal that fails leaves a token that is still valid in place, unless the provider's no is final.
+        A renewal that fails leaves a token that is still valid in place, unless the provider's no is final: then the
+        fault stands beside the row, which tells of it too.
         """
         connection = await self._loaded(ref)
         provider = self.provider_of(connection)
@@ -151,15 +152,15 @@ class Live(Following):
         wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
         held = self._store.open(connection.credential)
         if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
-            return connection
+            return connection, None
         try:
             connection = await self._renewer.renewed(connection, force=force)
         except (ReconnectNeeded, Unavailable) as fault:
             if expired or (force and isinstance(fault, ReconnectNeeded)):
                 raise
-            return connection
+            return await self._load(ref), fault  # read again: what was read before knows nothing of the failure
         self.replace(connection)
-        return connection
+        return connection, None
 
     async def after_refusal(self, sent: Opened) -> Opened | None:
         """The connection with a newer credential than `sent` has, which the provider has just answered with a 401.

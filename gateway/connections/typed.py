@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway import clock
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator
+from gateway.connections.flow_faults import error_type
 from gateway.connections.offered import settings_of
 from gateway.connections.outcomes import Outcomes
 from gateway.connections.renewed import as_before
@@ -33,8 +35,26 @@ class TypedIn:
         self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
     ) -> Connection:
         """`typed`: the credential's fields; `params`: the settings. Raises what making a connection raises, with the paths
-        of issues beginning at the field's own name, or at ``params``.
+        of issues beginning at the field's own name, or at ``params``. Who polls the session hears of either.
         """
+        outcome = Outcome(
+            environment=session.environment,
+            session_digest=session.digest,
+            integration_id=integration.integration_id,
+            at=clock.now(),
+        )
+        try:
+            connection = await self._connected(session, integration, typed, params)
+        except GatewayError as fault:
+            told = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
+            await self._outcomes.tell(told)
+            raise
+        await self._outcomes.tell(replace(outcome, connection_id=connection.ref.connection_id, at=clock.now()))
+        return connection
+
+    async def _connected(
+        self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
+    ) -> Connection:
         provider = self._creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
         if provider.auth_mode == "AWS_SIGV4":
@@ -59,15 +79,6 @@ class TypedIn:
             )
         except GatewayError as fault:
             raise _heard(fault, provider, config) from fault
-        await self._outcomes.tell(
-            Outcome(
-                environment=session.environment,
-                session_digest=session.digest,
-                integration_id=integration.integration_id,
-                connection_id=connection.ref.connection_id,
-                at=clock.now(),
-            )
-        )
         return connection
 
 

@@ -17,6 +17,7 @@ from gateway.egress.names import Names
 from gateway.egress.tls import reason
 from gateway.egress.tunnel import ask_for_tunnel
 from gateway.wire.origin import DEFAULT_PORTS, bracketed
+from gateway.wording import unconnected
 
 SocketFactory = Callable[[Any], socket.socket]
 
@@ -47,8 +48,7 @@ class Dialler:
         except ssl.SSLError as fault:
             raise EgressError("tls", f"TLS with {origin} failed: {reason(fault)}.") from fault
         except OSError as fault:
-            why = fault.strerror or "no route"
-            raise EgressError("unreachable", f"{origin} could not be reached: {why}.") from fault
+            raise EgressError("unreachable", f"{origin} could not be reached: {unconnected(fault)}.") from fault
 
     async def _dial(
         self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None

@@ -123,7 +123,9 @@ class Pool:
             elif turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._decline(turn.result())
             if isinstance(fault, TimeoutError):
-                words = f"All {self._limit} connections to {self.origin} were in use for {WAIT_S:g} s. Try again later."
+                words = (
+                    f"All connections to {self.origin} ({self._limit}) were in use for {WAIT_S:g} s. Try again later."
+                )
                 raise self._full(words) from fault
             raise
 

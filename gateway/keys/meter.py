@@ -15,6 +15,7 @@ from gateway import clock
 from gateway.access.refusals import CREATE, told
 from gateway.auth.moments import iso
 from gateway.errors import Forbidden, TooManyRequests
+from gateway.wording import counted
 
 WINDOW_S: Final = 60.0
 MOST_AT_ONCE: Final = 100
@@ -67,7 +68,7 @@ class Meter:
             retry_at = iso(clock.now() + timedelta(seconds=left_s))
             raise TooManyRequests(
                 "too_many_request",
-                f"This key may make {self.rate} calls a minute. Go on in {left_s} s.",
+                f"This key may make {counted(self.rate, 'call')} a minute. Go on in {left_s} s.",
                 payload={
                     "limit": self.rate,
                     "retry_at": retry_at,
@@ -90,7 +91,7 @@ class Meter:
         if not self._held:
             raise Forbidden(
                 "forbidden",
-                f"The {self.budget} calls that this key was made for are spent.",
+                f"This key was made for {counted(self.budget, 'call')} in all, and none is left.",
                 payload={"limit": self.budget, **told("budget", f"Ask them for a new key: {CREATE}.")},
             )
         self._held -= 1

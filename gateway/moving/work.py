@@ -9,7 +9,7 @@ from typing import IO, Any, TypeVar
 from gateway import clock
 from gateway.errors import GatewayError
 from gateway.moving.moved import Outcome, Result
-from gateway.records.connection import ConnectionRef
+from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import Services
 
 Item = TypeVar("Item")
@@ -105,11 +105,19 @@ async def renewed(services: Services, ref: ConnectionRef) -> tuple[str, str | No
     """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
     try:
         before = await services.store.connections.get(ref)
-        after = await services.live.current(ref, force=True)
-    except GatewayError as fault:
-        return "failed", fault.message
-    if before is not None and after.version == before.version:
-        # An outage leaves a token that is still valid in place; a key has nothing to renew.
-        noted = after.failure
-        return ("failed", noted.message) if noted else ("nothing to renew", None)
-    return "renewed", None
+        after, fault = await services.live.current(ref, force=True)
+    except GatewayError as refused:
+        return "failed", refused.message
+    if fault is not None:
+        return "failed", _kept(after, fault)
+    same = before is not None and after.version == before.version
+    return "nothing to renew" if same else "renewed", None
+
+
+def _kept(row: Connection, fault: GatewayError) -> str:
+    """Why, and what is left: an outage leaves a token that is still valid in place."""
+    noted = row.failure
+    why = noted.message if noted else fault.message
+    until = f" until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC" if row.expires_at else ""
+    again = f"; asked again after {noted.retry_at:%H:%M:%S} UTC" if noted and noted.retry_at else ""
+    return f"{why}. The token at hand is valid{until}{again}"

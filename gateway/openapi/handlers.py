@@ -19,8 +19,8 @@ async def openapi_json(request: web.Request) -> web.Response:
 
 
 async def docs(request: web.Request) -> web.Response:
-    """The page, whole and without a script."""
+    """The page, whole; its script filters it, and without that it is merely long."""
     from gateway.openapi.page import groups, schemas
 
     public_url = request.app[SERVICES].config.server.public_url
-    return page(request, "docs.html", public_url=public_url, groups=groups(public_url), schemas=schemas())
+    return page(request, "docs.html", script=True, public_url=public_url, groups=groups(public_url), schemas=schemas())

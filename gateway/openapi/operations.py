@@ -51,7 +51,11 @@ LIST: Final = (
         },
         style="deepObject",
     ),
-    Param("limit", "How many at most; 10,000 if left out.", {"type": "integer", "minimum": 1, "maximum": MOST}),
+    Param(
+        "limit",
+        "How many at most. May be left out, and then it is 10,000, more than may be asked for: so it is for published clients. Where there are more, `next_cursor` goes on.",
+        {"type": "integer", "minimum": 1, "maximum": MOST},
+    ),
     Param(
         "page", "Which page of that size, from 0; or use `cursor`.", {"type": "integer", "minimum": 0, "maximum": 10**9}
     ),
@@ -128,7 +132,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("POST", "/connections", "Import a credential", CONNECTIONS, answers.Connection, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
     Operation("POST", "/connections/metadata", "Set metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="Of all connections that are named or, where one is unknown, of none."),
     Operation("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
-    Operation("GET", "/connections/{connection_id}", "Read a connection, renewed where due", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`."),
+    Operation("GET", "/connections/{connection_id}", "Read a connection, renewed where due", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be renewed."),
     Operation("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example={"tags": {"team": "red"}}),
     Operation("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
     Operation("GET", "/connection", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),

@@ -9,6 +9,7 @@ from gateway.openapi.document import IN_PATH, NAMED, components, status_codes
 from gateway.openapi.operation import Operation, Param
 from gateway.openapi.operations import OPERATIONS
 from gateway.openapi.samples import samples
+from gateway.wording import counted
 
 _REF = re.compile(r"#/components/schemas/(\w+)")
 WHO = {"key": "secret key", "session": "connect session", "open": "open to all"}
@@ -114,5 +115,5 @@ def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
 def _in_words(schema: dict[str, Any]) -> str:
     for one in (schema, *schema.get("anyOf", ())):
         if "maxLength" in one:
-            return f"At most {one['maxLength']} characters."
+            return f"At most {counted(one['maxLength'], 'character')}."
     return ""

@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.provider import Paginate, Provider, RefreshPolicy
+from gateway.wording import counted
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -42,16 +43,16 @@ def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
     if refresh.rotating:
         yield "Each refresh brings a new refresh token and ends the old one."
     if refresh.expires_after_days_unused:
-        yield f"A refresh token that is not used for {refresh.expires_after_days_unused} days is dead."
+        yield f"A refresh token that is not used for {counted(refresh.expires_after_days_unused, 'day')} is dead."
     if refresh.expires_after_days_owner_inactive:
-        yield f"It dies, too, when its owner is inactive for {refresh.expires_after_days_owner_inactive} days."
+        yield f"It dies, too, when its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
     if refresh.expires_after_days:
-        yield f"After {refresh.expires_after_days} days the user has to connect again."
+        yield f"After {counted(refresh.expires_after_days, 'day')} the user has to connect again."
 
 
 def _span(seconds: int) -> str:
     for size, unit in _UNITS:
         if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
             count = round(seconds / size)
-            return f"{count} {unit}{'' if count == 1 else 's'}"
-    return f"{seconds} seconds"
+            return counted(count, unit)
+    return counted(seconds, "second")

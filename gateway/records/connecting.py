@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from gateway.records.connection import EndUser, Sealed
 
@@ -64,6 +64,9 @@ class NewFlow:
     session_digest: str
     expires_at: datetime
     details: Mapping[str, Any] = field(repr=False)
+
+
+SESSION_ENDED: Final = "session_ended"  # as `error_type`: no attempt, but the mark that a session leaves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

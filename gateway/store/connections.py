@@ -29,6 +29,7 @@ from gateway.store.connection_rows import (
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
 from gateway.store.refreshes import Refreshes
+from gateway.store.sessions import end as end_sessions
 from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
 
@@ -100,7 +101,7 @@ class ConnectionStore(Refreshes):
                 return False
             await self._outbox.note(db, there, Event.DELETED, now=now)
             await db.execute(delete(connections).where(connections.c.id == there))
-            await db.execute(delete(connect_sessions).where(bound))
+            await end_sessions(db, bound)
             await note_change(db, ref, now)
             return True
 

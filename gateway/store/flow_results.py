@@ -39,9 +39,9 @@ class FlowResults:
         return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:
-        """All of one connect session, in the order in which they came."""
+        """The last thousand of one connect session, in the order in which they came."""
         of_it = select(flow_results).where(flow_results.c.session_digest == session_digest)
-        return await self._found(of_it.order_by(flow_results.c.id).limit(MOST))
+        return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
 
     async def prune(self, now: datetime) -> None:
         old = delete(flow_results).where(flow_results.c.at < now - KEPT)

@@ -19,6 +19,7 @@ from gateway.store.verdict import judge_keys, judge_schema, locked_out
 from gateway.vault import Keyring, WrappedKey
 
 EXAMPLE: Final = "sqlite:///gateway.db"
+ANOTHER: Final = "let store.url name another file"
 LOOKS: Final = 10
 LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
 COUNT_S: Final = 0.5
@@ -41,16 +42,16 @@ def sqlite_path(url: str) -> Path:
     return Path(name).absolute()
 
 
-def look(path: Path, keyring: Keyring) -> str | None:
+def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
     """See that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
 
     Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
-    Raises StoreRefused. Blocks.
+    `instead`: what helps where it is no such file. Raises StoreRefused. Blocks.
     """
     for last_look in (False,) * LOOKS + (True,):
         before = _stamp(path)
         try:
-            return _look_once(path, keyring)
+            return _look_once(path, keyring, instead)
         except StoreRefused:
             if last_look or before == _stamp(path):
                 raise
@@ -58,13 +59,13 @@ def look(path: Path, keyring: Keyring) -> str | None:
     raise AssertionError("the last look returns or raises")
 
 
-def _look_once(path: Path, keyring: Keyring) -> str | None:
+def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
     try:
         _look_at_file(path)
         if path.exists() and path.stat().st_size:
             with _reading(path) as db:
                 revision = _revision(db)
-                judge_schema(path, revision=revision, tables=_tables(db), other="another file")
+                judge_schema(path, revision=revision, tables=_tables(db), instead=instead)
                 if revision is not None:
                     stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
                     judge_keys(path, stored, keyring, values=_sealed_under(db, locked_out(stored, keyring)))
@@ -72,7 +73,7 @@ def _look_once(path: Path, keyring: Keyring) -> str | None:
         return None
     except (sqlite3.Error, OSError) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
-            raise StoreRefused(f"{path} is not a SQLite database: let store.url name another file.") from error
+            raise StoreRefused(f"{path} is not a SQLite database: {instead}.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
 

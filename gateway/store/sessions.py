@@ -3,14 +3,15 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import ColumnElement, delete, exists, false, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connecting import ConnectSession
+from gateway import clock
+from gateway.records.connecting import SESSION_ENDED, ConnectSession
 from gateway.records.connection import Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.store.end_users import end_user_from_json, end_user_to_json
-from gateway.store.tables import connect_sessions
+from gateway.store.tables import UtcTime, connect_sessions, flow_results
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
@@ -45,14 +46,20 @@ class SessionStore:
             row = (await db.execute(alive)).mappings().first()
         return None if row is None else await self._session(dict(row))
 
+    async def ended(self, digest: str, environment: str) -> bool:
+        """Whether there was one that has expired or was deleted, as is known for an hour (`flow_results`)."""
+        its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
+        told = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
+        either = select(exists().where(*its) | exists().where(*told))
+        async with self._transactions.read() as db:
+            return bool((await db.execute(either)).scalar())
+
     async def delete(self, digest: str) -> bool:
         """Whether there was such a session."""
-        gone = delete(connect_sessions).where(connect_sessions.c.digest == digest)
-        return (await self._transactions.write(lambda db: db.execute(gone))).rowcount == 1
+        return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
 
     async def prune(self, now: datetime) -> None:
-        expired = delete(connect_sessions).where(connect_sessions.c.expires_at <= now)
-        await self._transactions.write(lambda db: db.execute(expired))
+        await self._transactions.write(lambda db: end(db, connect_sessions.c.expires_at <= now))
 
     async def _session(self, row: dict[str, Any]) -> ConnectSession:
         sealed = Sealed(row["defaults"], **_address(row["environment"], row["digest"]))
@@ -61,6 +68,21 @@ class SessionStore:
         row["end_user"] = end_user_from_json(row["end_user"])
         row["allowed_integrations"] = tuple(row["allowed_integrations"])
         return ConnectSession(**row)
+
+
+async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
+    """Delete these sessions, leaving a mark of each, so that who polls learns that it ended. Returns how many there were."""
+    marks = select(
+        connect_sessions.c.environment,
+        connect_sessions.c.digest,
+        literal(""),
+        false(),
+        literal(SESSION_ENDED),
+        literal(clock.now(), UtcTime),
+    ).where(which)
+    names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
+    await db.execute(insert(flow_results).from_select(names, marks))
+    return (await db.execute(delete(connect_sessions).where(which))).rowcount
 
 
 def _address(environment: str, digest: str) -> dict[str, Any]:

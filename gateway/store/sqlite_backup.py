@@ -93,14 +93,14 @@ def backed_up_at(db: sqlite3.Connection) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
-def check(path: Path, keyring: Keyring) -> None:
-    """See that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused."""
+def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
+    """See that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
-            raise StoreRefused(f"{path} is damaged: {found}.")
+            raise StoreRefused(f"{called or path} is damaged: {' '.join(found.split())}.")
         if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
-            raise StoreRefused(f"{path} is not a gateway's database.")
+            raise StoreRefused(f"{called or path} is not a gateway's database.")
     look(path, keyring)
 
 
@@ -128,11 +128,11 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def told(path: Path, done: str = "written") -> Iterator[None]:
     """Raises StoreRefused, in one line, for what SQLite or the system has against it."""
     try:
         yield
     except (sqlite3.Error, OSError) as fault:
         reason = sqlite_cause(fault) if isinstance(fault, sqlite3.Error) else fault.strerror
         place = getattr(fault, "filename", None) or path
-        raise StoreRefused(f"{place} cannot be written: {reason or fault}.") from fault
+        raise StoreRefused(f"{place} cannot be {done}: {reason or fault}.") from fault

@@ -35,6 +35,7 @@ OF_THE_CREDENTIAL: Final = (
     *("failure_attempts", "failure_retry_at", "state", "state_reason", "state_since", "granted_at"),
     *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at"),
 )
+ANOTHER: Final = "name a backup that `gateway backup` made"
 OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")
 
 
@@ -60,7 +61,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
     `exactly`: take nothing over from the database that is replaced.
     """
     if not backup.is_file():
-        raise StoreRefused(f"{backup} is not a file: name a backup that `gateway backup` made.")
+        raise StoreRefused(f"{backup} is not a file: {ANOTHER}.")
     if path.exists() and backup.samefile(path):
         raise StoreRefused(f"{backup} is the database itself: name a backup.")
     fresh = path.with_name(f".{path.name}.restoring")
@@ -82,9 +83,11 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
 
 def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
     """The backup, checked and brought to the schema of this version, as a file beside the database."""
-    look(backup, keyring)
-    copy(backup, fresh, step)
-    check(fresh, keyring)
+    with told(backup, "read"):
+        if look(backup, keyring, instead=ANOTHER) is None:
+            raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
+        copy(backup, fresh, step)
+        check(fresh, keyring, called=backup)
     asyncio.run(_upgraded(fresh, keyring))
     with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")

@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterable, Sequence
 from gateway.store.refusal import StoreRefused
 from gateway.store.revisions import REVISIONS
 from gateway.vault import Keyring, VaultError, WrappedKey
+from gateway.wording import counted
 
 
-def judge_schema(place: object, *, revision: str | None, tables: Collection[str], other: str) -> None:
-    """`revision`: of the schema, None where no gateway has made one. `other`: what to name instead. Raises StoreRefused."""
+def judge_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
+    """`revision`: of the schema, None where no gateway has made one. `instead`: what to do then. Raises StoreRefused."""
     if revision is None and tables:
-        raise StoreRefused(f"{place} is another program's database: let store.url name {other}.")
+        raise StoreRefused(f"{place} is another program's database: {instead}.")
     if revision is not None and revision not in REVISIONS:
         raise StoreRefused(
             f"{place} was written by a newer version of the gateway (schema {revision}; this one knows up to "
@@ -31,7 +32,7 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
     missing = locked_out(stored, keyring)
     if missing:
         ids = list(dict.fromkeys(key.master_key_id for key in missing))
-        held = _number(len(missing), "data key") + ("" if values is None else f", with {_number(values, 'value')},")
+        held = counted(len(missing), "data key") + ("" if values is None else f", with {counted(values, 'value')},")
         raise StoreRefused(
             f"{place} has {held} under an encryption key that is not in store.encryption_keys (key id {', '.join(ids)}): "
             "add the key it was made with, after the first if that is to replace it. Then `gateway keys rotate` seals "
@@ -42,7 +43,3 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
             keyring.unwrap(key)
         except VaultError as error:
             raise StoreRefused(f"{place} is damaged: {error} Restore a backup.") from None
-
-
-def _number(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"

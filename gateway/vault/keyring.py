@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gateway.secret import Secret
 from gateway.vault.binding import NONCE_BYTES, TAG_BYTES, associated_data
 from gateway.vault.errors import UnknownKey, VaultError
+from gateway.wording import counted
 
 KEY_BYTES: Final = 32
 
@@ -94,5 +95,5 @@ def key_bytes(key: Secret | bytes, number: int) -> bytes:
         except (binascii.Error, ValueError):
             raise VaultError(f"Encryption key {number} is not base64.") from None
     if len(key) != KEY_BYTES:
-        raise VaultError(f"Encryption key {number} has {len(key)} bytes; it needs {KEY_BYTES}.")
+        raise VaultError(f"Encryption key {number} has {counted(len(key), 'byte')}; it needs {KEY_BYTES}.")
     return bytes(key)

@@ -70,6 +70,19 @@ def default_url(answers: Answers) -> str:
     return default_public_url(host, answers.port or DEFAULT_PORT)
 
 
+def unreached(answers: Answers) -> str | None:
+    """What is to be changed where it listens for others, and its public URL leads nobody but this machine here."""
+    from gateway.config.values import is_loopback
+
+    host, _ = listening_on(answers)
+    if is_loopback(host) or not is_loopback(urlsplit(answers.public_url or "").hostname or ""):
+        return None
+    return (
+        f"server.host is {host}, for callers elsewhere, but server.public_url is {answers.public_url}, which leads only this "
+        "machine's browsers here: set server.public_url to the https address that browsers will use (--public-url)"
+    )
+
+
 def listening_on(answers: Answers) -> tuple[str, int]:
     """The host and port: as said, else those of a loopback URL itself, else the defaults, behind whatever ends TLS."""
     parts = urlsplit(answers.public_url or "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.catalog.conversion.file import Converted
@@ -69,11 +70,12 @@ def _summary(found: Sequence["Converted"], folder: Path | None, written: int) ->
     usable = [one for one in found if one.values is not None]
     kinds = Counter(note.kind for one in found for note in one.told)
     whole = sum(not any(note.kind == "lost" for note in one.told) for one in usable)
-    share = f"{len(usable)} of {len(found)} entries can be used, {whole} of them whole"
-    notes = f"{kinds['lost']} fields lost, {kinds['changed']} said in another way, {len(found) - len(usable)} entries refused"
+    share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them whole"
+    refused = counted(len(found) - len(usable), "entry", "entries")
+    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} said in another way, {refused} refused"
     end = (
         "nothing was written; --out DIR writes them"
         if folder is None
-        else f"{written} files written to {folder}; name it under `catalog:` in gateway.yaml"
+        else f"{counted(written, 'file')} written to {folder}; name it under `catalog:` in gateway.yaml"
     )
     return f"{share}; {notes}; {end}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.catalog.faults import Fault
@@ -39,7 +40,7 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
             print(line, file=sys.stderr)
         if not faults:
             warnings = len(found)
-            print("no faults" + (f", {warnings} warning{'' if warnings == 1 else 's'}" if warnings else ""))
+            print("no faults" + (f", {counted(warnings, 'warning')}" if warnings else ""))
     sys.exit(1 if faults else 0)
 
 

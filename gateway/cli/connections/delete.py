@@ -12,6 +12,7 @@ import click
 from gateway.cli.connections.options import check_named, connection_ids, environment, every, integration
 from gateway.cli.connections.work import check_integration, each, environment_of, refs_of, run, table
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.connections.delete import Deleted
@@ -130,7 +131,7 @@ class Record:
             table([name.replace("_", " ").upper() for name in columns], shown)
             summary = f"{self.deleted} deleted"
             summary += f", {self.missing} not there" if self.missing else ""
-            summary += f"; {self.alive} tokens may live on at the provider" if self.alive else ""
+            summary += f"; {counted(self.alive, 'token')} may live on at the provider" if self.alive else ""
             print(summary, file=sys.stderr)
         return 1 if self.missing or self.alive else 0
 
@@ -141,7 +142,7 @@ def _cell(value: Any) -> str:
 
 def _ask(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
     """Raises Abort for a no, and UsageError where nobody is there to ask."""
-    what = f"{count} connection{'' if count == 1 else 's'} of '{integration}' in '{environment}'"
+    what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
     end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"
     if not sys.stdin.isatty():
         raise click.UsageError(f"This would delete {what}. Give --yes to do it.")

@@ -14,6 +14,7 @@ from gateway.cli.connections.options import environment
 from gateway.cli.connections.secrets import passphrase_env, passphrase_file, passphrase_of
 from gateway.cli.connections.work import check_integration, environment_of, pages, run
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.moving.bundle import Counts
@@ -128,7 +129,7 @@ def _tell(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None
         told = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
         print(json.dumps({"ok": True, **told, "sealed": not plain}))
     else:
-        print(f"{target}: {counts.connections:,} connections of {counts.integrations} integrations")
+        print(f"{target}: {counted(counts.connections, 'connection')} of {counted(counts.integrations, 'integration')}")
     if plain:
         print(
             f"Every token and client secret stands in {target} as it is: whoever reads it is every one of your users. Delete "

@@ -1,13 +1,13 @@
 """``gateway connections show``: one connection, without its credential."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.connections.options import environment, integration
+from gateway.cli.connections.naming import the_one
+from gateway.cli.connections.options import environment, perhaps_integration
 from gateway.cli.connections.work import environment_of, run
 from gateway.cli.options import as_json, config_file
 
@@ -19,19 +19,15 @@ if TYPE_CHECKING:
 @click.command()
 @config_file
 @environment
-@integration
+@perhaps_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
-def show(file: Path, environment: str | None, integration: str, connection_id: str, as_json: bool) -> None:
+def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
     """Show CONNECTION: its settings, whose it is, how its renewal goes. Never its credential, nor a secret setting."""
 
     async def work(services: "Services") -> int:
-        from gateway.records.connection import ConnectionRef
-
-        ref = ConnectionRef(environment_of(services, environment), integration, connection_id)
-        row = await services.store.connections.get(ref)
+        row = await the_one(services, environment_of(services, environment), integration, connection_id)
         if row is None:
-            print(f"gateway: integration '{integration}' has no connection '{connection_id}'", file=sys.stderr)
             return 1
         told = _told(services, row)
         if as_json:

@@ -5,6 +5,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gateway.cli.connections.work import table
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.moving.intake import Intake
@@ -75,11 +76,11 @@ def tell_preview(seen: "Preview", *, as_json: bool) -> int:
         return 0 if well else 1
     for one in seen.forecasts:
         name = one.key if one.key == one.here else f"{one.key} → {one.here}"
-        print(f"{one.verdict:<17} {name} ({one.provider}): {one.connections:,} connections")
+        print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
         for line in one.todo:
             print(f"{'':<17} - {line}")
     for key, count in seen.orphans.items():
-        print(f"{'not_possible':<17} {key}: {count:,} connections of an integration that is not listed there")
+        print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
     print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in seen.counts().items()))
     print("Out of scope: syncs, actions, records and functions stay there; move what they do into your application.")
     print("\nIn this order:")

@@ -1,25 +1,24 @@
 """``gateway connections why``: the story of one connection, and the one action that helps."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gateway.cli.connections.options import environment
+from gateway.cli.connections.naming import the_one
+from gateway.cli.connections.options import environment, perhaps_integration
 from gateway.cli.connections.work import environment_of, run
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
-    from gateway.records.connection import Connection
     from gateway.services import Services
 
 
 @click.command()
 @config_file
 @environment
-@click.option("--integration", metavar="ID", help="Its integration, where several have a connection of that ID.")
+@perhaps_integration
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
@@ -28,32 +27,15 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     async def work(services: "Services") -> int:
         from gateway.api.story_json import told
 
-        found = await _found(services, environment_of(services, environment), integration, connection_id)
-        if len(found) != 1:
-            where = f"integration '{integration}'" if integration else "any integration"
-            several = ", ".join(one.ref.integration_id for one in found)
-            fault = (
-                f"several have '{connection_id}': --integration {several}"
-                if found
-                else f"no '{connection_id}' in {where}"
-            )
-            print(f"gateway: {fault}", file=sys.stderr)
+        row = await the_one(services, environment_of(services, environment), integration, connection_id)
+        if row is None:
             return 1
-        body = {"connection_id": connection_id, "provider_config_key": found[0].ref.integration_id}
-        body |= await told(services, found[0])
+        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id}
+        body |= await told(services, row)
         print(json.dumps(body, indent=2) if as_json else _text(body))
         return 0
 
     run(file, work, as_json=as_json)
-
-
-async def _found(
-    services: "Services", environment: str, integration: str | None, connection_id: str
-) -> "list[Connection]":
-    from gateway.store import ListFilter
-
-    wanted = ListFilter(connection_id=connection_id, integration_ids=(integration,) if integration else (), limit=20)
-    return await services.store.connections.list(environment, wanted)
 
 
 def _text(body: dict[str, Any]) -> str:

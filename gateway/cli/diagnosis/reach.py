@@ -15,6 +15,7 @@ from gateway.cli.diagnosis.clocks import skew_s
 from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import ANSWER_S, Patient
 from gateway.cli.program import program
+from gateway.wording import unconnected
 
 ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what it is told, not where it listens)
 OURS: Final = {"result": "ok"}
@@ -91,7 +92,7 @@ async def _ask(patient: Patient, base: str) -> Heard:
     except aiohttp.ClientConnectorSSLError:
         return Heard(trouble="does not speak TLS as we do (1.2 or newer)")
     except aiohttp.ClientConnectorError as fault:
-        return Heard(trouble=f"takes no connection ({fault.strerror or fault})", nobody=True)
+        return Heard(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
     except TimeoutError:
         return Heard(trouble=f"does not answer within {ANSWER_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:

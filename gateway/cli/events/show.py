@@ -10,6 +10,7 @@ import click
 from gateway.cli.connections.options import environment
 from gateway.cli.connections.work import environment_of, run
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.records.event import Delivery
@@ -55,5 +56,5 @@ def _text(told: dict[str, Any]) -> str:
     for one in told["deliveries"]:
         last = f", {one['detail'] or one['status']}" if one["detail"] or one["status"] else ""
         coming = f", next try {one['next_attempt_at']}" if one["next_attempt_at"] else ""
-        lines.append(f"  {one['target']}: {one['state']} after {one['attempts']} attempts{last}{coming}")
+        lines.append(f"  {one['target']}: {one['state']} after {counted(one['attempts'], 'attempt')}{last}{coming}")
     return "\n".join([*lines, "", told["body"]])

@@ -11,6 +11,7 @@ import click
 
 from gateway.cli.connections.options import environment
 from gateway.cli.connections.work import environment_of, run
+from gateway.cli.keys.told import limits, strangers
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
@@ -99,8 +100,9 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
 
     async def work(services: "Services") -> int:
         env = environment_of(services, environment)
-        text, key = await services.issuer.create(_wish(asked), env, "gateway keys create")
-        _tell(text, key, services, as_json=as_json)
+        wish = _wish(asked)
+        text, key = await services.issuer.create(wish, env, "gateway keys create")
+        _tell(text, key, services, list(strangers(services, env, wish.limits)), as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
@@ -112,7 +114,7 @@ def _wish(asked: dict[str, object]) -> "Wish":
     from gateway.records.access import Limits
 
     told = dict(asked)
-    limits = Limits(
+    narrowed = Limits(
         told.pop("integrations"),  # type: ignore[arg-type]
         told.pop("connections"),  # type: ignore[arg-type]
         dict(told.pop("tags")),  # type: ignore[call-overload]
@@ -123,26 +125,27 @@ def _wish(asked: dict[str, object]) -> "Wish":
     return Wish(
         kind="capability" if told.pop("capability") else "key",
         scopes=told.pop("scopes") or None,  # type: ignore[arg-type]
-        limits=limits,
+        limits=narrowed,
         expires_at=clock.now() + expires if isinstance(expires, timedelta) else None,
         **told,  # type: ignore[arg-type]
     )
 
 
-def _tell(text: "Secret", key: "Key", services: "Services", *, as_json: bool) -> None:
+def _tell(text: "Secret", key: "Key", services: "Services", warnings: list[str], *, as_json: bool) -> None:
     from gateway.api.keys import as_json as shown
     from gateway.api.keys import secret_part
 
     secret = secret_part(text, key, services.config.server.public_url)
     if as_json:
-        print(json.dumps({**shown(key), **secret}, indent=2))
+        print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
         return
     print(secret.get("base_url") or secret["secret"])
     print(f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_end(key.expires_at)}.", file=sys.stderr)
-    print(f"  may        {', '.join(key.scopes)}", file=sys.stderr)
-    for limits in key.limits:
-        for name, values in limits.as_json().items():
-            print(f"  {name:<12} {values if isinstance(values, dict) else ', '.join(values)}", file=sys.stderr)
+    print(f"  {'may':<12} {', '.join(key.scopes)}", file=sys.stderr)
+    for name, words in limits(key):
+        print(f"  {name:<12} {words}", file=sys.stderr)
+    for warning in warnings:
+        print(f"gateway: warning: {warning}", file=sys.stderr)
     print("It is shown this once: only a digest of it is kept.", file=sys.stderr)
     if key.kind == "capability":
         print("Use it as the base URL of any client; what the client sends as its own key is dropped.", file=sys.stderr)

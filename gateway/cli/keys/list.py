@@ -9,7 +9,9 @@ import click
 
 from gateway.cli.connections.options import environment
 from gateway.cli.connections.work import environment_of, run, table
+from gateway.cli.keys.told import limits
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.records.access import Key
@@ -49,13 +51,8 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 def _row(key: "Key", now: datetime) -> tuple[str, ...]:
     from gateway.keys.mint import PREFIXES
 
-    limits = "; ".join(
-        f"{name}: {', '.join(f'{k}={v}' for k, v in values.items()) if isinstance(values, dict) else ', '.join(values)}"
-        for one in key.limits
-        for name, values in one.as_json().items()
-    )
-    counted = [f"{key.rate}/min" if key.rate else "", f"{key.calls} of {key.budget} calls" if key.budget else ""]
-    what = "; ".join(part for part in (limits, *counted) if part)
+    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')}"}
+    what = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
     return (
         str(key.id),
         key.name,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -68,7 +69,7 @@ async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
     else:
-        print(f"{count} data key{'' if count == 1 else 's'} wrapped anew; every value stays as it is.")
+        print(f"{counted(count, 'data key')} wrapped anew; every value stays as it is.")
         print(advice(masters(config.store, counts)))
     return 0
 
@@ -90,8 +91,8 @@ async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float
         print(json.dumps({**report, "status": as_report(config, counts)}, indent=2))
     else:
         made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
-        count = "1 value" if done.sealed == 1 else f"{done.sealed:,} values"
-        print(f"{count} sealed anew in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
+        sealed = counted(done.sealed, "value")
+        print(f"{sealed} sealed anew in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
         if not done.sealed and not done.new_keys:
             print("Everything was under the first encryption key already; --data-keys seals it anew all the same.")
         print(advice(masters(config.store, counts)))

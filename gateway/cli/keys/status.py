@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.wording import counted
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -41,7 +42,7 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
         for value in damaged or ():
             print(f"gateway: {value} does not open", file=sys.stderr)
         for key_id, number in counts.homeless.items():
-            print(f"gateway: {number:,} values name data key {key_id}, which is not stored", file=sys.stderr)
+            print(f"gateway: {counted(number, 'value')} under data key {key_id}, which is not stored", file=sys.stderr)
         return 1 if damaged or counts.homeless else 0
 
     on_store(file, work, as_json=as_json)

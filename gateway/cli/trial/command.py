@@ -5,7 +5,6 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import urlsplit
 
 import click
 
@@ -74,16 +73,18 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
 
 def _check(url: str) -> None:
     from gateway.cli.trial import TrialFailed
+    from gateway.client.way import checked
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise TrialFailed(f"'{url}' is no address of a gateway; write it as http://127.0.0.1:3003")
+    try:
+        checked(url)
+    except ValueError as fault:
+        raise TrialFailed(str(fault)) from None
 
 
 def _tried(client: "Client", there: "Target", wish: "Wish") -> int:
     """The exit code. Raises TrialFailed."""
     from gateway.cli.trial.call import call_of, streamed
-    from gateway.cli.trial.diagnosis import explained
+    from gateway.cli.trial.diagnosis import check_ours, explained
     from gateway.cli.trial.named import Named, name
     from gateway.client import CallFailed
 
@@ -96,21 +97,24 @@ def _tried(client: "Client", there: "Target", wish: "Wish") -> int:
         if wish.path is None and not wish.as_json:
             print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
         if wish.dry:
-            return _dry(_as_sent(client, sent), sent, there, wish)
+            return _dry(_as_sent(client, sent, there), sent, there, wish)
         began = time.perf_counter()
         with streamed(client, sent) as answer:
             head_s = time.perf_counter() - began
+            check_ours(answer, there)
             # Asked for only now: whoever asks first waits for a token that has to be renewed.
-            return _told(answer, _as_sent(client, sent), sent, there, wish, head_s)
+            return _told(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
         raise explained(client, fault, named, there) from fault
 
 
-def _as_sent(client: "Client", sent: "Sent") -> Any:
+def _as_sent(client: "Client", sent: "Sent", there: "Target") -> Any:
     """The request to the provider, its credential masked."""
     from gateway.cli.trial.call import streamed
+    from gateway.cli.trial.diagnosis import check_ours
 
     with streamed(client, sent, dry=True) as answer:
+        check_ours(answer, there)
         return answer.whole().json()
 
 

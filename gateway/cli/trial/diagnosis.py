@@ -9,7 +9,7 @@ from gateway.cli.program import program
 from gateway.cli.trial import TrialFailed
 from gateway.cli.trial.named import Named
 from gateway.cli.trial.target import Target
-from gateway.client import CallFailed, Client, GatewayError, Unreachable
+from gateway.client import CallFailed, Client, GatewayError, Stream, Unreachable
 from gateway.nearest import nearest
 
 MOST_SHOWN: Final = 10
@@ -29,9 +29,11 @@ class Help:
 def explained(client: Client, fault: CallFailed, named: Named | None, target: Target) -> TrialFailed:
     """`fault` with its help. Asks the gateway for what it needs; what it does not get is left out."""
     if isinstance(fault, Unreachable):
-        return TrialFailed(f"no gateway answers at {target.url}", f"start it with: {target.start}")
+        return TrialFailed(f"no gateway answers at {target.url}: {fault.cause}", f"start it with: {target.start}")
     if not isinstance(fault, GatewayError):
         return TrialFailed(str(fault))
+    if not fault.request_id:
+        return _stranger(str(fault.status), target)
     told = Help()
     with suppress(CallFailed):
         _help(client, fault, named, target, told)
@@ -43,6 +45,19 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
     error |= {name: value for name, value in more.items() if value is not None}
     request = [f"request id {fault.request_id}"] if fault.request_id else []
     return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *told.lines, *request, told=error)
+
+
+def check_ours(answer: Stream, target: Target) -> None:
+    """Raises TrialFailed for an answer that no gateway has seen: each of ours has the id of its request."""
+    if not answer.request_id:
+        raise _stranger(f"{answer.status} {answer.reason}", target)
+
+
+def _stranger(status: str, target: Target) -> TrialFailed:
+    return TrialFailed(
+        f"what answers at {target.url} is no gateway: its answer ({status}) has no Gateway-Request-Id",
+        "give the gateway's own address with --url, or look at the server in front of it: is the gateway behind it away?",
+    )
 
 
 def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, told: Help) -> None:

@@ -10,6 +10,7 @@ import click
 
 from gateway.cli.trial import snippets, timing
 from gateway.cli.trial.snippets import Sent
+from gateway.wording import counted
 
 LINES: Final = 40
 COLUMNS: Final = 2000
@@ -29,7 +30,8 @@ def request(told: Mapping[str, Any], dry: bool) -> str:
     lines += [f"  {name}: {value}" for name, value in told["headers"]]
     if told["body"] is not None:
         length = told["body"]["length_bytes"]
-        lines.append(f"  ({'a body in chunks' if length is None else f'a body of {length:,} bytes'})")
+        body = "a body in chunks" if length is None else f"a body of {counted(length, 'byte')}"
+        lines.append(f"  ({body})")
     return "\n".join(lines)
 
 
@@ -51,7 +53,7 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
         text = content.decode()
     except UnicodeDecodeError:
         if whole:
-            size = f"{len(content):,} bytes of {content_type or 'unknown type'}"
+            size = f"{counted(len(content), 'byte')} of {content_type or 'unknown type'}"
             return f"  ({size}, not shown; the curl line below saves them with -o FILE)"
         text = content.decode("utf-8", "ignore")
     try:

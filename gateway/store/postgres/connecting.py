@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 
 from gateway.store.postgres.causes import postgres_cause
+from gateway.wording import unconnected
 
 # A peer that is gone without a word is noticed by these, in seconds: the first probe, the next ones, and data unanswered.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
@@ -71,7 +72,7 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
     if isinstance(fault, ssl.SSLError):
         return f"no TLS comes about with it ({(fault.reason or str(fault)).lower().replace('_', ' ')})"
     if isinstance(fault, OSError):
-        return fault.strerror or str(fault) or "the connection to it was lost"
+        return unconnected(fault) if fault.errno else str(fault) or "the connection to it was lost"
     return str(fault)
 
 

@@ -16,7 +16,7 @@ from gateway.store.sealed_columns import KEY_ID_BYTES, KEY_ID_FROM, SEALED
 from gateway.store.verdict import judge_keys, judge_schema, locked_out
 from gateway.vault import Keyring, WrappedKey
 
-OTHER: Final = "another one, or add ?search_path=NAME for a schema of its own"
+INSTEAD: Final = "let store.url name another one, or add ?search_path=NAME for a schema of its own"
 SERVER: Final = """
 SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby, current_user AS "user",
        current_schema() AS "schema", current_database() AS "database",
@@ -64,7 +64,7 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
     revision: str | None = None
     if {VERSION_TABLE, "data_keys"} <= tables:
         revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
-    judge_schema(place, revision=revision, tables=tables, other=OTHER)
+    judge_schema(place, revision=revision, tables=tables, instead=INSTEAD)
     if revision != REVISIONS[-1] and not server["may_create"]:
         raise StoreRefused(
             f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "

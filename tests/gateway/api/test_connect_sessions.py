@@ -1,10 +1,12 @@
 """What the back end opens and what the browser may do with it: sessions, reconnects, polling (api-contract 1.5)."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from gateway import clock
 from gateway.connections.sessions import SESSION_PREFIX
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
@@ -152,6 +154,58 @@ async def test_the_back_end_polls_for_the_outcome_without_the_token(running: Run
     ]
     assert "error" not in done
     await running.json("GET", "/connect/sessions/" + "0" * 64, expect=404)
+
+
+async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
+    proxy = {
+        "base_url": tracker.url,
+        "headers": {"x-api-key": "${apiKey}"},
+        "verification": {"method": "GET", "endpoints": ["/x"]},
+    }
+    entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
+    write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
+    running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
+    await running.restart()
+    session = await made(running)
+    path = session["poll_url"].removeprefix(running.url)
+    waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
+    while not running.services.outcomes._waiting:
+        await asyncio.sleep(0)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
+        refused = (await answer.json())["error"]
+    async with asyncio.timeout(10):
+        told = (await waiting)["data"]
+    assert (told["status"], told["connections"]) == ("pending", [])
+    assert told["error"] == {
+        "type": "connection_test_failed",
+        "code": "connection_test_failed",
+        "message": refused["message"],
+        "provider_config_key": "keyed",
+    }
+    assert "a-wrong-key" not in str(told)
+    assert (await call(running, "DELETE", "/connect/session", session["token"]))[0] == 204
+    ended = (await running.json("GET", path, expect=200))["data"]
+    assert (ended["status"], ended["error"]) == ("expired", told["error"])
+
+
+async def test_a_session_that_ended_is_known_for_a_while(
+    running: RunningGateway, later: Callable[[float], None]
+) -> None:
+    deleted, forgotten, expired = [await made(running) for _ in range(3)]
+    paths = [one["poll_url"].removeprefix(running.url) for one in (deleted, forgotten, expired)]
+    assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
+    assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
+    later(1801)
+    await running.services.store.sessions.delete(forgotten["poll_url"].rpartition("/")[2])
+    for path in paths:
+        assert (await running.json("GET", path, expect=200))["data"] == {"status": "expired", "connections": []}
+    await running.services.store.prune(clock.now())
+    assert (await running.json("GET", paths[2], expect=200))["data"]["status"] == "expired"
+    later(1801 + 3601)
+    await running.services.store.prune(clock.now())
+    for path in paths:
+        await running.json("GET", path, expect=404)
 
 
 async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: RunningGateway, tracker: Tracker) -> None:

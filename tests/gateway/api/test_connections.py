@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api import connections
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -126,6 +127,22 @@ async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: 
     assert [one["connection_id"] for one in rest["connections"]] == ["c1", "c0"]
     assert "next_cursor" not in rest
     assert "credentials" not in str(first)
+
+
+async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (connections.MOST, connections.WITHOUT_LIMIT) == (2000, 10_000)
+    monkeypatch.setattr(connections, "WITHOUT_LIMIT", 2)
+    for n in range(3):
+        await running.imported(tracker.grant(), f"c{n}")
+    first = await running.json("GET", "/connections")
+    rest = await running.json("GET", f"/connections?cursor={first['next_cursor']}")
+    assert [one["connection_id"] for told in (first, rest) for one in told["connections"]] == ["c2", "c1", "c0"]
+    assert "next_cursor" not in rest
+    assert [one["connection_id"] for one in (await running.json("GET", "/connections?page=1"))["connections"]] == ["c0"]
+    refused = await running.json("GET", "/connections?limit=5000", expect=400)
+    assert "from 1 to 2000" in refused["error"]["message"]
 
 
 @pytest.mark.parametrize(

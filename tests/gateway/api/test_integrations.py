@@ -152,6 +152,13 @@ async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -
     await gateway.stop()
 
 
+async def test_a_slip_in_the_provider_s_name_is_told_with_the_nearest(running: RunningGateway) -> None:
+    for name, hint in (("githbu", "'githbu'; did you mean 'github'? GET"), ("no-such-thing", "'no-such-thing'. GET")):
+        told = await running.json("POST", "/integrations", json={"unique_key": "x", "provider": name}, expect=400)
+        assert told["error"]["errors"][0]["path"] == ["provider"]
+        assert hint in told["error"]["message"]
+
+
 async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway, tracker: Tracker) -> None:
     before = await made(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
     address = "/integrations/made"

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,37 @@ def test_a_backup_is_made_and_put_back(folder: Path) -> None:
     assert "3 connections as of" in told
     assert "has to connect again" in told
     assert "is kept as" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"not a database at all\n" * 50, "is not a SQLite database"),
+        (b"", "is not a gateway's database"),
+        (None, "is another program's database"),
+        ("half", "it is damaged"),
+        ("bent", "damaged"),
+    ],
+)
+def test_a_file_that_is_no_backup_is_blamed_itself(folder: Path, content: bytes | str | None, words: str) -> None:
+    config, wrong = str(folder / "gateway.yaml"), folder / "wrong.db"
+    if content is None:
+        with closing(sqlite3.connect(wrong)) as db:
+            db.execute("CREATE TABLE notes (text)")
+    elif isinstance(content, str):
+        ran("backup", str(wrong), "-c", config)
+        whole = bytearray(wrong.read_bytes())
+        whole[-4096:] = os.urandom(4096)
+        wrong.write_bytes(whole[: len(whole) // 2] if content == "half" else whole)
+    else:
+        wrong.write_bytes(content)
+    before = (folder / "gateway.db").read_bytes()
+    told = ran("restore", str(wrong), "-c", config, code=1)
+    assert told.count("\n") == 1
+    assert str(wrong) in told
+    assert words in told
+    assert "store.url" not in told
+    assert (folder / "gateway.db").read_bytes() == before
 
 
 def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Path) -> None:

@@ -218,6 +218,26 @@ def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Pat
     assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
+def test_whoever_listens_for_all_is_told_which_address_is_missing(tmp_path: Path) -> None:
+    result = init("--dir", str(tmp_path), "--host", "0.0.0.0", "--port", "8080")
+    assert result.exit_code == 0
+    assert "server.host is 0.0.0.0" in result.stderr
+    assert "server.public_url is http://127.0.0.1:8080" in result.stderr
+    assert "--public-url" in result.stderr
+    assert "0.0.0.0" not in result.stdout
+    told = init("--dir", str(tmp_path / "b"), "--host", "0.0.0.0", "--json")
+    assert len(json.loads(told.stdout)["warnings"]) == 1
+    for flags in (["--host", "127.0.0.1"], ["--host", "0.0.0.0", "--public-url", "https://gw.example.com"]):
+        assert "warning" not in init("--dir", str(tmp_path / flags[-1].rpartition("/")[2]), *flags).output
+
+
+@pytest.mark.parametrize("url", ["https://0.0.0.0", "https://0.0.0.0:3003", "https://[::]", "http://0.0.0.0:3003"])
+def test_an_address_to_listen_on_is_no_public_url(tmp_path: Path, url: str) -> None:
+    result = init("--dir", str(tmp_path / "new"), "--public-url", url)
+    assert (result.exit_code, "an address to listen on (server.host)" in result.stderr) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.fixture
 def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.init.at_a_terminal", lambda: True)

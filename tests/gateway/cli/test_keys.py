@@ -71,6 +71,29 @@ def test_stdout_is_the_key_and_nothing_else(file: Path) -> None:
     assert "connections: openai/u1" in table
 
 
+def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
+    limits = ["--integration", "openai", "--tag", "Team=red", "--rate", "60", "--budget", "5000"]
+    told_after = keys(file, "create", "agent", *limits).stderr
+    for line in (
+        "integrations openai",
+        "tags         team=red",
+        "rate         60 a minute",
+        "budget       5,000 calls in all",
+    ):
+        assert f"  {line}\n" in told_after
+    assert "warning" not in told_after
+    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls" in keys(file, "list").stdout
+
+
+def test_an_integration_that_is_not_there_is_told_with_the_nearest(file: Path) -> None:
+    result = keys(file, "create", "agent", "--integration", "opnai", "--connection", "opnai/u1")
+    assert result.exit_code == 0
+    assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
+    assert result.stderr.count("warning") == 1
+    assert "it has openai" in told(file, "create", "other", "--integration", "jira")["warnings"][0]
+    assert "warnings" not in told(file, "create", "third", "--connection", "*/u1")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -414,3 +414,22 @@ async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
     assert row is not None
     assert row.expires_at is not None
     assert row.expires_at - asked_at < timedelta(seconds=3660)
+
+
+async def test_a_forced_refresh_that_fails_in_passing_is_told_beside_the_valid_token(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500)
+    address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
+    async with running.http.get(address, headers=running.headers) as answer:
+        told = await answer.json()
+    assert (answer.status, told["credentials"]["access_token"]) == (200, "access-1")
+    assert answer.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
+    assert told["state"] == "degraded"
+    assert told["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
+    tracker.answer = None
+    async with running.http.get(address, headers=running.headers) as answer:
+        told = await answer.json()
+    assert "Gateway-Refresh-Failed" not in answer.headers
+    assert (told["state"], told["errors"]) == ("active", [])

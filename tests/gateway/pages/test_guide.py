@@ -56,7 +56,7 @@ async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: Runni
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert f"{running.url}/oauth/callback" in text
     assert "read:jira-work" in text
-    assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg"}
+    assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
 
 
 async def test_an_unknown_provider_is_a_page_too(running: RunningGateway) -> None:

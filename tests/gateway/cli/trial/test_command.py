@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from gateway.cli.demonstration.folder import DemoFolder
 from gateway.cli.trial.shown import LINES
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged
+from tests.gateway.cli.examined import answering
 from tests.gateway.cli.trial.conftest import Try
 
 
@@ -205,3 +207,23 @@ async def test_variables_of_another_terminal_are_not_needed(there: Paged, tried:
     assert result.exit_code == 1
     assert "GATEWAY_SECRET_KEY" in result.stderr
     assert (await tried("tracker", "c1", "/x", "-c", str(file), "--key", SECRET_KEY)).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("tracker", "c1", "/x"), ("tracker", "c1", "/x", "--dry-run")])
+async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...]) -> None:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
+
+    async with answering(page) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        result = await tried(*words, "--url", address, "--key", "k" * 16)
+    assert result.exit_code == 1
+    assert f"what answers at {address} is no gateway" in result.stderr
+    assert "--url" in result.stderr
+    assert "html" not in result.output
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
+async def test_an_address_that_is_none_is_told(tried: Try, url: str) -> None:
+    result = await tried("--url", url, "--key", "k" * 16)
+    assert (result.exit_code, f"'{url}' is no address of a gateway" in result.stderr) == (1, True)

@@ -54,7 +54,7 @@ def test_a_dead_connection_is_told_with_the_link_to_authorize_it_again(
 
 
 def test_a_wait_is_told_with_its_end() -> None:
-    fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"})
+    fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
     told = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
     assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in told.lines
 

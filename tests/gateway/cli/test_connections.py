@@ -1,0 +1,73 @@
+"""``gateway connections`` on the store of a gateway that runs beside it."""
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from gateway.cli import main
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.cli.examined import Examined
+
+
+async def connections(examined: Examined, word: str, *arguments: str) -> Result:
+    examined.write()
+    words = ["connections", word, "-c", str(examined.file), *arguments]
+    return await asyncio.to_thread(CliRunner().invoke, main, words)
+
+
+async def test_an_integration_need_not_be_named_where_the_id_is_the_only_one(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    await running.imported(tracker.grant())
+    for word in ("show", "why", "refresh"):
+        assert (await connections(examined, word, "c1")).exit_code == 0
+        assert (await connections(examined, word, "--integration", "tracker", "c1")).exit_code == 0
+    missing = await connections(examined, "show", "c2")
+    assert (missing.exit_code, missing.stderr) == (
+        1,
+        "gateway: there is no 'c2' in any integration of environment 'dev'\n",
+    )
+    await running.imported(tracker.grant(), "user-17")
+    assert "did you mean 'user-17'?" in (await connections(examined, "why", "user17")).stderr
+    slip = await connections(examined, "show", "--integration", "trakcer", "c1")
+    assert (slip.exit_code, "did you mean 'tracker'?" in slip.stderr) == (1, True)
+    assert (await connections(examined, "refresh", "--all")).exit_code == 2
+    assert "--integration" in (await connections(examined, "delete", "c1", "--yes")).stderr
+
+
+async def test_where_several_have_that_id_they_are_listed(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    examined.document["environments"]["dev"]["integrations"]["second"] = dict(examined.integration)
+    await running.restart()
+    await running.imported(tracker.grant())
+    await running.imported(tracker.grant(), provider_config_key="second")
+    asked = tracker.calls["refresh_token"]
+    for word in ("show", "why", "refresh"):
+        told = await connections(examined, word, "c1")
+        assert told.exit_code == 1
+        assert told.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
+    assert tracker.calls["refresh_token"] == asked
+    assert (await connections(examined, "show", "--integration", "second", "c1")).exit_code == 0
+
+
+async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500)
+    result = await connections(examined, "refresh", "--integration", "tracker", "c1")
+    assert result.exit_code == 1
+    assert "failed" in result.stdout
+    assert "500" in result.stdout
+    assert "The token at hand is valid until" in result.stdout
+    assert "1 of 1 could not be renewed" in result.stderr
+    assert "connections why --integration tracker c1" in result.stderr
+    told: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")
+    assert (told.exit_code, json.loads(told.stdout)["connections"][0]["outcome"]) == (1, "failed")
+    tracker.answer = None
+    assert (await connections(examined, "refresh", "--integration", "tracker", "c1")).exit_code == 0

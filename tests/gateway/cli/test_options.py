@@ -1,0 +1,50 @@
+"""What is told when no configuration is named."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway import resources
+from gateway.cli import main
+from gateway.cli.demonstration.folder import DemoFolder
+
+HINT = "reached with -c .gateway/gateway.yaml"
+
+
+def ran(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+@pytest.fixture
+def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which a demo was run, and in which the reference of all keys lies, as in a checkout."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
+    folder = DemoFolder(tmp_path / ".gateway")
+    with folder.locked():
+        folder.point_catalog_at("http://127.0.0.1:3004")
+    (tmp_path / "gateway.yaml").symlink_to(resources.file("gateway.yaml"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [("check",), ("connections", "list"), ("keys", "list"), ("events", "list")])
+def test_where_a_demo_was_run_its_configuration_is_named(after_a_demo: Path, words: tuple[str, ...]) -> None:
+    assert ran(*words).stderr.count(HINT) == 1
+    (after_a_demo / "gateway.yaml").unlink()
+    assert "gateway.yaml is not there" in ran(*words).stderr
+    named = ran(*words, "-c", ".gateway/gateway.yaml")
+    assert (named.exit_code, HINT in named.output) == (0, False)
+
+
+def test_a_configuration_of_ones_own_is_not_doubted(after_a_demo: Path) -> None:
+    file = after_a_demo / "gateway.yaml"
+    file.unlink()
+    shutil.copy(resources.file("gateway.yaml"), file)
+    assert HINT not in ran("check").output
+
+
+def test_without_a_demo_nothing_is_hinted_at(after_a_demo: Path) -> None:
+    shutil.rmtree(after_a_demo / ".gateway")
+    assert "demo" not in ran("check").stderr

@@ -1,0 +1,58 @@
+"""Counts and causes in words."""
+
+import errno
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+import gateway
+import middleware
+from gateway.wording import counted, unconnected
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(0, "0 connections"), (1, "1 connection"), (2, "2 connections"), (12345, "12,345 connections")],
+)
+def test_one_is_one_and_thousands_have_a_comma(number: int, words: str) -> None:
+    assert counted(number, "connection") == words
+
+
+def test_a_plural_may_be_its_own_word() -> None:
+    assert (counted(1, "entry", "entries"), counted(3, "entry", "entries")) == ("1 entry", "3 entries")
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 9)"), "Connection refused"),
+        (OSError(errno.EHOSTUNREACH, "Multiple exceptions: [Errno 113] ('::1', 9, 0, 0)"), "No route to host"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+        (OSError("all gone"), "no route"),
+    ],
+)
+def test_a_cause_names_no_address_as_a_tuple(fault: OSError, words: str) -> None:
+    assert unconnected(fault) == words
+
+
+# What is always several, a limit or a constant of ours; and what is no count.
+SEVERAL = re.compile(r"[A-Z]{3}|limit|max_length|program\(\)|ciphertext")
+SLIP = re.compile(
+    r"\{([^{}]+)\} (connections|warnings|faults|tokens|keys|values|entries|calls|attempts|files|fields|days|bytes|characters)\b"
+)
+
+
+def test_no_text_counts_without_the_helper() -> None:
+    """`{n} connections` is wrong for one; `counted(n, "connection")` is not."""
+    slips = [
+        f"{file}:{number}: {line.strip()}"
+        for package in (gateway, middleware)
+        for file in Path(package.__path__[0]).rglob("*.py")
+        if "sandbox" not in file.parts and file.name != "wording.py"
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        for found in SLIP.finditer(line)
+        if not SEVERAL.search(found[1])
+    ]
+    assert slips == []
