@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import structlog
 from sqlalchemy import Connection as SyncConnection
@@ -53,6 +54,7 @@ class DataKeys:
         self.keyring = keyring
         self._vault = vault
         self._allowing = asyncio.Lock()
+        self._holding: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
@@ -109,24 +111,32 @@ class DataKeys:
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
-        return partial(self._hold, environment)
+        return partial(self._hold, environment, SEALS_A_TURN + seals)
 
-    async def _hold(self, environment: str, db: AsyncConnection) -> None:
+    async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Only the newest key seals, and it stays in its place until `db` has committed. Raises Overtaken.
 
-        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22).
+        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22). Of
+        several writes with one commit the first holds it for the others, and each looks whether leave for it is left.
         """
+        key = self._vault.sealing_key(environment)
+        if key is not None and key.allowance < seals:
+            raise Overtaken
+        holding = self._holding.setdefault(_connection(db), set())
+        if environment in holding:
+            return
         held = NEWEST.where(data_keys.c.environment == environment).with_for_update(read=True, key_share=True)
         newest = (await db.execute(held)).scalar_one_or_none()
-        key = self._vault.sealing_key(environment)
         if key is not None and key.id != newest:
             key.replaced = True
             raise Overtaken
+        holding.add(environment)
 
     async def _allow(self, environment: str, enough: int) -> None:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
+                key.replaced = False  # by one that was seen and then not committed
                 key.allowance += self._reserved
                 self._vault.seal_with(key)
             else:
@@ -161,6 +171,7 @@ class DataKeys:
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
         """A new key for `environment`, wrapped under the first master key; whoever seals next takes it."""
+        self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
             insert(data_keys).values(
@@ -172,3 +183,10 @@ class DataKeys:
                 created_at=clock.now(),
             )
         )
+
+
+def _connection(db: AsyncConnection) -> SyncConnection:
+    """One for each transaction."""
+    found = db.sync_connection
+    assert found is not None, "a transaction has a connection"
+    return found
