@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.connection import Sealed
 from gateway.store.faults import unavailable
+from gateway.store.missing_keys import MissingKeys
 from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Fence, Overtaken, Transactions
 from gateway.store.upsert import insert_if_absent
@@ -50,6 +51,7 @@ class DataKeys:
         seals_per_key: int = SEALS_PER_KEY,
         reserved: int = SEALS_RESERVED,
     ) -> None:
+        self.missing = MissingKeys()
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -61,21 +63,32 @@ class DataKeys:
     async def load(self) -> dict[str, DataKey | None]:
         """Hand every stored data key to the vault. Returns the newest of each environment.
 
-        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given.
-        What is sealed under older keys is not to suffer from that.
+        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given,
+        and which is not in the configuration now either. What is sealed under older keys is not to suffer from that.
         """
+        newest, missing = await self._load()
+        if missing and await self.missing.asked_for({one.master_key_id for one in missing}):
+            newest, missing = await self._load()
+        for one in missing:
+            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
+        return newest
+
+    async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
+        """And those that do not open for want of their master key."""
         newest: dict[str, DataKey | None] = {}
+        missing = []
         async with self._transactions.read() as db:
             found = await db.run_sync(stored_keys)
         for stored in found:
             try:
                 key = self.keyring.unwrap(stored)
-            except UnknownKey as fault:
+            except UnknownKey:
                 newest[stored.environment] = None
-                log.error("data_key_unusable", detail=str(fault), fix="add that key to store.encryption_keys; reload")
+                missing.append(stored)
             else:
                 newest[stored.environment] = self._vault.take(stored.id, stored.environment, key)
-        return newest
+        return newest, missing
 
     async def turn_to(self, keyring: Keyring) -> None:
         """Go by other master keys from now on. Raises StoreRefused, and changes nothing, where a data key needs another."""
