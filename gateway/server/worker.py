@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -33,13 +34,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Worker:
-    """What a process needs to serve; made before workers are forked, so that each begins with a copy."""
+    """What a process needs to serve; made before workers are forked, so that each begins with a copy.
+
+    `made_by`: the process that is their parent, or the only one.
+    """
 
     app: web.Application
     config: Config
     public: socket.socket
     admin: Admin | None = None
     terminal: Terminal = field(default_factory=Terminal)
+    made_by: int = field(default_factory=os.getpid)
 
     def reload(self) -> Outcome:
         """In the parent of several workers: whether the file is fine, and workers begin with it from now on."""
@@ -71,6 +76,8 @@ class Worker:
             await around.enter_async_context(self._admin(run, place))
             around.push_async_callback(run.cleanup)
             await run.setup()
+            alone = os.getpid() == self.made_by
+            self.app[SERVICES].store.missing_keys.ask = reread.set if alone else self._ask_parent
             await around.enter_async_context(beside(_reload_when_asked(self.app, reread)))
             await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
             await web.SockSite(run, self.public, backlog=BACKLOG).start()
@@ -96,6 +103,11 @@ class Worker:
             self._stop(stop)
         else:
             reread.set()
+
+    def _ask_parent(self) -> None:
+        """Have it read the file and tell all workers: whoever replaces one begins with what the parent has read."""
+        if os.getppid() == self.made_by:
+            os.kill(self.made_by, signal.SIGHUP)
 
     @asynccontextmanager
     async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:
@@ -123,6 +135,7 @@ async def _reload_when_asked(app: web.Application, asked: asyncio.Event) -> None
         await asked.wait()
         asked.clear()
         await reloading.reload(app)
+        app[SERVICES].store.missing_keys.answered()
 
 
 def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

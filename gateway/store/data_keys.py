@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import structlog
 from sqlalchemy import Connection as SyncConnection
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.connection import Sealed
 from gateway.store.faults import unavailable
+from gateway.store.missing_keys import MissingKeys
 from gateway.store.tables import data_keys, environments
 from gateway.store.transactions import Fence, Overtaken, Transactions
 from gateway.store.upsert import insert_if_absent
@@ -49,31 +51,44 @@ class DataKeys:
         seals_per_key: int = SEALS_PER_KEY,
         reserved: int = SEALS_RESERVED,
     ) -> None:
+        self.missing = MissingKeys()
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
         self._allowing = asyncio.Lock()
+        self._holding: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
         self._seals_per_key = seals_per_key
         self._reserved = reserved
 
     async def load(self) -> dict[str, DataKey | None]:
         """Hand every stored data key to the vault. Returns the newest of each environment.
 
-        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given.
-        What is sealed under older keys is not to suffer from that.
+        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given,
+        and which is not in the configuration now either. What is sealed under older keys is not to suffer from that.
         """
+        newest, missing = await self._load()
+        if missing and await self.missing.asked_for({one.master_key_id for one in missing}):
+            newest, missing = await self._load()
+        for one in missing:
+            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
+        return newest
+
+    async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
+        """And those that do not open for want of their master key."""
         newest: dict[str, DataKey | None] = {}
+        missing = []
         async with self._transactions.read() as db:
             found = await db.run_sync(stored_keys)
         for stored in found:
             try:
                 key = self.keyring.unwrap(stored)
-            except UnknownKey as fault:
+            except UnknownKey:
                 newest[stored.environment] = None
-                log.error("data_key_unusable", detail=str(fault), fix="add that key to store.encryption_keys; reload")
+                missing.append(stored)
             else:
                 newest[stored.environment] = self._vault.take(stored.id, stored.environment, key)
-        return newest
+        return newest, missing
 
     async def turn_to(self, keyring: Keyring) -> None:
         """Go by other master keys from now on. Raises StoreRefused, and changes nothing, where a data key needs another."""
@@ -109,24 +124,32 @@ class DataKeys:
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
-        return partial(self._hold, environment)
+        return partial(self._hold, environment, SEALS_A_TURN + seals)
 
-    async def _hold(self, environment: str, db: AsyncConnection) -> None:
+    async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
         """Only the newest key seals, and it stays in its place until `db` has committed. Raises Overtaken.
 
-        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22).
+        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22). Of
+        several writes with one commit the first holds it for the others, and each looks whether leave for it is left.
         """
+        key = self._vault.sealing_key(environment)
+        if key is not None and key.allowance < seals:
+            raise Overtaken
+        holding = self._holding.setdefault(_connection(db), set())
+        if environment in holding:
+            return
         held = NEWEST.where(data_keys.c.environment == environment).with_for_update(read=True, key_share=True)
         newest = (await db.execute(held)).scalar_one_or_none()
-        key = self._vault.sealing_key(environment)
         if key is not None and key.id != newest:
             key.replaced = True
             raise Overtaken
+        holding.add(environment)
 
     async def _allow(self, environment: str, enough: int) -> None:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
+                key.replaced = False  # by one that was seen and then not committed
                 key.allowance += self._reserved
                 self._vault.seal_with(key)
             else:
@@ -161,6 +184,7 @@ class DataKeys:
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
         """A new key for `environment`, wrapped under the first master key; whoever seals next takes it."""
+        self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
             insert(data_keys).values(
@@ -172,3 +196,10 @@ class DataKeys:
                 created_at=clock.now(),
             )
         )
+
+
+def _connection(db: AsyncConnection) -> SyncConnection:
+    """One for each transaction."""
+    found = db.sync_connection
+    assert found is not None, "a transaction has a connection"
+    return found

@@ -88,4 +88,5 @@ def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
 
 
 def _begin_immediate(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    driver: Any = connection.connection.driver_connection
+    driver.ahead("BEGIN IMMEDIATE")

@@ -4,6 +4,7 @@ import asyncio
 import importlib
 from collections.abc import Collection
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.config import PoolConfig
@@ -64,6 +65,9 @@ async def _migrate(backend: Backend) -> None:
     alembic = await asyncio.to_thread(importlib.import_module, "gateway.store.migrations.upgrade")
 
     async def upgrade(db: AsyncConnection) -> None:
+        await db.execute(
+            select(1)
+        )  # SQLite takes its lock with the first statement, and Alembic does one upgrade at a time
         await db.run_sync(alembic.upgrade)
 
     await backend.alone(upgrade)

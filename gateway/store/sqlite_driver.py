@@ -1,9 +1,11 @@
 """SQLite's driver with one trip to a connection's thread for a statement, where it would otherwise take up to four.
 
 A trip wakes a thread and the event loop again, each of which waits for the interpreter's lock: under load that costs several
-times what SQLite itself does. So a statement is run, read to its end and closed in one.
+times what SQLite itself does. So a statement is run, read to its end and closed in one, and what only begins something goes
+along with the statement after it.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -56,19 +58,52 @@ class OneTripConnection(aiosqlite.Connection):
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
         self._thread.daemon = True  # as SQLAlchemy has it where it makes the connection itself
+        self._ahead: list[str] = []
+        self._cut = False
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
 
+    def ahead(self, statement: str) -> None:
+        """Run this before the next statement and in its trip: one that begins a transaction, or a part of it, or ends a part.
+
+        Should it fail, that statement is told so and is not run.
+        """
+        self._ahead.append(statement)
+
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """What `work` returns, from the connection's thread."""
-        return await self._execute(work, self._conn)  # type: ignore[no-untyped-call]
+        ahead, self._ahead = self._ahead, []
+        try:
+            return await self._execute(partial(_after, ahead, work), self._conn)  # type: ignore[no-untyped-call]
+        except asyncio.CancelledError:
+            self._cut = True  # whoever waited has left, and the thread is at it still
+            raise
+
+    async def commit(self) -> None:
+        """Commit what was begun; parts that are still open end with it. No trip where no statement was run."""
+        self._ahead.clear()
+        if self._cut or self.in_transaction:
+            await self.trip(sqlite3.Connection.commit)
+
+    async def rollback(self) -> None:
+        """No trip where nothing is open, which is what a pool asks after each commit."""
+        self._ahead.clear()
+        if self._cut or self.in_transaction:
+            await self.trip(sqlite3.Connection.rollback)
+            self._cut = False
 
 
 def connector(path: Path) -> Callable[[], OneTripConnection]:
     """Opens `path` only if it is there: SQLite would otherwise make an empty file in the place of one that was removed."""
     uri = f"file:{quote(str(path))}?mode=rw"
     return lambda: OneTripConnection(partial(sqlite3.connect, uri, uri=True, check_same_thread=False))
+
+
+def _after(ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], db: sqlite3.Connection) -> Any:
+    for statement in ahead:
+        db.execute(statement).close()
+    return work(db)
 
 
 def _run(

@@ -22,6 +22,7 @@ from gateway.store.history import HistoryStore
 from gateway.store.integrations import IntegrationStore
 from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
+from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
@@ -80,6 +81,11 @@ class Store:
     async def turn_to(self, keyring: Keyring) -> None:
         """Go by other master keys from now on. Raises StoreRefused where what is stored needs another."""
         await self._keys.turn_to(keyring)
+
+    @property
+    def missing_keys(self) -> MissingKeys:
+        """Where to say how a configuration is read anew when a master key is missing, and that this was done."""
+        return self._keys.missing
 
     @property
     def rotation(self) -> "Rotation":

@@ -16,6 +16,7 @@ Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
 TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
+CROWDED: Final = "too many writes are waiting for it"
 
 
 class Overtaken(Exception):
@@ -70,18 +71,22 @@ class Transactions:
             async with asyncio.timeout(self._queue_s):
                 await self._turn.acquire()
         except TimeoutError:
-            raise unavailable("too many writes are waiting for it") from None
+            raise unavailable(CROWDED) from None
         try:
-            self.check()
-            for _ in range(TRIES):
-                fence = await before() if before is not None else None
-                try:
-                    return await self.begin(work if fence is None else _behind(fence, work))
-                except Overtaken:
-                    continue
-            raise unavailable("its data keys are being replaced")
+            return await self._alone(work, before)
         finally:
             self._turn.release()
+
+    async def _alone(self, work: Work[T], before: Before | None) -> T:
+        """Both, in a turn that has come."""
+        self.check()
+        for _ in range(TRIES):
+            fence = await before() if before is not None else None
+            try:
+                return await self.begin(work if fence is None else behind(fence, work))
+            except Overtaken:
+                continue
+        raise unavailable("its data keys are being replaced")
 
     def check(self) -> None:
         """Raises Unavailable where the database that is open is no longer the one at its place."""
@@ -100,7 +105,9 @@ class Transactions:
             task.exception()  # seen: the caller had it too, unless it had left
 
 
-def _behind(fence: Fence, work: Work[T]) -> Work[T]:
+def behind(fence: Fence, work: Work[T]) -> Work[T]:
+    """`work` with `fence` ahead of it."""
+
     async def fenced(db: AsyncConnection) -> T:
         await fence(db)
         return await work(db)

@@ -8,6 +8,8 @@ import pytest
 from aiohttp import web
 
 from gateway import clock
+from gateway.store.faults import unavailable
+from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -133,6 +135,31 @@ BAD_DAYS = {
     "no token": web.json_response({"ok": True}),
     "unknown error": web.json_response({"error": "try_later"}, status=400),
 }
+
+
+async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    refused: list[Any] = []
+
+    async def crowded(*_: Any, **__: Any) -> Any:
+        refused.append(unavailable(CROWDED))
+        raise refused[-1]
+
+    with monkeypatch.context() as full:
+        full.setattr(running.services.store._transactions, "write", crowded)
+        for _ in range(3):
+            assert (await call(running))["token"] == "Bearer access-1"
+            while running.services.renewer._running:
+                await asyncio.sleep(0)
+            later(1.5)
+    assert refused, "its renewal was tried, and could not be written down"
+    assert tracker.calls["refresh_token"] == 0
+    assert (await call(running))["token"] == "Bearer access-1"
+    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)

@@ -1,0 +1,203 @@
+"""For a database with one writer: all writes that wait for it go into one transaction and are on the disk with one commit.
+
+A commit waits for the disk, and begins and ends in the driver's thread, so that many small ones cost several times what
+their statements do. Each write has a savepoint of its own: one that fails leaves nothing of itself and spoils no other.
+Nobody is told of an outcome before the commit has ended.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.store.faults import told_as_unavailable, unavailable
+from gateway.store.sqlite_driver import OneTripConnection
+from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
+
+AT_ONCE: Final = 64
+HOLDS_S: Final = 0.05  # then it commits, since other processes wait for the same lock; who has not begun comes next
+PART: Final = "one_of_several"
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    """`late_at`: on the loop's clock. `alone`: it was in a transaction that came to grief."""
+
+    work: Work[Any]
+    before: Before | None
+    outcome: "asyncio.Future[Any]"
+    late_at: float
+    name: str
+    alone: bool = False
+
+    def ended(self, made: object) -> None:
+        """With what it returned, or the fault that it raised."""
+        if self.outcome.done():
+            return
+        if isinstance(made, BaseException):
+            self.outcome.set_exception(made)
+        else:
+            self.outcome.set_result(made)
+
+
+class Lost(Exception):
+    """The fault of one took the whole transaction with it, not its own part alone."""
+
+    def __init__(self, by: Waiting) -> None:
+        super().__init__("SQLite has ended the transaction")
+        self.by = by
+
+
+class CommonCommit(Transactions):
+    """A write that finds nobody waiting is a transaction of its own, as elsewhere."""
+
+    _leading: "asyncio.Task[None] | None" = None
+    _waiting: deque[Waiting]
+
+    async def _in_turn(self, work: Work[T], before: Before | None) -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        late_at = loop.time() + self._queue_s
+        one = Waiting(work, before, loop.create_future(), late_at, task.get_name() if task else "")
+        if self._leading is None:
+            self._waiting = deque()
+            self._leading = asyncio.create_task(self._lead())
+        self._waiting.append(one)
+        late = loop.call_at(late_at, self._late, one)
+        try:
+            made: T = await one.outcome
+            return made
+        finally:
+            late.cancel()
+
+    async def _lead(self) -> None:
+        """Do what waits, until nothing does."""
+        taken: Sequence[Waiting] = ()
+        try:
+            while self._waiting:
+                taken = self._next()
+                if len(taken) > 1:
+                    await self._together(taken)
+                else:
+                    await self._by_itself(taken[0])
+        finally:
+            for one in (*taken, *self._waiting):  # none, unless this task was cancelled
+                one.outcome.cancel()
+            self._leading = None
+
+    def _next(self) -> list[Waiting]:
+        taken = [self._waiting.popleft()]
+        while self._waiting and len(taken) < AT_ONCE and not (taken[0].alone or self._waiting[0].alone):
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _by_itself(self, one: Waiting) -> None:
+        _go_by(one.name)
+        try:
+            made = await self._alone(one.work, one.before)
+        except Exception as fault:  # noqa: BLE001 (its own caller's)
+            one.ended(fault)
+        else:
+            one.ended(made)
+
+    async def _together(self, some: Sequence[Waiting]) -> None:
+        """See to it that each of them has its outcome or waits again."""
+        ended: dict[Waiting, object] = {}
+        again: list[Waiting] = []
+        failed: frozenset[Waiting] = frozenset()
+        try:
+            self.check()
+            works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
+            failed = frozenset(ended)
+            with told_as_unavailable():
+                async with self._engines.writer.begin() as db:
+                    await self._parts(db, works, ended, again)
+        except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
+            told = {*failed, fault.by} if isinstance(fault, Lost) else failed
+            again = [one for one in some if one not in told]
+            ended = {one: made for one, made in ended.items() if one in told}
+            for one in again:
+                one.alone = True
+        for one, made in ended.items():
+            one.ended(made)
+        self._wait_again(again)
+
+    async def _parts(
+        self,
+        db: AsyncConnection,
+        works: Sequence[tuple[Waiting, Work[Any]]],
+        ended: dict[Waiting, object],
+        again: list[Waiting],
+    ) -> None:
+        """Run each in its savepoint, and note what came of it. Raises Lost."""
+        driver: Any = (await db.get_raw_connection()).driver_connection
+        enough_at = asyncio.get_running_loop().time() + HOLDS_S
+        for number, (one, work) in enumerate(works):
+            if number and asyncio.get_running_loop().time() > enough_at:
+                again.append(one)
+                continue
+            _go_by(one.name)
+            try:
+                ended[one] = await _part(db, driver, work)
+            except Exception as fault:
+                if isinstance(fault, Overtaken):
+                    one.alone = True
+                    again.append(one)
+                else:
+                    ended[one] = fault
+                if not await _undone(db, driver):
+                    ended.setdefault(one, fault)
+                    raise Lost(one) from fault
+
+    def _wait_again(self, some: Sequence[Waiting]) -> None:
+        """In their old places, but no longer than they may."""
+        now = asyncio.get_running_loop().time()
+        for one in reversed(some):
+            if now < one.late_at:
+                self._waiting.appendleft(one)
+            else:
+                one.ended(unavailable(CROWDED))
+
+    def _late(self, one: Waiting) -> None:
+        if one in self._waiting:  # and is not being written just now
+            self._waiting.remove(one)
+            one.ended(unavailable(CROWDED))
+
+
+async def _prepared(one: Waiting, ended: dict[Waiting, object]) -> Work[Any] | None:
+    """What is to run in the transaction, once what comes before it is done; None where that failed."""
+    try:
+        fence = await one.before() if one.before is not None else None
+    except Exception as fault:  # noqa: BLE001 (its own caller's)
+        ended[one] = fault
+        return None
+    return one.work if fence is None else behind(fence, one.work)
+
+
+async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any]) -> object:
+    """What `work` returns."""
+    driver.ahead(f"SAVEPOINT {PART}")
+    with told_as_unavailable():
+        made: object = await work(db)
+    driver.ahead(f"RELEASE {PART}")
+    return made
+
+
+async def _undone(db: AsyncConnection, driver: OneTripConnection) -> bool:
+    """Whether the part that failed could be undone: SQLite ends a transaction by itself where the disk is full or fails."""
+    try:
+        await db.exec_driver_sql(f"ROLLBACK TO {PART}")
+    except DBAPIError:
+        return False
+    driver.ahead(f"RELEASE {PART}")
+    return True
+
+
+def _go_by(name: str) -> None:
+    """Let the task that writes bear the name of whom it writes for."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.set_name(name)

@@ -1,0 +1,59 @@
+"""A master key that this process was not given: the operator may have put it into the configuration, and not told us yet.
+
+So the configuration is asked for anew, once for all who miss the key meanwhile, and ever more rarely where it does not come.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from gateway import clock
+
+ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
+FIRST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class MissingKeys:
+    """`ask`: begins to read the configuration anew; `answered` is then called. None where nobody can."""
+
+    def __init__(self) -> None:
+        self.ask: Callable[[], None] | None = None
+        self._answer: asyncio.Future[None] | None = None
+        self._pauses: dict[str, tuple[float, float]] = {}  # master key id ▸ not before (monotonic), seconds after that
+
+    async def asked_for(self, ids: Collection[str]) -> bool:
+        """Whether the configuration was read anew since these master keys, by id, were found missing.
+
+        Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
+        """
+        answer = self._answer or self._begun(ids)
+        if answer is None:
+            return False
+        done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
+        if not done and self._answer is answer:
+            self._answer = None  # lost on the way; the next who misses a key may ask again, after the pause
+        return bool(done)
+
+    def answered(self) -> None:
+        """It was read anew, whatever came of it."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+        self._answer = None
+
+    def _begun(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
+        now = clock.monotonic()
+        due = [one for one in ids if now >= self._pauses.get(one, (0.0, 0.0))[0]]
+        if self.ask is None or not due:
+            return None
+        for one in due:
+            pause_s = self._pauses.get(one, (0.0, FIRST_PAUSE_S))[1]
+            self._pauses[one] = now + pause_s, min(2 * pause_s, LONGEST_PAUSE_S)
+        log.warning("encryption_key_missing", key_ids=sorted(due), effect="the configuration is read again")
+        answer = self._answer = asyncio.get_running_loop().create_future()
+        self.ask()
+        return answer

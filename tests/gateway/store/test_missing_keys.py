@@ -1,0 +1,87 @@
+"""Who misses a master key has the configuration read anew, once for all who miss it and ever more rarely."""
+
+import asyncio
+import os
+
+import pytest
+
+from gateway import clock
+from gateway.errors import Unavailable
+from gateway.store.missing_keys import FIRST_PAUSE_S, MissingKeys
+from gateway.vault import Keyring
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+
+OTHER = os.urandom(32)
+
+
+async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Opener) -> None:
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    await there.connections.put(new(), now=NOW)
+    asked: list[asyncio.Task[None]] = []
+
+    async def read_again() -> None:
+        await here.turn_to(Keyring([OTHER, KEY]))
+        here.missing_keys.answered()
+
+    here.missing_keys.ask = lambda: asked.append(asyncio.create_task(read_again()))
+    found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
+    await asyncio.gather(*(here.connections.put(new(), now=NOW) for _ in range(5)))
+    assert [here.open(one.credential)["apiKey"] for one in found if one is not None] == ["k"] * 5
+    assert len(asked) == 1
+
+
+async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(opener: Opener) -> None:
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    asked: list[None] = []
+
+    def refused() -> None:
+        asked.append(None)
+        here.missing_keys.answered()
+
+    here.missing_keys.ask = refused
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="was not given"):
+            await here.connections.put(new(), now=NOW)
+    assert len(asked) == 1
+
+
+async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = 1000.0, list[float]()
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    missing = MissingKeys()
+    assert not await missing.asked_for({"a"}), "nobody can be asked"
+
+    def ask() -> None:
+        asked.append(now)
+        missing.answered()
+
+    missing.ask = ask
+    assert await missing.asked_for({"a"})
+    assert not await missing.asked_for({"a"})
+    assert await missing.asked_for({"a", "b"})
+    for _ in range(300):
+        now += 1
+        await missing.asked_for({"a"})
+    assert asked[:5] == [1000, 1000, 1000 + FIRST_PAUSE_S, 1000 + 3 * FIRST_PAUSE_S, 1000 + 7 * FIRST_PAUSE_S]
+    assert len(asked) < 12
+
+
+async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
+    missing, asked = MissingKeys(), list[None]()
+    missing.ask = lambda: asked.append(None)
+    waiting = [asyncio.create_task(missing.asked_for({name})) for name in ("a", "a", "b")]
+    await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+    missing.answered()
+    assert await asyncio.gather(*waiting) == [True, True, True]
+    assert len(asked) == 1
+
+
+async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
+    missing = MissingKeys()
+    missing.ask = lambda: None
+    assert not await missing.asked_for({"a"})
+    assert not await missing.asked_for({"a"})
