@@ -36,7 +36,7 @@ def put_off_the_rare() -> None:
     """Before even the configuration is loaded; takes a millisecond itself."""
     for name in RARE:
         put_off(name)
-    put_off("importlib.metadata", entry_points=entry_points)  # all that pydantic and SQLAlchemy ask of it
+    put_off("importlib.metadata", entry_points=entry_points)  # which is what is asked of it at a start
 
 
 def leave_out_the_unused() -> None:

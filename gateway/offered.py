@@ -4,20 +4,20 @@ import sys
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
 
 
-def entry_points(*, group: str) -> "EntryPoints | tuple[EntryPoint, ...]":
-    """As importlib.metadata's, for one group."""
+def entry_points(*, group: str | None = None, **more: str) -> Any:
+    """As importlib.metadata's, in whose place it may stand (`gateway.lean`): with a group an iterable of EntryPoint."""
     strangers = any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder)
-    if not strangers and not _may_offer(group, tuple(sys.path)):
+    if group is not None and not strangers and not _may_offer(group, tuple(sys.path)):
         return ()
     from importlib import metadata
 
-    return metadata.entry_points(group=group)
+    _ = (
+        metadata.Distribution
+    )  # where the module is put off, it is loaded by this, and its own function replaces this one
+    return metadata.entry_points(**({} if group is None else {"group": group}), **more)
 
 
 @cache

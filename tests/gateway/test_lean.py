@@ -77,6 +77,30 @@ def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_no
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
 
+WATCHING = """
+import asyncio, sys
+from contextlib import aclosing
+from pathlib import Path
+from gateway.watching import _stirred
+
+async def main():
+    async with aclosing(_stirred([Path(sys.argv[1])])) as stirs:
+        await anext(stirs)
+        Path(sys.argv[1], "new.yaml").touch()
+        await anext(stirs)
+
+asyncio.run(main())
+print([name for name in ("anyio.abc", "anyio.to_thread", "anyio._backends._asyncio") if name in sys.modules])
+"""
+
+
+def test_a_gateway_that_watches_folders_does_so_without_another_event_library(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WATCHING, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
 STORE = """
 import asyncio, sys
 from gateway.store import open_store
@@ -145,6 +169,19 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
 
 def test_entities_can_be_undone() -> None:
     assert told(f"{START}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
+
+
+def test_what_installed_packages_offer_is_found_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "shapes-1.dist-info").mkdir()
+    (tmp_path / "shapes-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: shapes\nVersion: 1\n")
+    (tmp_path / "shapes-1.dist-info" / "entry_points.txt").write_text("[tests.shapes]\nround = shapes:Round\n")
+    asked = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from importlib.metadata import entry_points; "
+        "from gateway.offered import entry_points as ours; "
+        "print([p.value for p in entry_points(group='tests.shapes')], len(ours(group='tests.shapes', name='flat')), "
+        "len(entry_points()) > 0)"
+    )
+    assert told(START + asked) == "['shapes:Round'] 0 True"
 
 
 def test_rich_can_be_loaded_afterwards() -> None:
