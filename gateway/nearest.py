@@ -1,7 +1,6 @@
 """What somebody may have meant who wrote a name that is not there."""
 
 from collections.abc import Iterable
-from difflib import SequenceMatcher
 from typing import Final
 
 CLOSE: Final = 0.75  # below it, strangers look alike: 'zoom' and 'zoho-crm' share more letters than meaning
@@ -9,6 +8,8 @@ CLOSE: Final = 0.75  # below it, strangers look alike: 'zoom' and 'zoho-crm' sha
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` is a slip of the pen for, whatever its case; None where none is close."""
+    from difflib import SequenceMatcher  # here: an idle gateway has no use for it
+
     given = _folded(name)
     best, best_ratio = None, CLOSE
     for candidate in known:

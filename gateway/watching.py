@@ -5,12 +5,15 @@ that a declared integration could not do without. Only the operator's folders ar
 """
 
 import asyncio
-import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Final
+from threading import Event
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import web
@@ -24,7 +27,11 @@ from gateway.metrics.families import CATALOG_RELOADS
 from gateway.reloading import Next, turn
 from gateway.services import SERVICES, Services
 
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
+
 QUIET_MS: Final = 200  # a file that is still being written goes on within this; also how often the thread looks up
+POLL_MS: Final = 300  # where the system tells of nothing, and WATCHFILES_FORCE_POLLING says so
 LONGEST_MS: Final = 2000  # files that never rest are read all the same
 LOOK_AGAIN_S: Final = 10.0  # what no event tells of: network file systems, a folder that was taken away and put back
 STAYS: Final = "the entry in use stays"
@@ -144,33 +151,36 @@ async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
         yield
         await asyncio.sleep(LOOK_AGAIN_S)
         return
-    import watchfiles  # a gateway without folders of its own does without
+    # Its core alone, here: a gateway without folders does without, and its `awatch` would load anyio (1.3 MB).
+    from watchfiles._rust_notify import RustNotify
 
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
-    stirs = watchfiles.awatch(
-        *there,
-        watch_filter=None,
-        debounce=LONGEST_MS,
-        step=QUIET_MS,
-        rust_timeout=int(LOOK_AGAIN_S * 1000),
-        yield_on_timeout=True,
-        recursive=False,
-        ignore_permission_denied=True,
-    )
-    first = asyncio.create_task(anext(stirs))
-    try:
-        await asyncio.sleep(0)  # by now it watches, so what came before is seen now and what comes later is told
-        yield
-        await first
-        yield
-        async for stirred in stirs:
-            yield
-            if not stirred and {folder for folder in folders if folder.exists()} != set(there):
-                return
-    finally:
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
-        await stirs.aclose()
+    polling = bool(os.environ.get("WATCHFILES_FORCE_POLLING"))
+    with RustNotify([str(folder) for folder in there], False, polling, POLL_MS, False, True) as watcher:
+        yield  # it watches by now, so what came before is seen now and what comes later is told
+        async with aclosing(_waits(watcher)) as waits:
+            async for stirred in waits:
+                yield
+                if not stirred and {folder for folder in folders if folder.exists()} != set(there):
+                    return
+
+
+async def _waits(watcher: "RustNotify") -> AsyncGenerator[bool]:
+    """Whether something has stirred, each time that it has and after every `LOOK_AGAIN_S` without.
+
+    Cancelled, it ends when its thread has: `watcher` cannot be closed before. That takes `QUIET_MS`.
+    """
+    ended, loop = Event(), asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, "watch_catalog") as thread:
+        while True:
+            wait = partial(watcher.watch, LONGEST_MS, QUIET_MS, int(LOOK_AGAIN_S * 1000), ended)
+            waiting = loop.run_in_executor(thread, wait)
+            try:
+                stirred = await asyncio.shield(waiting)
+            finally:
+                ended.set()
+                await asyncio.wait([waiting])
+                ended.clear()
+            yield stirred != "timeout"
 
 
 async def watching(app: web.Application) -> AsyncIterator[None]:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from aiohttp import web
@@ -76,6 +75,8 @@ def _check_known(there: Listing, query: Query) -> None:
         known = ", ".join(sorted(there.auth_modes))
         issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
     if query.category is not None and query.category.casefold() not in there.categories:
+        from difflib import get_close_matches
+
         near = get_close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
         told = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
         issues.append(Issue("invalid_value", told, ("category",)))

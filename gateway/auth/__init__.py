@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.auth.api_key import ApiKey
 from gateway.auth.app import App
@@ -22,6 +21,10 @@ from gateway.auth.oauth2 import OAuth2
 from gateway.auth.signature import Signature
 from gateway.auth.tba import TokenBased
 from gateway.auth.two_step import TwoStep
+from gateway.offered import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "gateway.auth_modes"
 OWN: Final[Mapping[str, AuthMode]] = {
@@ -55,7 +58,7 @@ def modes() -> Mapping[str, AuthMode]:
     return {**offered, **OWN}
 
 
-def _loaded(point: EntryPoint) -> AuthMode:
+def _loaded(point: "EntryPoint") -> AuthMode:
     mode = point.load()()
     if not isinstance(mode, AuthMode) or mode.name != point.name:
         raise TypeError(

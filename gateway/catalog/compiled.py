@@ -9,7 +9,6 @@ that could run.
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -109,6 +108,8 @@ def _trusted(place: Path) -> bool:
 
 def _write(place: Path, text: bytes) -> None:
     """All of it or nothing, whoever reads or writes it at the same time."""
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_NAME}-")
     try:
         with os.fdopen(handle, "wb") as file:

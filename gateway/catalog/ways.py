@@ -1,6 +1,5 @@
 """From an entry's `paginate`, its alternatives and what a caller says about it to the ways in which a list may be cut."""
 
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +127,9 @@ def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
         elif len(meant) == 1:
             faults.append(f"has {meant[0]} twice")
         else:
-            near = difflib.get_close_matches(name, _SPELLINGS, 1)
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _SPELLINGS, 1)
             known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
             faults.append(f"has no field {name}; there is {', '.join(known)}")
     if faults:

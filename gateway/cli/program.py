@@ -1,7 +1,6 @@
 """How this command is typed here, so that what we print can be pasted."""
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,7 +10,9 @@ def program() -> str:
     started = Path(sys.argv[0])
     if started.name != "gateway":
         return f"{shlex.quote(sys.executable)} -m gateway"
-    found = shutil.which("gateway")
+    from shutil import which  # here: a server, which prints no commands, does without
+
+    found = which("gateway")
     if found and started.exists() and started.samefile(found):
         return "gateway"
     here = started.absolute()

@@ -20,6 +20,9 @@ def serve(file: Path, as_json: bool) -> None:
 
     Prints "gateway ready on <address>" to stdout when it serves; logs go to stderr.
     """
+    from gateway.lean import put_off_the_rare
+
+    put_off_the_rare()
     from gateway.cli.refusal import faults_end_the_command
 
     with faults_end_the_command(as_json, file):

@@ -1,7 +1,6 @@
 """The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gateway.catalog.interpolate import BadValue, check_value
@@ -20,9 +19,9 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
     }
     config = {known.get(name.casefold(), name): value for name, value in given.items() if value not in ("", None)}
     issues = [
-        Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{near[0]}'?", (*path, name))
+        Issue("unrecognized_keys", f"There is no setting '{name}'; did you mean '{near}'?", (*path, name))
         for name in config
-        if name.casefold() not in known and (near := get_close_matches(name, known.values(), 1, 0.75))
+        if name.casefold() not in known and (near := _nearly(name, known.values()))
     ] + [
         Issue("invalid_format", fault, (*path, name))
         for name, value in config.items()
@@ -31,6 +30,12 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
     if issues:
         raise InvalidRequest("connection_validation_failed", told_together(issues), errors=issues)
     return config
+
+
+def _nearly(name: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # here: an idle gateway has no use for it
+
+    return next(iter(get_close_matches(name, known, 1, 0.75)), None)
 
 
 def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 import ssl
-import tempfile
 from collections import OrderedDict
 from pathlib import Path
 from typing import Final
@@ -52,7 +51,9 @@ def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLCont
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
     """`ssl` reads keys from files only, so it gets one that a passphrase of this moment locks."""
-    from cryptography.hazmat.primitives import serialization  # here: few workers ever show a certificate
+    import tempfile
+
+    from cryptography.hazmat.primitives import serialization  # both here: few workers ever show a certificate
 
     key = serialization.load_pem_private_key(identity.private_key.reveal().encode(), password=None)
     passphrase = secrets.token_bytes(32).hex().encode()
