@@ -1,7 +1,8 @@
 """Takes up refreshes whose holder died: an intent that is still open when its lease runs out is tried once more.
 
-Where the provider had not redeemed the token yet, or still takes it for a grace time, that brings a new pair. Where it
-refuses, the rotation is lost, and the connection says so (`rotation_lost`).
+Where its answer had come already, the pair is found on the disk. Where the provider had not redeemed the token yet, or still
+takes it for a grace time, that brings a new pair. Where it refuses, the rotation is lost, and the connection says so
+(`rotation_lost`).
 """
 
 import asyncio
@@ -27,6 +28,7 @@ async def recover(store: Store, renewer: Renewer) -> None:
             for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
+            await store.pairs.sweep(store.connections.get)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         await asyncio.sleep(EVERY_S)

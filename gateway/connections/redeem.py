@@ -1,6 +1,7 @@
 """One refresh from the claim to the commit (ADR 20).
 
-    claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ the new pair, on the disk
+    claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
+    ▸ the new pair, in the database
 
 A refresh token may be good for one use only, and a provider that sees it twice may revoke the whole grant. So the intent
 says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
@@ -107,7 +108,7 @@ class Redeemer:
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = Context(provider, integration, config, row.metadata)
-                fresh = await self._called(row, mode, kept, context)
+                pair = await self._pair(row, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and nothing was asked
@@ -119,15 +120,26 @@ class Redeemer:
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
                 await self._store.connections.release_lease(row.ref, owner=owner, still_open=True)
                 raise
-            pair = Pair(provider, kept, fresh, mode.expires_at(fresh))
+            stored = await self._store.pairs.keep(row, pair.fresh, pair.expires_at)
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
             saved = await rescue(self._store, row, pair)
+        stored()
         if saved is not None:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
+
+    async def _pair(self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context) -> Pair:
+        """From the provider; or from the disk, where an earlier attempt had its answer and died before the commit."""
+        left = await self._store.pairs.left(row) if row.intent is not None else None
+        if left is not None:
+            log.info("refresh_found_on_the_disk", **who(row.ref))
+            return Pair(context.provider, kept, left.credential, left.expires_at)
+        await self._store.pairs.prepare(row.ref.environment)
+        fresh = await self._called(row, mode, kept, context)
+        return Pair(context.provider, kept, fresh, mode.expires_at(fresh))
 
     async def _called(
         self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,13 +17,15 @@ Upgrade: TypeAlias = Callable[[AsyncConnection], Awaitable[Any]]
 class Backend:
     """Looked at and connected, but not migrated. `place` names it without a password.
 
-    `alone` runs an upgrade in one transaction while no other process runs one.
+    `alone` runs an upgrade in one transaction while no other process runs one. `pairs`: where new pairs are noted ahead of
+    their commit, if there is a folder for it.
     """
 
     place: str
     transactions: Transactions
     watch: Watch
     alone: Callable[[Upgrade], Awaitable[Any]]
+    pairs: Path | None = None
 
     async def close(self) -> None:
         await self.watch.close()

@@ -21,4 +21,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = CommonCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
-    return Backend(str(path), transactions, watch, transactions.write)  # the one writer's lock keeps others waiting
+    pairs = path.with_name(f"{path.name}-pairs")
+    return Backend(
+        str(path), transactions, watch, transactions.write, pairs
+    )  # the one writer's lock keeps others waiting

@@ -24,6 +24,7 @@ from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
+from gateway.store.pairs import Pairs
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
 from gateway.store.signing_keys import SigningKeyStore
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 class Store:
     """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch, pairs: Pairs) -> None:
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
+        self.pairs = pairs
         self.outbox = Outbox(transactions)
         self.connections = ConnectionStore(transactions, vault, keys, self.outbox)
         self.deliveries = DeliveryStore(transactions, vault, keys)
@@ -116,3 +118,4 @@ class Store:
     async def _close(self) -> None:
         await self.changes.close()
         await self._transactions.close()
+        self.pairs.close()

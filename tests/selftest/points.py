@@ -15,6 +15,7 @@ POINTS: Final = (
     "before the claim",
     "after the intent",
     "answer in memory",
+    "answer noted",
     "inside the commit",
     "after the commit",
     "never",
@@ -40,6 +41,7 @@ def arm(point: str) -> None:
     from gateway.connections import redeem
     from gateway.store import refreshes
     from gateway.store.connections import ConnectionStore
+    from gateway.store.pairs import Pairs
 
     def after(name: str) -> Callable[..., Any]:
         did = getattr(ConnectionStore, name)
@@ -55,6 +57,8 @@ def arm(point: str) -> None:
     elif point == "after the intent":
         ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
     elif point == "answer in memory":
+        Pairs.keep = die  # type: ignore[method-assign]
+    elif point == "answer noted":
         redeem.commit = die
     elif point == "inside the commit":
         refreshes.note_change = die  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from gateway import clock
 from gateway.connections.lease import BEAT_S, LEASE, TOKEN_CALL_S
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
+from gateway.store.slot_file import all_files, records
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -121,9 +122,44 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
     assert tracker.calls["refresh_token"] == 1
 
 
+async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
+    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
+
+    async def stall(*args: Any, **kwargs: Any) -> Any:
+        await wake.wait()
+        return await save(*args, **kwargs)
+
+    monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    stalled = asyncio.create_task(status_of(running))
+    place = running.services.store.pairs._place
+    assert place is not None
+    await until(lambda: any(True for path in all_files(place) for _ in records(path)))
+    later(LEASE.total_seconds() + 1)
+    assert await status_of(other) == 200
+    renewed = await row_of(other)
+    wake.set()
+    assert await stalled == 200
+    after = await row_of(running)
+    assert (after.version, after.credential) == (renewed.version, renewed.credential)
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+@pytest.fixture
+def unnoted(running: RunningGateway, other: RunningGateway) -> None:
+    """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
+    for one in (running, other):
+        one.services.store.pairs._place = None
+
+
 async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
     running: RunningGateway,
     other: RunningGateway,
+    unnoted: None,
     tracker: Tracker,
     later: Any,
     beats: "list[asyncio.Future[None]]",
@@ -154,6 +190,7 @@ async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile
 async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
     running: RunningGateway,
     other: RunningGateway,
+    unnoted: None,
     tracker: Tracker,
     later: Any,
     beats: "list[asyncio.Future[None]]",

@@ -1,0 +1,97 @@
+"""New pairs on the disk before the database has them: kept, found by whoever comes next, swept when they are stale."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from gateway.records.connection import Connection
+from gateway.store import Store
+from gateway.store.slot_file import all_files
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+
+FRESH = {"type": "OAUTH2", "access_token": "new-access", "refresh_token": "new-refresh"}
+pytestmark = sqlite_only
+
+
+async def held(store: Store) -> Connection:
+    row, _ = await store.connections.put(new(), now=NOW)
+    return row
+
+
+def files(path: Path) -> list[Path]:
+    return all_files(path.with_name(f"{path.name}-pairs"))
+
+
+async def test_a_pair_that_was_not_stored_is_found_by_the_next_process(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    await here.pairs.prepare("dev")
+    await here.pairs.keep(row, FRESH, NOW + timedelta(hours=1))
+    await here.close()
+    there = await opener()
+    found = await there.pairs.left(row)
+    assert found is not None
+    assert (found.credential, found.expires_at) == (FRESH, NOW + timedelta(hours=1))
+    assert b"new-refresh" not in files(path)[0].read_bytes()
+
+
+async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> None:
+    here = await opener()
+    row = await held(here)
+    await here.pairs.prepare("dev")
+    await here.pairs.keep(row, FRESH, None)
+    assert await here.pairs.left(replace(row, version=row.version + 1)) is None
+    assert await here.pairs.left(replace(row, uid="another")) is None
+    found = await here.pairs.left(row)
+    assert found is not None
+    assert found.expires_at is None
+
+
+async def test_a_file_is_swept_once_its_pairs_are_of_no_use(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    await here.pairs.prepare("dev")
+    await here.pairs.keep(row, FRESH, None)
+    await here.close()
+    there = await opener()
+    await there.pairs.sweep(there.connections.get)
+    assert len(files(path)) == 1, "the database has still the credential that it replaces"
+    await there.connections.delete(REF, now=NOW)
+    await there.pairs.sweep(there.connections.get)
+    assert files(path) == []
+
+
+async def test_nothing_is_left_where_everything_was_stored(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    await here.pairs.prepare("dev")
+    assert len(files(path)) == 1
+    (await here.pairs.keep(row, FRESH, None))()
+    await here.close()
+    assert files(path) == []
+
+
+async def test_without_a_file_a_refresh_goes_on(opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("gateway.store.pairs.SlotFile", refused)
+    store = await opener()
+    row = await held(store)
+    await store.pairs.prepare("dev")
+    (await store.pairs.keep(row, FRESH, None))()
+    assert await store.pairs.left(row) is None
+
+
+async def test_a_damaged_pair_is_no_pair(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    await here.pairs.prepare("dev")
+    await here.pairs.keep(row, FRESH, None)
+    (file,) = files(path)
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b'"version"') + 60] ^= 1
+    file.write_bytes(bytes(raw))
+    assert await (await opener(KEY)).pairs.left(row) is None

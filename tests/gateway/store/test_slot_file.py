@@ -1,0 +1,73 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gateway.store.slot_file import SLOT_BYTES, SlotFile, all_files, is_dead, records
+
+OTHER = """
+import os, sys
+from pathlib import Path
+from gateway.store.slot_file import SlotFile
+file = SlotFile(Path(sys.argv[1]))
+file.write(file.taken(4), b"left")
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_records_are_read_back_from_the_file_of_a_dead_process(tmp_path: Path) -> None:
+    place = tmp_path / "pairs"
+    subprocess.run([sys.executable, "-c", OTHER, str(place)], check=False, timeout=60)
+    (path,) = all_files(place)
+    assert is_dead(path)
+    assert list(records(path)) == [b"left"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_living_are_not_taken_for_dead(tmp_path: Path) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    assert not is_dead(file.path)
+    file.close()
+    assert all_files(tmp_path / "pairs") == []
+
+
+def test_what_is_still_needed_stays_when_the_file_is_closed(tmp_path: Path) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    kept, gone = file.taken(3), file.taken(3)
+    file.write(kept, b"one")
+    file.write(gone, b"two")
+    file.give_back(gone)
+    file.close()
+    assert sorted(records(file.path)) == [b"one", b"two"], "a record is gone only when it is written over"
+    assert is_dead(file.path)
+
+
+def test_room_is_used_again_and_long_records_have_room_of_their_own(tmp_path: Path) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    for turn in range(100):
+        room = file.taken(10)
+        file.write(room, f"record {turn:3}".encode())
+        file.give_back(room)
+    many = [file.taken(10) for _ in range(20)]
+    assert len({room.start for room in many}) == 20
+    long = os.urandom(3 * SLOT_BYTES)
+    room = file.taken(len(long))
+    assert len(room) == 4
+    assert not set(room) & {slot for one in many for slot in one}
+    file.write(room, long)
+    assert long in list(records(file.path))
+    file.give_back(room)
+    assert {file.taken(10).start for _ in range(4)} <= set(room) | set(range(100))
+
+
+def test_what_was_cut_off_or_spoiled_yields_nothing_but_itself(tmp_path: Path) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    rooms = [file.taken(5) for _ in range(3)]
+    for number, room in enumerate(rooms):
+        file.write(room, f"good{number}".encode())
+    with file.path.open("r+b") as raw:
+        raw.seek(rooms[1].start * SLOT_BYTES)
+        raw.write(b"\xff" * 6)
+    assert sorted(records(file.path)) == [b"good0", b"good2"]
+    os.truncate(file.path, max(room.start for room in rooms) * SLOT_BYTES + 3)
+    assert len(list(records(file.path))) <= 2
