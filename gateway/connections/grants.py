@@ -8,7 +8,8 @@ from gateway import clock
 from gateway.auth.mode import Granted
 from gateway.auth.words import short
 from gateway.connections.arrived import LIFETIME, Arrived, Choice, Returned
-from gateway.connections.create import Creator, SiteWanted
+from gateway.connections.completing import SiteWanted
+from gateway.connections.create import Creator
 from gateway.connections.dialogues import Dialogues
 from gateway.errors import InvalidRequest
 from gateway.oauth.token import TokenRefused, TokenUnavailable
