@@ -14,7 +14,8 @@ from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.mode import GrantingMode, SetOut, Wish
 from gateway.auth.words import short
-from gateway.connections.arriving import LIFETIME, Arrivals, granting
+from gateway.connections.arrived import LIFETIME
+from gateway.connections.arriving import Arrivals, granting
 from gateway.connections.flow_faults import error_type, not_for_reconnect
 from gateway.connections.offered import check_offered, settings_of
 from gateway.connections.outcomes import client_digest

@@ -7,7 +7,7 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 
 import asyncio
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -20,19 +20,20 @@ from gateway.connections import backoff
 from gateway.connections.fitting import mode_for
 from gateway.connections.following import Following
 from gateway.connections.integrations import Integrations
+from gateway.connections.loads import Loads
 from gateway.connections.margin import last_from, refresh_from, renew_at, seconds_left
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
+from gateway.connections.refusals import Refusals
 from gateway.connections.renew import Renewer
 from gateway.connections.turning import Turning
-from gateway.errors import GatewayError, NotFound, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import Store
 from gateway.vault import VaultError
 
 OPENED_S: Final = 60.0
-RENEWED_LATELY: Final = timedelta(seconds=60)  # a token younger than this is not renewed for a provider's 401
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
@@ -67,12 +68,12 @@ class Live(Following):
         super().__init__(config, store, integrations)
         self._catalog = catalog
         self._renewer = renewer
+        self._loads = Loads(store)
         self._kept: dict[ConnectionRef, Kept] = {}
-        self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self.provider_at: dict[str, str] = {}
-        self._refused: dict[ConnectionRef, asyncio.Task[Opened | None]] = {}
+        self.refusals = Refusals(store, renewer, self)
 
     def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
         """Work by another configuration. What was opened under another integration or entry is opened anew."""
@@ -110,8 +111,7 @@ class Live(Following):
             return found
         self._integrations.get(environment, integration_id)
         began = clock.monotonic()
-        kept = self._kept.get(ref)
-        connection = kept.connection if kept else await self._loaded(ref)
+        connection = await self.known(ref)
         provider = self.provider_of(connection)
         now = clock.now()
         good_s = OPENED_S
@@ -144,7 +144,7 @@ class Live(Following):
         A renewal that fails leaves a token that is still valid in place, unless the provider's no is final: then the
         fault stands beside the row, which tells of it too.
         """
-        connection = await self._loaded(ref)
+        connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
         due = refresh_from(connection, provider)
         now = clock.now()
@@ -158,59 +158,19 @@ class Live(Following):
         except (ReconnectNeeded, Unavailable) as fault:
             if expired or (force and isinstance(fault, ReconnectNeeded)):
                 raise
-            return await self._load(ref), fault  # read again: what was read before knows nothing of the failure
+            # Read again: what was read before knows nothing of the failure.
+            return await self._loads.row_anew(ref), fault
         self.replace(connection)
         return connection, None
 
-    async def after_refusal(self, sent: Opened) -> Opened | None:
-        """The connection with a newer credential than `sent` has, which the provider has just answered with a 401.
-
-        Renewed now, unless that was done already, here or elsewhere. None where a newer one is not to be had: the mode
-        knows no renewal, the token is fresh from the token endpoint, or that refuses or is silent.
-        """
-        newer = await asyncio.shield(self.start_after_refusal(sent))
-        return newer if newer is not None and newer.connection.version > sent.connection.version else None
-
-    def start_after_refusal(self, sent: Opened) -> "asyncio.Task[Opened | None]":
-        """The task that does that, one for all whom the provider refuses meanwhile; it outlives whoever asked."""
-        ref = sent.connection.ref
-        task = self._refused.get(ref)
-        if task is None:
-            task = self._refused[ref] = asyncio.create_task(self._after_refusal(sent))
-            task.add_done_callback(lambda done: (self._refused.pop(ref, None), done.cancelled() or done.exception()))
-        return task
-
     async def close(self) -> None:
         """Let go of what waits for a renewal; the renewal itself is the renewer's."""
-        for task in list(self._refused.values()):
-            task.cancel()
-        await asyncio.gather(*self._refused.values(), return_exceptions=True)
+        await self.refusals.close()
 
-    async def _after_refusal(self, sent: Opened) -> Opened | None:
-        ref, version = sent.connection.ref, sent.connection.version
-        try:
-            kept = self._kept.get(ref)
-            known = kept.connection if kept else await self._loaded(ref)
-            row = known if known.version > version else await self._renewed_for(known)
-            if row is None:
-                return None
-            self.replace(row)
-            return await self.opened(*ref)
-        except GatewayError as fault:
-            log.info("no_newer_credential", connection_id=ref.connection_id, integration=ref[1], detail=fault.message)
-            return None
-
-    async def _renewed_for(self, row: Connection) -> Connection | None:
-        """`row` renewed ahead of its time, by this node or another; None where that cannot or shall not be."""
-        now = clock.now()
-        first = row.version == 1  # an import may bring a token that is old
-        if not first and row.last_refreshed_at is not None and now - row.last_refreshed_at < RENEWED_LATELY:
-            return None
-        held = self._store.open(row.credential)
-        provider = self.provider_of(row)
-        if not mode_for(provider, held, row.ref).refreshable(held, provider) or not backoff.may_try(row, now):
-            return None
-        return await self._renewer.renewed(row)
+    async def known(self, ref: ConnectionRef) -> Connection:
+        """The row as it is in memory or, where it is not, in the store. Raises NotFound."""
+        kept = self._kept.get(ref)
+        return kept.connection if kept else await self._loads.row(ref)
 
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written; the credential is opened at its next use."""
@@ -295,26 +255,6 @@ class Live(Following):
         for noted in (self._changed_at, self._forgotten_at):
             for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
                 del noted[ref]
-
-    async def _loaded(self, ref: ConnectionRef) -> Connection:
-        """From the store, once for all who ask meanwhile. Raises NotFound."""
-        task = self._loading.get(ref)
-        if task is None:
-            task = asyncio.create_task(self._load(ref))
-            self._loading[ref] = task
-            task.add_done_callback(lambda done: (self._loading.pop(ref, None), done.cancelled() or done.exception()))
-        return await asyncio.shield(task)
-
-    async def _load(self, ref: ConnectionRef) -> Connection:
-        row = await self._store.connections.get(ref)
-        if row is None:
-            raise NotFound(
-                "unknown_connection",
-                f"Integration '{ref.integration_id}' in environment '{ref.environment}' has no connection "
-                f"'{ref.connection_id}'. Let the end user connect: POST /connect/sessions makes the link.",
-                payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
-            )
-        return row
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited

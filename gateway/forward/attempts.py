@@ -167,15 +167,15 @@ class Attempts:
 
     async def _newer_credential(self) -> bool:
         """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
-        live, sent = self._services.live, self._sent_with or self._request[CONNECTION]
+        refusals, sent = self._services.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
-            live.start_after_refusal(sent)  # for the next request
+            refusals.start(sent)  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # renewed while the lane waited: the request carries the newer one already
         with self._watch.resting(), self._timing.waiting_for_token():
-            newer = await live.after_refusal(sent)
+            newer = await refusals.newer_than(sent)
         if newer is None:
             return False
         self._place(newer)

@@ -11,9 +11,8 @@ from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
-from gateway.connections.lifespan import lifespan
-from gateway.connections.ready import base_url, placement
-from gateway.connections.settings import accepted, complete, parted
+from gateway.connections.row import new_row
+from gateway.connections.settings import accepted, complete
 from gateway.errors import GatewayError
 from gateway.moving.credentials import Hidden, credential_of
 from gateway.moving.moved import Moved, Outcome, Result
@@ -92,7 +91,8 @@ class Landing:
         account = Account()
         if not moved.own or self._wish.verify:
             held, config, account = await self._proven(moved, integration, provider, mode, held, config)
-        new = replace(_new(moved, ref, provider, mode, held, config), account=account)
+        context = Context(provider, integration, config, moved.metadata)
+        new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
         stored = await self._services.store.connections.arrive(new, moved.past, over=over, now=clock.now())
         if stored is None:
@@ -116,13 +116,9 @@ class Landing:
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()
         if provider.post_connection_script and not any(map(config.get, provider.connection_configuration or ())):
-            completed = await creator.completed(provider, integration, mode, held, config)
+            completed = await creator.completed(mode, held, context)
             config, account = dict(completed.config), completed.account or account
-        context = Context(provider, integration, config, moved.metadata, url)
-        base_url(provider, config, mode, held)
-        placement(mode, held, context)
-        if self._wish.verify:
-            await creator.verifier.verify(mode, held, context)
+        await creator.check(mode, held, replace(context, config=config), verified=self._wish.verify)
         return held, config, account
 
     def _there(self, ref: ConnectionRef) -> Outcome:
@@ -144,29 +140,15 @@ def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _new(
-    moved: Moved,
-    ref: ConnectionRef,
-    provider: Provider,
-    mode: AuthMode,
-    held: Mapping[str, Any],
-    config: Mapping[str, Any],
+    moved: Moved, ref: ConnectionRef, mode: AuthMode, held: Mapping[str, Any], context: Context, account: Account
 ) -> NewConnection:
-    plain, secret = parted(provider, config)
     now = clock.now()
-    granted_at = moved.past.granted_at or now
-    refreshed_at = moved.past.last_refreshed_at or now
-    return NewConnection(
-        ref=ref,
-        provider=provider.name,
-        credential=held,
-        expires_at=mode.expires_at(held),
-        config=plain,
-        secret_config=secret or None,
-        metadata=moved.metadata,
+    granted_at, refreshed_at = moved.past.granted_at or now, moved.past.last_refreshed_at or now
+    return replace(
+        new_row(ref, mode, held, context, granted_at=granted_at, refreshed_at=refreshed_at, account=account),
         tags=moved.tags,
         end_user=moved.end_user,
         webhook_url_override=moved.webhook_url_override,
-        life=lifespan(provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at),
     )
 
 

@@ -14,7 +14,7 @@ from pydantic.json_schema import models_json_schema
 from gateway.api.shapes import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.catalog.listing import Body
 from gateway.errors import Code
-from gateway.openapi.answers import Error, ErrorText
+from gateway.openapi.answers.errors import Error, ErrorText
 from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
 from gateway.openapi.credentials import IMPORTED, either
 from gateway.openapi.operation import Operation, Param

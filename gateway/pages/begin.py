@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from gateway.connections.arriving import LIFETIME
+from gateway.connections.arrived import LIFETIME
 from gateway.connections.flow import Asked, Departure
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.pages.failing import failed

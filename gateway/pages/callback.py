@@ -4,7 +4,8 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.connections.arriving import Arrived, Choice, state_in
+from gateway.connections.arrived import Arrived, Choice
+from gateway.connections.arriving import state_in
 from gateway.connections.flow_faults import CallbackFailed
 from gateway.errors import GatewayError
 from gateway.pages.begin import set_flow_cookie

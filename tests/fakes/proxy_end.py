@@ -113,11 +113,15 @@ class Live:
             raise NotFound("unknown_connection", f"There is no connection {connection_id!r}.")
         return self.stored[ref]
 
-    async def after_refusal(self, sent: Opened) -> Opened | None:
+    @property
+    def refusals(self) -> "Live":
+        return self
+
+    async def newer_than(self, sent: Opened) -> Opened | None:
         self.refused.append(sent)
         return self.newer
 
-    def start_after_refusal(self, sent: Opened) -> None:
+    def start(self, sent: Opened) -> None:
         self.refused.append(sent)
 
 

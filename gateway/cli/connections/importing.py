@@ -93,20 +93,12 @@ def import_connections(
     What was interrupted goes on where it was: run it again, and what is here is skipped. A gateway may serve meanwhile.
     Exits 0 if all are here, 1 if one is not or its test refresh failed: --report says which and why.
     """
-    if (source is None) == (address is None):
-        raise click.UsageError("Name FILE, or give --from-peer ADDRESS.")
-    if preview and address is None:
-        raise click.UsageError("--preview looks at --from-peer ADDRESS.")
-    if test_refresh and dry_run:
-        raise click.UsageError("--dry-run changes nothing, so it cannot --test-refresh.")
+    _check(source, address, preview, test_refresh, dry_run)
     names = _pairs(named, "--integration")
-    key = secrets.secret_of("key", "--key", key_env, key_file)
-    feed: Peering | Reading
     if address is not None:
-        if key is None:
-            raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
-        feed = Peering(address, key, plain_http, only)
+        feed: Peering | Reading = _peering(address, key_env, key_file, plain_http, only)
     else:
+        secrets.secret_of("key", "--key", key_env, key_file)  # of no use here, but a wrong one is told all the same
         passphrase = (passphrase_env, passphrase_file)
         feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 
@@ -128,6 +120,26 @@ def import_connections(
         return tell(intake, as_json=as_json)
 
     run(file, work, as_json=as_json)
+
+
+def _check(source: str | None, address: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
+    """Raises UsageError where options do not go together."""
+    if (source is None) == (address is None):
+        raise click.UsageError("Name FILE, or give --from-peer ADDRESS.")
+    if preview and address is None:
+        raise click.UsageError("--preview looks at --from-peer ADDRESS.")
+    if test_refresh and dry_run:
+        raise click.UsageError("--dry-run changes nothing, so it cannot --test-refresh.")
+
+
+def _peering(
+    address: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
+) -> Peering:
+    """Raises UsageError where its key is not named, or is not there."""
+    key = secrets.secret_of("key", "--key", key_env, key_file)
+    if key is None:
+        raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
+    return Peering(address, key, plain_http, only)
 
 
 def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:

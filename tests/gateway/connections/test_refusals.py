@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gateway import clock
-from gateway.connections import live
+from gateway.connections import refusals
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -42,7 +42,7 @@ async def test_a_post_hears_the_401_and_the_next_one_has_the_new_token(
 ) -> None:
     await revoked(running, tracker)
     assert await statuses(running, method="POST") == [401]
-    waiting = list(running.services.live._refused.values())
+    waiting = list(running.services.live.refusals._refused.values())
     await asyncio.gather(*waiting)
     assert await statuses(running, method="POST") == [200]
     assert tracker.calls["refresh_token"] == 1
@@ -57,7 +57,7 @@ async def test_a_token_that_was_just_renewed_is_not_renewed_again(
     for _ in range(5):
         assert await statuses(running) == [401]
     assert tracker.calls["refresh_token"] == 1
-    later = clock.now() + live.RENEWED_LATELY
+    later = clock.now() + refusals.RENEWED_LATELY
     monkeypatch.setattr("gateway.clock.now", lambda: later + timedelta(seconds=1))
     assert await statuses(running) == [200]
     assert tracker.calls["refresh_token"] == 2

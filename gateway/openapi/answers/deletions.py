@@ -1,0 +1,29 @@
+"""What became of something that was deleted, and of its tokens."""
+
+from typing import Literal
+
+from gateway.openapi.answers.common import Success
+from gateway.openapi.answers.model import Absent, Answer
+
+
+class Revocation(Answer):
+    """What became of one token at the provider."""
+
+    token: str
+    outcome: Literal["revoked", "already_invalid", "unsupported", "failed", "unavailable", "not_offered"]
+    detail: str | Absent | None = None
+
+
+class DeletedConnection(Success):
+    revocation: list[Revocation] | Absent = None
+
+
+class DeletedConnections(Answer):
+    deleted: int
+    revocation: dict[str, int]
+    """How many tokens had which outcome."""
+
+
+class DeletedIntegration(Success):
+    connections: DeletedConnections | Absent = None
+    """Those that went along; absent where there were none."""

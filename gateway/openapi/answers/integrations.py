@@ -1,0 +1,28 @@
+"""Integrations."""
+
+from gateway.openapi.answers.model import Absent, Answer, Moment
+
+
+class Integration(Answer):
+    unique_key: str
+    """Sent as Provider-Config-Key."""
+    provider: str
+    display_name: str
+    logo: str
+    forward_webhooks: bool
+    created_at: Moment
+    updated_at: Moment
+    webhook_url: str | Absent | None = None
+    """With include=webhook: where the provider is to send its webhooks; null where they are not routed."""
+    credentials: dict[str, str | None] | Absent | None = None
+    """With include=credentials: the fields of its type; null where it has none."""
+    custom: dict[str, str] | Absent = None
+    """With include=credentials, where there are any."""
+
+
+class IntegrationAnswer(Answer):
+    data: Integration
+
+
+class IntegrationList(Answer):
+    data: list[Integration]

@@ -1,0 +1,26 @@
+"""What every model of an answer is made from."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+Absent = SkipJsonSchema[None]  # a member that is left out rather than null
+Moment = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|\+00:00)$",
+        examples=["2026-01-02T03:04:05.678+00:00"],
+        json_schema_extra={"format": "date-time"},
+    ),
+]
+
+
+def _without_null_defaults(schema: dict[str, Any]) -> None:
+    for member in schema.get("properties", {}).values():
+        if member.get("default", ...) is None:
+            del member["default"]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_extra=_without_null_defaults)
