@@ -14,7 +14,7 @@ from gateway.connections.outcomes import client_digest
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.services import SERVICES, Services
-from middleware.facts import CONNECT_SESSION, ENVIRONMENT
+from middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from middleware.scope import needs
 
 LONGEST_WAIT_S: Final = 30
@@ -79,12 +79,22 @@ async def poll(request: web.Request) -> web.Response:
     session = await services.sessions.known(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _awaited(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name]
+    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
+    if mine and not outcomes:
+        session = await services.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await services.store.sessions.ended(name, request[ENVIRONMENT].name):
         raise NotFound(
             "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
         )
     return web.json_response({"data": _told(outcomes, session.expires_at if mine and session else None)})
+
+
+def _reached(request: web.Request, outcome: Outcome) -> bool:
+    """Whether the key may know of it."""
+    policy = request[CALLER].policy
+    if outcome.connection_id:
+        return policy.reaches(outcome.integration_id, outcome.connection_id)
+    return policy.reaches_integration(outcome.integration_id)
 
 
 async def telemetry(request: web.Request) -> web.Response:

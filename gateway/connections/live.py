@@ -27,13 +27,14 @@ from gateway.connections.ready import ready
 from gateway.connections.refusals import Refusals
 from gateway.connections.renew import Renewer
 from gateway.connections.turning import Turning
-from gateway.errors import GatewayError, ReconnectNeeded, Unavailable
+from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import Store
 from gateway.vault import VaultError
 
 OPENED_S: Final = 60.0
+REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
@@ -127,39 +128,47 @@ class Live(Following):
         """Still valid: served as it is and renewed behind the request, which waits for that on the last stretch alone."""
         if not backoff.may_try(connection, now):
             return connection
-        last = last_from(connection, provider)
-        if last is None or now < last:
+        last, ends = last_from(connection, provider), connection.expires_at
+        if last is None or ends is None or now < last:
             self._renewer.start_behind(connection, self._took_over)
             return connection
+        spare_s = (ends - now).total_seconds() - REACH_S
+        if spare_s > 0:
+            task = self._renewer.start(connection, urgent=True)
+            await asyncio.wait({task}, timeout=spare_s)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                return connection  # slow or failed, it is none of this request's business
+            return task.result()
         try:
             return await self._renewer.renewed(connection)
         except (ReconnectNeeded, Unavailable):
-            if connection.expires_at is None or clock.now() < connection.expires_at:
-                return connection
-            raise
+            if _expired(connection, clock.now()):
+                raise
+            return connection
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
         """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
 
-        A renewal that fails leaves a token that is still valid in place, unless the provider's no is final: then the
-        fault stands beside the row, which tells of it too.
+        A renewal that fails leaves a token that is still valid in place: the fault then stands beside the row, which
+        tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
         due = refresh_from(connection, provider)
         now = clock.now()
-        expired = connection.expires_at is not None and now >= connection.expires_at
+        expired = _expired(connection, now)
         wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
         held = self._store.open(connection.credential)
         if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
             return connection, None
         try:
             connection = await self._renewer.renewed(connection, force=force)
-        except (ReconnectNeeded, Unavailable) as fault:
-            if expired or (force and isinstance(fault, ReconnectNeeded)):
+        except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
+            if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
-            # Read again: what was read before knows nothing of the failure.
-            return await self._loads.row_anew(ref), fault
+            # Read again: what was read before knows nothing of the failure, nor of what another node got meanwhile.
+            row = await self._loads.row_anew(ref)
+            return row, fault if row.version == connection.version else None
         self.replace(connection)
         return connection, None
 
@@ -286,3 +295,7 @@ class Live(Following):
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
             self.replace(task.result())
+
+
+def _expired(connection: Connection, now: datetime) -> bool:
+    return connection.expires_at is not None and now >= connection.expires_at

@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import RowMapping, Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connecting import Outcome
+from gateway.records.connecting import SESSION_ENDED, Outcome
 from gateway.store.changes import NOTIFY
 from gateway.store.tables import flow_results
 from gateway.store.transactions import Transactions
@@ -35,7 +35,9 @@ class FlowResults:
 
     async def since(self, when: datetime) -> list[Outcome]:
         """The newest since then, at most a thousand. Clocks of nodes differ: ask for somewhat more than is needed."""
-        late = select(flow_results).where(flow_results.c.at >= when)
+        late = select(flow_results).where(
+            flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
+        )
         return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:

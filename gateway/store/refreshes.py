@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Update, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
 from gateway.records.states import Happening, of_failure
 from gateway.store.changes import note_change
@@ -71,28 +72,36 @@ class Refreshes:
         `intent`, the digest of the refresh token that is about to be redeemed, is on the disk when this returns. False:
         another holds the lease, the row is another by now or is gone; wait for what is written.
         """
+        began = clock.monotonic()
         until = connections.c.lease_until
         claim = update(connections).where(at(ref), or_(until.is_(None), until <= now))
         if seen is not None:
             claim = claim.where(connections.c.version == seen.version, connections.c.updated_at == seen.updated_at)
-        values: dict[str, Any] = {"lease_owner": owner, "lease_until": now + ttl}
-        if intent is None:
-            return await self._changed(claim.values(values))
-        values |= {"intent_digest": intent, "intent_at": now}
+        values: dict[str, Any] = {"lease_owner": owner}
+        if intent is not None:
+            values |= {"intent_digest": intent, "intent_at": now}
 
         async def write(db: AsyncConnection) -> bool:
-            if not self._rehearsed:
+            if not self._rehearsed and intent is not None:
                 self._rehearsed = True
                 nobody = update(connections).where(connections.c.id == 0)
                 await db.execute(nobody.values(_SAVED))
-            return (await db.execute(claim.values(values))).rowcount == 1
+            lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
+            return (await db.execute(claim.values(values | lease))).rowcount == 1
 
+        if intent is None:
+            return await self._transactions.write(write)
         return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
+        began = clock.monotonic()
         mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
-        return await self._changed(mine.values(lease_until=now + ttl))
+
+        async def write(db: AsyncConnection) -> bool:
+            return (await db.execute(mine.values(lease_until=_then(now, began) + ttl))).rowcount == 1
+
+        return await self._transactions.write(write)
 
     async def release_lease(self, ref: ConnectionRef, *, owner: str, still_open: bool = False) -> None:
         """Give the lease back: nothing was asked. Nothing happens if it is another's by now.
@@ -210,6 +219,11 @@ class Refreshes:
             value, environment=ref.environment, table="connections", row=uid, column=column, version=version
         )
         return sealed.ciphertext
+
+
+def _then(now: datetime, began: float) -> datetime:
+    """What was `now` at `began` (monotonic), by the time that has passed since."""
+    return now + timedelta(seconds=clock.monotonic() - began)
 
 
 def _held(ref: ConnectionRef, owner: str, version: int) -> ColumnElement[bool]:

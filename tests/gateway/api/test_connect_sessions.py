@@ -156,6 +156,21 @@ async def test_the_back_end_polls_for_the_outcome_without_the_token(running: Run
     await running.json("GET", "/connect/sessions/" + "0" * 64, expect=404)
 
 
+async def test_a_limited_key_hears_nothing_of_connections_out_of_its_reach(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    told = await made(running)
+    path = told["poll_url"].removeprefix(running.url)
+    await arrive(running, told["token"])
+    assert len((await running.json("GET", path))["data"]["connections"]) == 1
+    for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
+        wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
+        key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+        async with running.http.get(told["poll_url"], headers={"Authorization": f"Bearer {key}"}) as answer:
+            data = (await answer.json())["data"]
+        assert (answer.status, len(data["connections"])) == (200, seen), data
+
+
 async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {
         "base_url": tracker.url,

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from gateway import clock
+from gateway.errors import InvalidRequest
 from gateway.store.faults import unavailable
 from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
@@ -87,6 +88,54 @@ async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
     later(3600 - 0.7)
     assert (await call(running))["token"] == "Bearer access-1"
     assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_slow_renewal_holds_no_request_up_past_its_tokens_end(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.hold.clear()
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1
+    tracker.hold.set()
+
+
+@pytest.mark.parametrize("left_s", [0.7, 30])
+@pytest.mark.parametrize("fault", [InvalidRequest("unresolved_setting", "a setting is missing"), KeyError("ours")])
+async def test_whatever_a_renewal_stumbles_over_a_valid_token_serves(
+    running: RunningGateway,
+    tracker: Tracker,
+    later: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+    left_s: float,
+) -> None:
+    async def stumbles(*_: Any, **__: Any) -> Any:
+        raise fault
+
+    await running.imported(tracker.grant())
+    monkeypatch.setattr("gateway.connections.redeem.Redeemer.redeem", stumbles)
+    later(3600 - left_s)
+    assert (await call(running))["token"] == "Bearer access-1"
+    if isinstance(fault, InvalidRequest):
+        shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+        assert shown["credentials"]["access_token"] == "access-1"
+
+
+async def test_a_token_that_expires_while_its_renewal_fails_is_not_shown_as_valid(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500, text="down")
+    later(3600 - 30)
+    tracker.hold.clear()
+    asked = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    later(60)
+    tracker.hold.set()
+    assert (await asked)["error"]["code"] == "token_endpoint_unavailable"
 
 
 async def test_a_client_that_leaves_does_not_stop_the_refresh(

@@ -2,9 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from gateway import clock
 from gateway.records.connection import ConnectionRef, EndUser, RefreshFailure
 from gateway.store import Store
 from gateway.vault import VaultError
@@ -111,8 +113,27 @@ async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
     assert not await lease(REF, owner="b", now=NOW, ttl=TTL)
     await store.connections.release_lease(REF, owner="a")
     assert await lease(REF, owner="b", now=NOW, ttl=TTL)
-    assert await lease(REF, owner="c", now=NOW + TTL, ttl=TTL)
+    assert await lease(REF, owner="c", now=NOW + TTL + timedelta(seconds=1), ttl=TTL)
     assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", now=NOW, ttl=TTL)
+
+
+async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.connections.put(new(), now=NOW)
+    moved, monotonic = [0.0], clock.monotonic
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + moved[0])
+
+    async def queued(work: Any, *, before: Any = None) -> Any:
+        moved[0] += 20  # in a queue of writes
+        return await write(work, before=before)
+
+    transactions = store.connections._transactions
+    write = transactions.write
+    monkeypatch.setattr(transactions, "write", queued)
+    assert await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    late = NOW + TTL + timedelta(seconds=19)
+    assert not await store.connections.lease_refresh(REF, owner="b", now=late, ttl=TTL)
+    assert await store.connections.extend_lease(REF, owner="a", now=late, ttl=TTL)
+    assert not await store.connections.lease_refresh(REF, owner="b", now=late + timedelta(seconds=19), ttl=TTL)
 
 
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
@@ -132,7 +153,7 @@ async def test_a_late_writer_is_fenced_off(store: Store) -> None:
     save = store.connections.save_refreshed
     await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="slow", now=NOW, ttl=TTL)
-    await store.connections.lease_refresh(REF, owner="quick", now=NOW + TTL, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="quick", now=NOW + TTL + timedelta(seconds=1), ttl=TTL)
     assert await save(REF, owner="slow", version=1, credential={"n": "slow"}, expires_at=None, now=LATER) is None
     assert await save(REF, owner="quick", version=1, credential={"n": "quick"}, expires_at=None, now=LATER)
     assert await save(REF, owner="quick", version=1, credential={"n": "late"}, expires_at=None, now=LATER) is None
