@@ -17,6 +17,7 @@ from gateway.api.shapes import (
     WebhookUrl,
     derived_tags,
     end_user,
+    tags_asked,
 )
 from gateway.auth.moments import iso
 from gateway.connections.sessions import connect_link, poll_url
@@ -126,7 +127,8 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
             path, message = ("connection_id",), f"'{ref.integration_id}' has no connection '{ref.connection_id}'."
         raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
     user = end_user(body.end_user, body.organization)
-    tags = derived_tags(user, body.tags) if user or body.tags is not None else row.tags
+    asked = tags_asked(user, body.tags)
+    tags = row.tags if asked is None else asked
     check_tags(caller, tags)
     token, session = await services.sessions.open(
         ref.environment,

@@ -10,7 +10,7 @@ from gateway.api.addressed import ID, in_path, known_ref, ref_of
 from gateway.api.body import Strict, query_of, read_json
 from gateway.api.connect import check_tags
 from gateway.api.json_text import parse
-from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, derived_tags, end_user
+from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES, Services
@@ -42,7 +42,7 @@ async def patch_connection(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     ref = await ref_of(request, services, query)
     user = end_user(body.end_user)
-    tags = derived_tags(user, body.tags) if user is not None or body.tags is not None else None
+    tags = tags_asked(user, body.tags)
     if tags is not None:
         check_tags(request[CALLER], tags)
     wanted = Edit(end_user=user, tags=tags, webhook_url_override=body.webhook_url_override)

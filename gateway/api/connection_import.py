@@ -14,7 +14,7 @@ from gateway.api.connect import check_tags
 from gateway.api.connection_json import whole
 from gateway.api.json_text import parse
 from gateway.api.sentences import issue
-from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, derived_tags, end_user
+from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue, told_together
@@ -77,7 +77,7 @@ async def imported(services: Services, caller: Caller, given: Any) -> tuple[Conn
     body, held = _checked(services, caller, given)
     integration = services.integrations.get(environment, body.provider_config_key)
     user = end_user(body.end_user)
-    tags = derived_tags(user, body.tags) if user or body.tags is not None else None
+    tags = tags_asked(user, body.tags)
     await _check_tags(services, caller, integration, body.connection_id, tags)
     connection, _ = await services.creator.create(
         integration,

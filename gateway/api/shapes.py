@@ -112,3 +112,8 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
     base = {name: text for name, text in told.items() if text} | (given or {})
     own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
     return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base
+
+
+def tags_asked(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str] | None:
+    """The same; None where nothing is said of either, and what is there stays."""
+    return None if user is None and given is None else derived_tags(user, given)

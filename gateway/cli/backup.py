@@ -4,16 +4,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 
 from gateway.cli.options import as_json, config_file
 from gateway.wording import counted
-
-if TYPE_CHECKING:
-    from gateway.config import Config
 
 
 @click.command()
@@ -29,17 +24,14 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
     """
     from gateway.cli.progress import progress
     from gateway.cli.refusal import faults_end_the_command
-    from gateway.config import load
-    from gateway.vault import Keyring
+    from gateway.cli.sqlite_file import sqlite_file
 
     with faults_end_the_command(as_json, file):
-        config = load(file)
-        refuse_postgresql(config, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
-        from gateway.store.look import look, sqlite_path
+        source, keyring = sqlite_file(file, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
+        from gateway.store.look import look
         from gateway.store.refusal import StoreRefused
         from gateway.store.sqlite_backup import back_up
 
-        source, keyring = sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
         if not source.exists():
             raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
         look(source, keyring)
@@ -57,19 +49,3 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
         print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
         print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
-
-
-def refuse_postgresql(config: "Config", command: str) -> None:
-    """Where the store is PostgreSQL, whose own tools do this. Exits 1 with the `command`, its ``{url}`` without password."""
-    parts = urlsplit(config.store.url)
-    if parts.scheme != "postgresql":
-        return
-    user, _, host = parts.netloc.rpartition("@")
-    bare = f"{user.partition(':')[0]}@{host}" if user else host
-    url = urlunsplit(parts._replace(netloc=bare))
-    _end(f"The store is PostgreSQL, whose own tools do this: {command.format(url=shlex.quote(url))}")
-
-
-def _end(line: str) -> NoReturn:
-    print(f"gateway: {line}", file=sys.stderr)
-    sys.exit(1)

@@ -26,20 +26,15 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     The database that is replaced stays beside it. Where it can be read, tokens that were renewed since the backup are taken
     over from it: those in the backup are spent, and a provider may end the whole grant when it sees one again.
     """
-    from gateway.cli.backup import refuse_postgresql
     from gateway.cli.progress import progress
     from gateway.cli.refusal import faults_end_the_command
-    from gateway.config import load
-    from gateway.vault import Keyring
+    from gateway.cli.sqlite_file import sqlite_file
 
     with faults_end_the_command(as_json, file):
-        config = load(file)
         options = "--clean --if-exists --single-transaction"
-        refuse_postgresql(config, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
-        from gateway.store.look import sqlite_path
+        path, keyring = sqlite_file(file, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
         from gateway.store.sqlite_restore import restore as put_back
 
-        keyring, path = Keyring(config.store.encryption_keys), sqlite_path(config.store.url)
         with progress("copying") as step:
             done = put_back(source.absolute(), path, keyring, exactly=exactly, step=step)
     if as_json:

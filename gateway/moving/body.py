@@ -14,8 +14,8 @@ from gateway.api.shapes import (
     ProviderConfigKey,
     Tags,
     WebhookUrl,
-    derived_tags,
     end_user,
+    tags_asked,
 )
 from gateway.auth.moments import iso
 from gateway.moving.moved import Moved
@@ -94,7 +94,7 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
             given = _folded(given)
     body = checked(given, MovedBody, "invalid_body")
     user = end_user(body.end_user, body.end_user.organization if body.end_user else None)
-    tags = body.tags if body.past else derived_tags(user, body.tags) if user or body.tags is not None else None
+    tags = body.tags if body.past else tags_asked(user, body.tags)
     return Moved(
         integration_id=body.provider_config_key,
         connection_id=body.connection_id,

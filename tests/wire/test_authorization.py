@@ -148,7 +148,9 @@ ELSEWHERE = table(
 @pytest.mark.parametrize("address", ELSEWHERE)
 async def test_a_credential_goes_nowhere_else(bench: Bench, address: bytes) -> None:
     line = b"Base-Url-Override: " + address.replace(b"{port}", b"%d" % bench.recorder.port) + b"\r\n"
-    await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
+    answer = await bench.refuses(request(fields=line), status=400, code="base_url_override_not_allowed", kept=True)
+    assert CREDENTIAL not in answer.head.raw + answer.body.data
+    assert [heard.target for heard in bench.recorder.heard] == [bench.last_target], "only what came after it has left"
 
 
 @pytest.mark.parametrize(("path", "arrives"), table(("no path", b"", b"/x"), ("a path of its own", b"/v9", b"/v9/x")))

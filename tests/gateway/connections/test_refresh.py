@@ -381,7 +381,9 @@ async def test_a_connection_deleted_on_another_node_is_refused_here(running: Run
             while True:
                 async with running.proxied("c1") as answer:
                     if answer.status == 404:
+                        told = await answer.json()
                         break
+        assert told["error"]["code"] == "unknown_connection"
     finally:
         await other.stop()
 

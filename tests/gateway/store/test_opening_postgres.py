@@ -180,5 +180,8 @@ async def test_processes_that_start_together_on_an_empty_database_all_succeed(em
 async def test_a_socket_in_the_file_system_will_do(postgres_server: PostgresServer, empty_database: str) -> None:
     url = postgres_server.socket_url(empty_database.rpartition("/")[2])
     store = await open_store(url, Keyring([KEY]), environments={"dev"})
-    await store.ping()
+    await store.connections.put(new(), now=NOW)
     await store.close()
+    again = await open_store(empty_database, Keyring([KEY]), environments={"dev"})
+    assert await again.connections.get(REF) is not None, "what went through the socket is in that database"
+    await again.close()

@@ -1,5 +1,6 @@
 """The snippets do, pasted as they are, what the command did; the key comes from the environment and stands in none."""
 
+import ast
 import asyncio
 import json
 import os
@@ -71,7 +72,10 @@ def test_no_snippet_knows_the_key(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["python", "requests"])
-def test_python_snippets_are_python(name: str) -> None:
+def test_python_snippets_are_python_and_hold_the_target_as_it_is(name: str) -> None:
     for body in (None, Body(b"\xff\x00"), Body(b"x", 'a "file"')):
         for target in ("/x", "/'\"\\"):
-            compile(ALL[name][1](sent("http://gw", target=target, body=body)), name, "exec")
+            tree = ast.parse(ALL[name][1](sent("http://gw", target=target, body=body)))
+            compile(tree, name, "exec")
+            texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+            assert texts & {target, f"http://gw/proxy{target}"}, texts

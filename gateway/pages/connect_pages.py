@@ -1,0 +1,141 @@
+"""What the connect page shows: the list, a form, an empty frame, and a link that does not work."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+
+from gateway.errors import Forbidden, GatewayError, Issue, Unauthorized
+from gateway.pages.choices import Offer, found, grants, offer, offered
+from gateway.pages.connect_cookie import base_of, is_embedded, name_of
+from gateway.pages.failing import failed
+from gateway.pages.fields import fields_of, filled
+from gateway.pages.frame import connect_page, embedders
+from gateway.pages.words import Words
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.services import SERVICES
+
+
+async def first_page(request: web.Request, session: ConnectSession, words: Words) -> web.StreamResponse:
+    """The list of what can be connected; where that is one, its form."""
+    services = request.app[SERVICES]
+    begin = base_of(request, session.digest, words)
+    offers = [offer(services, one, begin, words) for one in offered(services, session)]
+    if len(offers) == 1:
+        return await form_page(request, session, offers[0], words)
+    search = request.query.get("q", "")[:100]
+    return connect_page(
+        request,
+        "connect/list.html",
+        words,
+        framed=is_embedded(request),
+        offers=found(offers, search),
+        many=len(offers) > 6,
+        total=len(offers),
+        search=search,
+        begin=begin,
+        **_whose(session, words),
+    )
+
+
+async def form_page(
+    request: web.Request,
+    session: ConnectSession,
+    one: Offer,
+    words: Words,
+    *,
+    posted: dict[str, str] | None = None,
+    fault: GatewayError | None = None,
+) -> web.StreamResponse:
+    """The form of `one`; with what was `posted` and the `fault` of that, where it led to one."""
+    services = request.app[SERVICES]
+    row = await _renewed(request, session, one.key)
+    fields = fields_of(one.provider, session, one.key, words, row.config if row else {})
+    issues: Sequence[Issue] = fault.errors if fault else ()
+    if posted is not None:
+        fields = filled(fields, posted, issues)
+    beside = {(field.group, field.key) for field in fields if field.fault}
+    advice = f"advice_{fault.code}" if fault else ""
+    answer = connect_page(
+        request,
+        "connect/form.html",
+        words,
+        fault.status if fault and fault.status < 500 else 200 if fault is None else 502,
+        framed=is_embedded(request),
+        one=one,
+        fields=fields,
+        grants=grants(session, one, services.config.branding.name or words.plain("the_app"), words),
+        reconnecting=session.reconnects,
+        account=row.account.label if row else None,
+        back=base_of(request, session.digest, words) if len(offered(services, session)) > 1 else None,
+        guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
+        fault=fault.message if fault else None,
+        advice=words(advice if words.has(advice) else "advice_other", name=one.name) if fault else None,
+        all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
+        event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
+        **_whose(session, words),
+    )
+    if fault:
+        answer.headers["Gateway-Error"] = fault.code
+    return answer
+
+
+def frame_page(request: web.Request, words: Words) -> web.Response:
+    """What an embedding page loads: empty until it has been handed a session's token."""
+    services = request.app[SERVICES]
+    branding = services.config.branding
+    return connect_page(
+        request,
+        "connect/embedded.html",
+        words,
+        framed=True,
+        base=f"{services.config.server.public_url}/connect/s/embedded",
+        result=f"{services.config.server.public_url}/connect/session/result",
+        embedders=" ".join(embedders(services)),
+        settings={
+            "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
+            "defaultTheme": "system",
+            "showWatermark": False,
+        },
+        chosen=words.lang if words.asked else "",
+    )
+
+
+def expired(request: web.Request, fault: GatewayError, words: Words) -> web.Response:
+    """A link that does not work, for whatever reason: the page says what to do, in words that are not a programmer's."""
+    forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
+    lost_cookie = isinstance(fault, Unauthorized) and "session_id" in request.match_info and not is_embedded(request)
+    message = words("embedder" if forbidden else "expired")
+    if lost_cookie and fault.code == "invalid_connect_session_token_format":
+        message = f"{message} {words('cookies')}"
+    if not isinstance(fault, Forbidden | Unauthorized):
+        return failed(request, fault, fault.status, words=words, framed=is_embedded(request))
+    return failed(
+        request,
+        fault,
+        fault.status,
+        words=words,
+        title=words("embedder_title" if forbidden else "expired_title"),
+        message=message,
+        framed=is_embedded(request),
+    )
+
+
+async def _renewed(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
+    if not session.reconnects or session.connection_id is None:
+        return None
+    ref = ConnectionRef(session.environment, key, session.connection_id)
+    return await request.app[SERVICES].store.connections.get(ref)
+
+
+def _whose(session: ConnectSession, words: Words) -> dict[str, Any]:
+    user = session.end_user
+    who = (user.display_name or user.email or user.id) if user else None
+    if user and user.organization_display_name:
+        who = f"{who} · {user.organization_display_name}"
+    return {
+        "who": words("for_who", who=who) if who else None,
+        "until": words("until", time=session.expires_at.strftime("%H:%M UTC")),
+        "session_name": name_of(session.digest),
+    }
