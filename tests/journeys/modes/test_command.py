@@ -1,16 +1,14 @@
 """``gateway connections`` beside a running gateway on the same store: list, show, refresh, delete with a report."""
 
-import asyncio
 import csv
 import json
 import stat
-import sys
-from asyncio.subprocess import PIPE
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway
 from tests.journeys.modes.conftest import Far
 
@@ -21,11 +19,7 @@ async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, s
     """Exit code, stdout, stderr of ``gateway connections …`` on this gateway's configuration."""
     file = gateway.folder / "gateway.yaml"
     file.write_text(json.dumps(gateway.document))
-    words = ("-m", "gateway", "connections", arguments[0], "-c", str(file), *arguments[1:])
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    return await said("connections", arguments[0], "-c", str(file), *arguments[1:])
 
 
 class Provider:
