@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import timedelta
 
 import pytest
 
@@ -12,6 +13,7 @@ from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 
 OTHER = os.urandom(32)
+LIMIT_S = 10.0
 
 
 async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Opener) -> None:
@@ -45,6 +47,23 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
         with pytest.raises(Unavailable, match="was not given"):
             await here.connections.put(new(), now=NOW)
     assert len(asked) == 1
+
+
+async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 4 * LIMIT_S)
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    asked = asyncio.Event()
+    here.missing_keys.ask = asked.set
+    waiting = asyncio.create_task(here.connections.put(new(), now=NOW))
+    async with asyncio.timeout(LIMIT_S):
+        await asked.wait()
+        await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
+    assert not here._keys._allowing.locked(), "nor do those who seal"
+    assert not waiting.done()
+    await here.turn_to(Keyring([OTHER, KEY]))
+    here.missing_keys.answered()
+    assert (await waiting)[1]
 
 
 async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
