@@ -45,11 +45,15 @@ class Waiting:
 
 
 class Lost(Exception):
-    """The fault of one took the whole transaction with it, not its own part alone."""
+    """The fault of one took the whole transaction with it, not its own part alone.
 
-    def __init__(self, by: Waiting) -> None:
-        super().__init__("SQLite has ended the transaction")
+    `first`: no other part had been run, since another process held the lock, say; so no other can be to blame.
+    """
+
+    def __init__(self, by: Waiting, *, first: bool) -> None:
+        super().__init__("SQLite has ended the transaction, or could not begin it")
         self.by = by
+        self.first = first
 
 
 class CommonCommit(Transactions):
@@ -120,7 +124,7 @@ class CommonCommit(Transactions):
             again = [one for one in some if one not in told]
             ended = {one: made for one, made in ended.items() if one in told}
             for one in again:
-                one.alone = True
+                one.alone = not (isinstance(fault, Lost) and fault.first)
         for one, made in ended.items():
             one.ended(made)
         self._wait_again(again)
@@ -150,7 +154,7 @@ class CommonCommit(Transactions):
                     ended[one] = fault
                 if not await _undone(db, driver):
                     ended.setdefault(one, fault)
-                    raise Lost(one) from fault
+                    raise Lost(one, first=number == 0) from fault
 
     def _wait_again(self, some: Sequence[Waiting]) -> None:
         """In their old places, but no longer than they may."""

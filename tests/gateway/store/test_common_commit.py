@@ -1,8 +1,10 @@
 """Writes that wait for SQLite's one writer are committed together, and each still stands for itself."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,6 +131,23 @@ async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store
     assert (first, third) == ("a", "c")
     assert isinstance(second, Unavailable)
     assert await environments(store) == {"a", "c"}
+
+
+async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.common_commit.HOLDS_S", 60.0)
+    store = await opener(busy_s=1.0)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(20)]
+            other.execute("BEGIN IMMEDIATE")
+            tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
+    assert isinstance(tasks[0].exception(), Unavailable)
+    assert all(task.result()[1] for task in tasks[1:])
+    assert len(seen) == 2, "that of what held them up, and theirs"
 
 
 async def test_a_full_disk_stands_in_the_way_of_what_does_not_fit(store: Store) -> None:
