@@ -6,6 +6,7 @@ Nobody is told of an outcome before the commit has ended.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,9 +139,12 @@ class CommonCommit(Transactions):
     ) -> None:
         """Run each in its savepoint, and note what came of it. Raises Lost."""
         driver: Any = (await db.get_raw_connection()).driver_connection
-        enough_at = asyncio.get_running_loop().time() + HOLDS_S
+        loop = asyncio.get_running_loop()
+        enough_at = math.inf
         for number, (one, work) in enumerate(works):
-            if number and asyncio.get_running_loop().time() > enough_at:
+            if number == 1:
+                enough_at = loop.time() + HOLDS_S  # from here on, since the first may have waited long for the lock
+            elif loop.time() > enough_at:
                 again.append(one)
                 continue
             _go_by(one.name)

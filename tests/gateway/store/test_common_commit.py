@@ -133,6 +133,21 @@ async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store
     assert await environments(store) == {"a", "c"}
 
 
+async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.common_commit.HOLDS_S", 0.5)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(5)]
+            other.execute("BEGIN IMMEDIATE")
+            asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
+    assert all(task.result()[1] for task in tasks)
+    assert len(seen) == 2, "that of what held them up, and theirs"
+
+
 async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
     opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
