@@ -24,6 +24,7 @@ class MissingKeys:
     def __init__(self) -> None:
         self.ask: Callable[[], None] | None = None
         self._answer: asyncio.Future[None] | None = None
+        self._overdue_at = 0.0  # when it should have been there (monotonic)
         self._pauses: dict[str, tuple[float, float]] = {}  # master key id ▸ not before (monotonic), seconds after that
 
     async def asked_for(self, ids: Collection[str]) -> bool:
@@ -31,12 +32,13 @@ class MissingKeys:
 
         Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
         """
-        answer = self._answer or self._begun(ids)
+        if self._answer is not None and clock.monotonic() < self._overdue_at:
+            answer: asyncio.Future[None] | None = self._answer
+        else:
+            answer = self._begun(ids)
         if answer is None:
             return False
         done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
-        if not done and self._answer is answer:
-            self._answer = None  # lost on the way; the next who misses a key may ask again, after the pause
         return bool(done)
 
     def answered(self) -> None:
@@ -54,6 +56,8 @@ class MissingKeys:
             pause_s = self._pauses.get(one, (0.0, FIRST_PAUSE_S))[1]
             self._pauses[one] = now + pause_s, min(2 * pause_s, LONGEST_PAUSE_S)
         log.warning("encryption_key_missing", key_ids=sorted(due), effect="the configuration is read again")
-        answer = self._answer = asyncio.get_running_loop().create_future()
+        # One that is overdue may be lost, so it is asked for again; whoever waits for it still has what comes first.
+        answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
+        self._overdue_at = now + ANSWER_S
         self.ask()
         return answer

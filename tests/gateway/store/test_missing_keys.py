@@ -98,6 +98,24 @@ async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
     assert len(asked) == 1
 
 
+async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
+    missing, asked = MissingKeys(), list[None]()
+    missing.ask = lambda: asked.append(None)
+    first = asyncio.create_task(missing.asked_for({"a"}))
+    await asyncio.sleep(0)
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", LIMIT_S)
+    second = asyncio.create_task(missing.asked_for({"a"}))
+    await asyncio.sleep(0)
+    assert not await first
+    assert not await missing.asked_for({"a"}), "no more of them wait in vain"
+    third = asyncio.create_task(missing.asked_for({"b"}))  # asks again
+    await asyncio.sleep(0)
+    missing.answered()
+    assert await asyncio.gather(second, third) == [True, True]
+    assert len(asked) == 2
+
+
 async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
     missing = MissingKeys()
