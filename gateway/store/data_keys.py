@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
-import structlog
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,8 +29,6 @@ NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
-
-log = structlog.get_logger(__name__)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
@@ -69,14 +66,14 @@ class DataKeys:
         newest, missing = await self._load()
         if missing and await self._came(missing):
             newest, missing = await self._load()
-            _tell(missing)
+            self.missing.tell(missing)
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
         """Whether the configuration was read anew meanwhile, so that it is worth while to look again."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
-            _tell(missing)
+            self.missing.tell(missing)
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
@@ -203,12 +200,6 @@ class DataKeys:
                 created_at=clock.now(),
             )
         )
-
-
-def _tell(missing: Sequence[WrappedKey]) -> None:
-    for one in missing:
-        detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
-        log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
 
 def _connection(db: AsyncConnection) -> SyncConnection:

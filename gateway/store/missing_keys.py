@@ -4,16 +4,19 @@ So the configuration is asked for anew, once for all who miss the key meanwhile,
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import structlog
 
 from gateway import clock
+from gateway.vault import WrappedKey
 
 ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
 FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 60.0
+TOLD_EVERY_S: Final = 60.0  # of each data key, however many requests need it
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +29,17 @@ class MissingKeys:
         self._answer: asyncio.Future[None] | None = None
         self._overdue_at = 0.0  # when it should have been there (monotonic)
         self._pauses: dict[str, tuple[float, float]] = {}  # master key id ▸ not before (monotonic), seconds after that
+        self._told: dict[str, float] = {}  # data key id ▸ when (monotonic)
+
+    def tell(self, locked: Iterable[WrappedKey]) -> None:
+        """Log which data keys do not open, since they are wrapped under master keys that are missing."""
+        now = clock.monotonic()
+        for one in locked:
+            if now < self._told.get(one.id, -math.inf) + TOLD_EVERY_S:
+                continue
+            self._told[one.id] = now
+            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
         """Whether the configuration was read anew since these master keys, by id, were found missing.

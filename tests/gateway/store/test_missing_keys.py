@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+from collections import Counter
 from datetime import timedelta
 
 import pytest
+import structlog
 
 from gateway import clock
 from gateway.errors import Unavailable
@@ -64,6 +66,22 @@ async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkey
     await here.turn_to(Keyring([OTHER, KEY]))
     here.missing_keys.answered()
     assert (await waiting)[1]
+
+
+async def test_a_data_key_that_does_not_open_is_told_of_once_a_minute(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    await there.connections.put(new(), now=NOW)
+    here.missing_keys.ask = here.missing_keys.answered
+    with structlog.testing.capture_logs() as logs:
+        for minute in (0, 1):
+            monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
+            for _ in range(10):
+                await here.connections.get(REF)
+    told = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
+    assert sorted(Counter(told).values()) == [2, 2], "of each environment's key, in each minute"
 
 
 async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
