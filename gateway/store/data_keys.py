@@ -111,7 +111,8 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            await self.load()
+            _, missing = await self._load()  # asks nobody: a reload that is asked for makes environments itself
+            self.missing.tell(missing)
 
     @property
     def enough(self) -> int:
