@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,6 +18,7 @@ from gateway.app import create_app
 from gateway.config import Config
 from gateway.lean import give_back_memory
 from gateway.server.admin import Admin
+from gateway.server.asking import Asking
 from gateway.server.runner import GatewayRunner
 from gateway.server.sockets import BACKLOG
 from gateway.server.tasks import beside
@@ -45,6 +46,7 @@ class Worker:
     admin: Admin | None = None
     terminal: Terminal = field(default_factory=Terminal)
     made_by: int = field(default_factory=os.getpid)
+    asking: Asking = field(default_factory=Asking)
 
     @property
     def alone(self) -> bool:
@@ -54,6 +56,10 @@ class Worker:
     def reload(self) -> Outcome:
         """In the parent of several workers, at SIGHUP: as `read_again`, unless its terminal has sent that."""
         return "stop" if self.terminal.gone() else self.read_again()
+
+    def asked(self) -> Outcome:
+        """At a worker's wish: as `read_again`, unless that was in vain a moment ago."""
+        return self.read_again() if self.asking.due() else "refused"
 
     def read_again(self) -> Outcome:
         """In the parent of several workers: whether the file is fine, and workers begin with it from now on."""
@@ -113,16 +119,16 @@ class Worker:
     def _ask_for_missing_keys(self, reread: asyncio.Event) -> None:
         missing = self.app[SERVICES].store.missing_keys
         if self.alone:
-            missing.ask = reread.set
+            missing.ask = lambda _ids: reread.set()
             return
         missing.ask = self._ask_parent
         asyncio.get_running_loop().add_signal_handler(ASKED, missing.answered)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {ASKED})
 
-    def _ask_parent(self) -> None:
+    def _ask_parent(self, ids: Collection[str]) -> None:
         """Have it read the file and tell all workers: whoever replaces one begins with what the parent has read."""
         if os.getppid() == self.made_by:
-            os.kill(self.made_by, ASKED)
+            self.asking.ask(self.made_by, ids)
 
     @asynccontextmanager
     async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:

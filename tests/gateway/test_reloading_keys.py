@@ -37,7 +37,7 @@ def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
         await reloaded(running)
         running.services.store.missing_keys.answered()
 
-    running.services.store.missing_keys.ask = lambda: tasks.append(asyncio.create_task(read_again()))
+    running.services.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
     return tasks
 
 

@@ -28,7 +28,7 @@ async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Ope
         await here.turn_to(Keyring([OTHER, KEY]))
         here.missing_keys.answered()
 
-    here.missing_keys.ask = lambda: asked.append(asyncio.create_task(read_again()))
+    here.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
     await asyncio.gather(*(here.connections.put(new(), now=NOW) for _ in range(5)))
     assert [here.open(one.credential)["apiKey"] for one in found if one is not None] == ["k"] * 5
@@ -40,7 +40,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
 
-    def refused() -> None:
+    def refused(_ids: object) -> None:
         asked.append(None)
         here.missing_keys.answered()
 
@@ -56,7 +56,7 @@ async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkey
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
-    here.missing_keys.ask = asked.set
+    here.missing_keys.ask = lambda _ids: asked.set()
     waiting = asyncio.create_task(here.connections.put(new(), now=NOW))
     async with asyncio.timeout(LIMIT_S):
         await asked.wait()
@@ -74,7 +74,7 @@ async def test_a_data_key_that_does_not_open_is_told_of_once_a_minute(
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     await there.connections.put(new(), now=NOW)
-    here.missing_keys.ask = here.missing_keys.answered
+    here.missing_keys.ask = lambda _ids: here.missing_keys.answered()
     with structlog.testing.capture_logs() as logs:
         for minute in (0, 1):
             monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
@@ -90,7 +90,7 @@ async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch:
     missing = MissingKeys()
     assert not await missing.asked_for({"a"}), "nobody can be asked"
 
-    def ask() -> None:
+    def ask(_ids: object) -> None:
         asked.append(now)
         missing.answered()
 
@@ -107,7 +107,7 @@ async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch:
 
 async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
     missing, asked = MissingKeys(), list[None]()
-    missing.ask = lambda: asked.append(None)
+    missing.ask = lambda _ids: asked.append(None)
     waiting = [asyncio.create_task(missing.asked_for({name})) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
@@ -119,7 +119,7 @@ async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
 async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
     missing, asked = MissingKeys(), list[None]()
-    missing.ask = lambda: asked.append(None)
+    missing.ask = lambda _ids: asked.append(None)
     first = asyncio.create_task(missing.asked_for({"a"}))
     await asyncio.sleep(0)
     monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", LIMIT_S)
@@ -137,6 +137,6 @@ async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypa
 async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
     missing = MissingKeys()
-    missing.ask = lambda: None
+    missing.ask = lambda _ids: None
     assert not await missing.asked_for({"a"})
     assert not await missing.asked_for({"a"})
