@@ -64,9 +64,12 @@ async def reload(app: web.Application, given: Configured | None = None) -> bool:
         try:
             config = await asyncio.to_thread(read_again, running.config, given)
             ready = await asyncio.to_thread(checked, config)
-            await running.store.ensure_environments(set(config.environments))
             if config.store.encryption_keys != running.config.store.encryption_keys:
-                await running.store.turn_to(Keyring(config.store.encryption_keys))
+                await running.store.turn_to(
+                    Keyring(config.store.encryption_keys), environments=set(config.environments)
+                )
+            else:
+                await running.store.ensure_environments(set(config.environments))
         except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
             tell_refusal(refusal, running.metrics)
             return False

@@ -44,6 +44,7 @@ def serve(config: Config, *, as_json: bool = False) -> int:
                 lambda place, ready: work(worker, place, ready=ready, as_json=as_json),
                 ready=lambda: announce(config, admin, as_json),
                 reload=worker.reload,
+                asked=worker.asked,
             )
     except StartRefused as refusal:
         return refused(refusal, as_json)

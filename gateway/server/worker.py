@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,11 +18,12 @@ from gateway.app import create_app
 from gateway.config import Config
 from gateway.lean import give_back_memory
 from gateway.server.admin import Admin
+from gateway.server.asking import Asking
 from gateway.server.runner import GatewayRunner
 from gateway.server.sockets import BACKLOG
 from gateway.server.tasks import beside
 from gateway.server.terminal import Terminal
-from gateway.server.workers import Outcome
+from gateway.server.workers import ASKED, Outcome
 from gateway.services import SERVICES
 from gateway.watching import Watch
 
@@ -45,11 +46,23 @@ class Worker:
     admin: Admin | None = None
     terminal: Terminal = field(default_factory=Terminal)
     made_by: int = field(default_factory=os.getpid)
+    asking: Asking = field(default_factory=Asking)
+
+    @property
+    def alone(self) -> bool:
+        """Whether this process has no parent that reads the file for it."""
+        return os.getpid() == self.made_by
 
     def reload(self) -> Outcome:
+        """In the parent of several workers, at SIGHUP: as `read_again`, unless its terminal has sent that."""
+        return "stop" if self.terminal.gone() else self.read_again()
+
+    def asked(self) -> Outcome:
+        """At a worker's wish: as `read_again`, unless that was in vain a moment ago."""
+        return self.read_again() if self.asking.due() else "refused"
+
+    def read_again(self) -> Outcome:
         """In the parent of several workers: whether the file is fine, and workers begin with it from now on."""
-        if self.terminal.gone():
-            return "stop"
         try:
             config = reloading.read_again(self.config)
             self.app, self.config = create_app(config), config
@@ -76,8 +89,7 @@ class Worker:
             await around.enter_async_context(self._admin(run, place))
             around.push_async_callback(run.cleanup)
             await run.setup()
-            alone = os.getpid() == self.made_by
-            self.app[SERVICES].store.missing_keys.ask = reread.set if alone else self._ask_parent
+            self._ask_for_missing_keys(reread)
             await around.enter_async_context(beside(_reload_when_asked(self.app, reread)))
             await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
             await web.SockSite(run, self.public, backlog=BACKLOG).start()
@@ -99,15 +111,24 @@ class Worker:
             signal.signal(number, signal.SIG_DFL)
 
     def _hang_up(self, stop: asyncio.Event, reread: asyncio.Event) -> None:
-        if self.terminal.gone():
+        if self.alone and self.terminal.gone():  # a parent has looked, and sends SIGHUP for no other reason
             self._stop(stop)
         else:
             reread.set()
 
-    def _ask_parent(self) -> None:
+    def _ask_for_missing_keys(self, reread: asyncio.Event) -> None:
+        missing = self.app[SERVICES].store.missing_keys
+        if self.alone:
+            missing.ask = lambda _ids: reread.set()
+            return
+        missing.ask = self._ask_parent
+        asyncio.get_running_loop().add_signal_handler(ASKED, missing.answered)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {ASKED})
+
+    def _ask_parent(self, ids: Collection[str]) -> None:
         """Have it read the file and tell all workers: whoever replaces one begins with what the parent has read."""
         if os.getppid() == self.made_by:
-            os.kill(self.made_by, signal.SIGHUP)
+            self.asking.ask(self.made_by, ids)
 
     @asynccontextmanager
     async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:

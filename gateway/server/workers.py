@@ -8,7 +8,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 import structlog
@@ -19,7 +19,9 @@ Work = Callable[[int, Callable[[], None]], int]
 Outcome = Literal["taken", "refused", "stop"]
 
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
-WATCHED: Final = frozenset({*ENDING, signal.SIGCHLD, signal.SIGHUP})
+ASKED: Final = signal.SIGUSR1  # a worker wants the file read again; and back to it: there is nothing new
+HEARD_LATE: Final = frozenset({signal.SIGHUP, ASKED})  # by a worker, once it can act on them
+WATCHED: Final = frozenset({*ENDING, *HEARD_LATE, signal.SIGCHLD})
 ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
@@ -29,12 +31,15 @@ SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting
 log = structlog.get_logger(__name__)
 
 
-def supervise(count: int, work: Work, *, ready: Callable[[], None], reload: Callable[[], Outcome]) -> int:
+def supervise(
+    count: int, work: Work, *, ready: Callable[[], None], reload: Callable[[], Outcome], asked: Callable[[], Outcome]
+) -> int:
     """Keep `count` workers alive until SIGTERM or SIGINT; the exit code. A second signal kills them.
 
     They start one after the other, so that the first alone prepares the store, and a fault is told once. `ready` is
     called when all are. `work` gets the number of its place, from 0, which a replacement takes over, and what to call
-    once it serves. `reload` is asked at SIGHUP; what it has taken the workers are told by the same signal.
+    once it serves. `reload` is called at SIGHUP, and `asked` at a worker's own signal, which unlike SIGHUP no
+    terminal sends. What these have taken the workers are told by SIGHUP; that there was nothing to take, by their own.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)  # they are waited for below, and lost nowhere
     workers = Workers(work)
@@ -44,7 +49,7 @@ def supervise(count: int, work: Work, *, ready: Callable[[], None], reload: Call
             if code is not None:
                 return workers.stop(code)
         ready()
-        return workers.watch(reload)
+        return workers.watch({signal.SIGHUP: reload, ASKED: asked})
     finally:
         workers.kill()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -72,12 +77,12 @@ class Workers:
         return reading
 
     def _run(self, place: int, writing: int, parent: int) -> int:
-        """In the worker: everything up to its exit code, whatever happens. SIGHUP stays blocked until it can be heard."""
+        """In the worker: everything up to its exit code, whatever happens. HEARD_LATE stays blocked until it can be heard."""
         try:
             os.setpgrp()  # Ctrl-C on a terminal is for the parent, who passes it on once
             if not end_with_parent(parent):
                 return 0
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED - {signal.SIGHUP})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED - HEARD_LATE)
             return self._work(place, lambda: _tell(writing))
         except BaseException:
             log.exception("worker_failed")
@@ -94,15 +99,17 @@ class Workers:
         finally:
             os.close(reading)
 
-    def watch(self, reload: Callable[[], Outcome]) -> int:
+    def watch(self, reloads: Mapping[int, Callable[[], Outcome]]) -> int:
         """Replace whoever dies, until a signal says stop."""
         while True:
-            heard = self._next_signal()
-            outcome = reload() if heard == signal.SIGHUP else None
+            heard = self._next_signal() or 0
+            outcome = reloads[heard]() if heard in reloads else None
             if heard in ENDING or outcome == "stop":
                 return self.stop(0)
             if outcome == "taken":
                 self._signal(signal.SIGHUP)
+            elif heard == ASKED:
+                self._signal(ASKED)
             for pid, code in self._reap():
                 self._mourn(pid, code)
             if self._short_lives >= SHORT_LIVES and not self._living:

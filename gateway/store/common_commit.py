@@ -6,6 +6,7 @@ Nobody is told of an outcome before the commit has ended.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, Final
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.errors import Unavailable
 from gateway.store.faults import told_as_unavailable, unavailable
 from gateway.store.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
@@ -38,18 +40,24 @@ class Waiting:
         """With what it returned, or the fault that it raised."""
         if self.outcome.done():
             return
-        if isinstance(made, BaseException):
+        if isinstance(made, asyncio.CancelledError):
+            self.outcome.cancel()
+        elif isinstance(made, BaseException):
             self.outcome.set_exception(made)
         else:
             self.outcome.set_result(made)
 
 
 class Lost(Exception):
-    """The fault of one took the whole transaction with it, not its own part alone."""
+    """The fault of one took the whole transaction with it, not its own part alone.
 
-    def __init__(self, by: Waiting) -> None:
-        super().__init__("SQLite has ended the transaction")
+    `first`: no other part had been run, since another process held the lock, say; so no other can be to blame.
+    """
+
+    def __init__(self, by: Waiting, *, first: bool) -> None:
+        super().__init__("SQLite has ended the transaction, or could not begin it")
         self.by = by
+        self.first = first
 
 
 class CommonCommit(Transactions):
@@ -98,7 +106,8 @@ class CommonCommit(Transactions):
         _go_by(one.name)
         try:
             made = await self._alone(one.work, one.before)
-        except Exception as fault:  # noqa: BLE001 (its own caller's)
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+            _unless_cancelled(fault)
             one.ended(fault)
         else:
             one.ended(made)
@@ -120,7 +129,7 @@ class CommonCommit(Transactions):
             again = [one for one in some if one not in told]
             ended = {one: made for one, made in ended.items() if one in told}
             for one in again:
-                one.alone = True
+                one.alone = not (isinstance(fault, Lost) and fault.first)
         for one, made in ended.items():
             one.ended(made)
         self._wait_again(again)
@@ -134,23 +143,28 @@ class CommonCommit(Transactions):
     ) -> None:
         """Run each in its savepoint, and note what came of it. Raises Lost."""
         driver: Any = (await db.get_raw_connection()).driver_connection
-        enough_at = asyncio.get_running_loop().time() + HOLDS_S
+        loop = asyncio.get_running_loop()
+        enough_at = math.inf
         for number, (one, work) in enumerate(works):
-            if number and asyncio.get_running_loop().time() > enough_at:
+            if number == 1:
+                enough_at = loop.time() + HOLDS_S  # from here on, since the first may have waited long for the lock
+            elif loop.time() > enough_at:
                 again.append(one)
                 continue
             _go_by(one.name)
             try:
                 ended[one] = await _part(db, driver, work)
-            except Exception as fault:
+            except (Exception, asyncio.CancelledError) as fault:
+                _unless_cancelled(fault)
                 if isinstance(fault, Overtaken):
                     one.alone = True
                     again.append(one)
                 else:
                     ended[one] = fault
-                if not await _undone(db, driver):
-                    ended.setdefault(one, fault)
-                    raise Lost(one) from fault
+                stuck = await _undo(db, driver)
+                if stuck is not None:
+                    ended.setdefault(one, stuck)
+                    raise Lost(one, first=number == 0) from fault
 
     def _wait_again(self, some: Sequence[Waiting]) -> None:
         """In their old places, but no longer than they may."""
@@ -171,7 +185,8 @@ async def _prepared(one: Waiting, ended: dict[Waiting, object]) -> Work[Any] | N
     """What is to run in the transaction, once what comes before it is done; None where that failed."""
     try:
         fence = await one.before() if one.before is not None else None
-    except Exception as fault:  # noqa: BLE001 (its own caller's)
+    except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+        _unless_cancelled(fault)
         ended[one] = fault
         return None
     return one.work if fence is None else behind(fence, one.work)
@@ -186,14 +201,25 @@ async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any])
     return made
 
 
-async def _undone(db: AsyncConnection, driver: OneTripConnection) -> bool:
-    """Whether the part that failed could be undone: SQLite ends a transaction by itself where the disk is full or fails."""
+async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
+    """Why the part that failed could not be undone: SQLite ends a transaction by itself where the disk is full or fails.
+
+    Or it could not begin one, where no statement of the part was run.
+    """
     try:
-        await db.exec_driver_sql(f"ROLLBACK TO {PART}")
-    except DBAPIError:
-        return False
+        with told_as_unavailable():
+            await db.exec_driver_sql(f"ROLLBACK TO {PART}")
+    except (DBAPIError, Unavailable) as stuck:
+        return stuck
     driver.ahead(f"RELEASE {PART}")
-    return True
+    return None
+
+
+def _unless_cancelled(fault: BaseException) -> None:
+    """A CancelledError may be the own affair of one work; `fault` goes on where the task that writes is itself cancelled."""
+    task = asyncio.current_task()
+    if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise fault
 
 
 def _go_by(name: str) -> None:

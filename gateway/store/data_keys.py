@@ -6,7 +6,6 @@ from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
-import structlog
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,7 +15,7 @@ from gateway.records.connection import Sealed
 from gateway.store.faults import unavailable
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.tables import data_keys, environments
-from gateway.store.transactions import Fence, Overtaken, Transactions
+from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.store.verdict import judge_keys
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
@@ -30,8 +29,6 @@ NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
-
-log = structlog.get_logger(__name__)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
@@ -67,12 +64,17 @@ class DataKeys:
         and which is not in the configuration now either. What is sealed under older keys is not to suffer from that.
         """
         newest, missing = await self._load()
-        if missing and await self.missing.asked_for({one.master_key_id for one in missing}):
+        if missing and await self._came(missing):
             newest, missing = await self._load()
-        for one in missing:
-            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
-            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
+            self.missing.tell(missing)
         return newest
+
+    async def _came(self, missing: Sequence[WrappedKey]) -> bool:
+        """Whether the configuration was read anew meanwhile, so that it is worth while to look again."""
+        came = await self.missing.asked_for({one.master_key_id for one in missing})
+        if not came:
+            self.missing.tell(missing)
+        return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
         """And those that do not open for want of their master key."""
@@ -109,7 +111,8 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            await self.load()
+            _, missing = await self._load()  # asks nobody: a reload that is asked for makes environments itself
+            self.missing.tell(missing)
 
     @property
     def enough(self) -> int:
@@ -120,7 +123,7 @@ class DataKeys:
         """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way.
 
         `seals`: where it is more than other transactions seal. Returns what such a transaction begins with. Raises
-        Unavailable where another node has made a key that this one cannot open.
+        NotYet where another node has made a key that this one cannot open: in a turn and behind a lock nobody waits for it.
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
@@ -164,9 +167,11 @@ class DataKeys:
         return newest
 
     async def _newest(self, environment: str) -> DataKey:
-        newest = (await self.load()).get(environment)
+        found, missing = await self._load()
+        newest = found.get(environment)
         if newest is None:
-            raise unavailable("its newest data key is under an encryption key that this node was not given")
+            refusal = unavailable("its newest data key is under an encryption key that this node was not given")
+            raise NotYet(refusal, partial(self._came, missing))
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:

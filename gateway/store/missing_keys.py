@@ -4,39 +4,72 @@ So the configuration is asked for anew, once for all who miss the key meanwhile,
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 import structlog
 
 from gateway import clock
+from gateway.vault import WrappedKey
 
 ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
 FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 60.0
+TOLD_EVERY_S: Final = 60.0  # of each data key, however many requests need it
 
 log = structlog.get_logger(__name__)
 
 
+class Pauses:
+    """For each master key, by id, when it is worth while to look for it again."""
+
+    def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
+        self._first_s, self._longest_s = first_s, longest_s
+        self._next: dict[str, tuple[float, float]] = {}  # not before (monotonic), seconds after that
+
+    def due(self, ids: Collection[str]) -> list[str]:
+        """Those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
+        now = clock.monotonic()
+        due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
+        for one in due:
+            pause_s = self._next.get(one, (0.0, self._first_s))[1]
+            self._next[one] = now + pause_s, min(2 * pause_s, self._longest_s)
+        return due
+
+
 class MissingKeys:
-    """`ask`: begins to read the configuration anew; `answered` is then called. None where nobody can."""
+    """`ask`: begins to read the configuration anew for these master keys; `answered` is then called. None: nobody can."""
 
     def __init__(self) -> None:
-        self.ask: Callable[[], None] | None = None
+        self.ask: Callable[[Collection[str]], None] | None = None
         self._answer: asyncio.Future[None] | None = None
-        self._pauses: dict[str, tuple[float, float]] = {}  # master key id ▸ not before (monotonic), seconds after that
+        self._overdue_at = 0.0  # when it should have been there (monotonic)
+        self._pauses = Pauses()
+        self._told: dict[str, float] = {}  # data key id ▸ when (monotonic)
+
+    def tell(self, locked: Iterable[WrappedKey]) -> None:
+        """Log which data keys do not open, since they are wrapped under master keys that are missing."""
+        now = clock.monotonic()
+        for one in locked:
+            if now < self._told.get(one.id, -math.inf) + TOLD_EVERY_S:
+                continue
+            self._told[one.id] = now
+            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
         """Whether the configuration was read anew since these master keys, by id, were found missing.
 
         Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
         """
-        answer = self._answer or self._begun(ids)
+        if self._answer is not None and clock.monotonic() < self._overdue_at:
+            answer: asyncio.Future[None] | None = self._answer
+        else:
+            answer = self._begun(ids)
         if answer is None:
             return False
         done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
-        if not done and self._answer is answer:
-            self._answer = None  # lost on the way; the next who misses a key may ask again, after the pause
         return bool(done)
 
     def answered(self) -> None:
@@ -46,14 +79,12 @@ class MissingKeys:
         self._answer = None
 
     def _begun(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
-        now = clock.monotonic()
-        due = [one for one in ids if now >= self._pauses.get(one, (0.0, 0.0))[0]]
+        due = self._pauses.due(ids) if self.ask is not None else []
         if self.ask is None or not due:
             return None
-        for one in due:
-            pause_s = self._pauses.get(one, (0.0, FIRST_PAUSE_S))[1]
-            self._pauses[one] = now + pause_s, min(2 * pause_s, LONGEST_PAUSE_S)
-        log.warning("encryption_key_missing", key_ids=sorted(due), effect="the configuration is read again")
-        answer = self._answer = asyncio.get_running_loop().create_future()
-        self.ask()
+        log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
+        # One that is overdue may be lost, so it is asked for again; whoever waits for it still has what comes first.
+        answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
+        self._overdue_at = clock.monotonic() + ANSWER_S
+        self.ask(due)
         return answer

@@ -1,7 +1,7 @@
 """The store as the rest of the gateway sees it: one object, one part a table."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +80,18 @@ class Store:
         """Make the environments that a reloaded configuration names for the first time."""
         await self._keys.ensure(sorted(names))
 
-    async def turn_to(self, keyring: Keyring) -> None:
-        """Go by other master keys from now on. Raises StoreRefused where what is stored needs another."""
+    async def turn_to(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
+        """Go by other master keys from now on, and make these environments with them; all of it or nothing.
+
+        Raises StoreRefused where what is stored needs another.
+        """
+        former = self._keys.keyring
         await self._keys.turn_to(keyring)
+        try:
+            await self._keys.ensure(sorted(environments))
+        except BaseException:
+            self._keys.keyring = former
+            raise
 
     @property
     def missing_keys(self) -> MissingKeys:

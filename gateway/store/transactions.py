@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.errors import Unavailable
 from gateway.store.engine import Engines
 from gateway.store.faults import told_as_unavailable, unavailable
 
@@ -21,6 +22,14 @@ CROWDED: Final = "too many writes are waiting for it"
 
 class Overtaken(Exception):
     """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of anew."""
+
+
+class NotYet(Unavailable):
+    """`before` lacks what may come. `came`: waits, bounded, and says whether to try again; nobody's turn is held by that."""
+
+    def __init__(self, refusal: Unavailable, came: Callable[[], Awaitable[bool]]) -> None:
+        super().__init__(refusal.code, refusal.message, payload=refusal.payload, retry_after_s=refusal.retry_after_s)
+        self.came = came
 
 
 class Transactions:
@@ -41,13 +50,13 @@ class Transactions:
         """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.
 
         What `before` returns runs first in the transaction, to see that what `before` found still holds (Overtaken), and
-        to keep it so.
+        to keep it so. Where it raises NotYet, others have their turns until what it lacks has come.
         It goes on when the caller is cancelled: a transaction cut in the middle would leave its connection in an
         unknown state, and a refreshed token that was not stored is lost. Waits at most `queue_s` for its turn. Its task
         goes by the name of the caller's.
         """
         asking = asyncio.current_task()
-        task = asyncio.create_task(self._in_turn(work, before), name=asking.get_name() if asking else None)
+        task = asyncio.create_task(self._in_turns(work, before), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
@@ -65,6 +74,14 @@ class Transactions:
         while self._running:
             await asyncio.wait(set(self._running))
         await self._engines.dispose()
+
+    async def _in_turns(self, work: Work[T], before: Before | None) -> T:
+        while True:
+            try:
+                return await self._in_turn(work, before)
+            except NotYet as lack:
+                if not await lack.came():
+                    raise
 
     async def _in_turn(self, work: Work[T], before: Before | None) -> T:
         try:

@@ -36,7 +36,7 @@ def reload():
 asked = {reload}
 logs.setup(terminal=False)
 workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
-sys.exit(workers.supervise({count}, work, ready=lambda: tell("all"), reload=lambda: reload()))
+sys.exit(workers.supervise({count}, work, ready=lambda: tell("all"), reload=lambda: reload(), asked=lambda: reload()))
 """
 SERVE = "signal.signal(signal.SIGTERM, lambda *_: os._exit(0)); ready(); signal.pause(); return 1"
 
@@ -198,6 +198,24 @@ async def test_workers_reload_what_their_parent_has_found_fine_and_nothing_else(
             running.process.send_signal(signal.SIGHUP)
             assert await running.told() == ["reload", str(left)]
         assert sorted([await running.told(), await running.told()]) == [["again", "0"], ["again", "1"]]
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.ended() == (0, [])
+
+
+ANSWERED = RELOADING.replace(
+    "ready()",
+    "signal.signal(signal.SIGUSR1, lambda *_: tell('nothing', place)); "
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1]); ready()",
+)
+
+
+async def test_a_worker_that_asks_is_answered_also_where_there_is_nothing_to_take() -> None:
+    async with parent(ANSWERED, reload=("refused", "taken")) as running:
+        await running.until_all()
+        for left, answer in ((2, "nothing"), (1, "again")):
+            running.process.send_signal(signal.SIGUSR1)
+            assert await running.told() == ["reload", str(left)]
+            assert sorted([await running.told(), await running.told()]) == [[answer, "0"], [answer, "1"]]
         running.process.send_signal(signal.SIGTERM)
         assert await running.ended() == (0, [])
 

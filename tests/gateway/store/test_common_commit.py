@@ -1,9 +1,12 @@
 """Writes that wait for SQLite's one writer are committed together, and each still stands for itself."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from sqlalchemy import event
@@ -12,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store import Store
 from gateway.store.common_commit import AT_ONCE
+from gateway.store.transactions import Overtaken
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
@@ -129,6 +133,82 @@ async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store
     assert (first, third) == ("a", "c")
     assert isinstance(second, Unavailable)
     assert await environments(store) == {"a", "c"}
+
+
+async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.common_commit.HOLDS_S", 0.5)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(5)]
+            other.execute("BEGIN IMMEDIATE")
+            asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
+    assert all(task.result()[1] for task in tasks)
+    assert len(seen) == 2, "that of what held them up, and theirs"
+
+
+async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.common_commit.HOLDS_S", 60.0)
+    store = await opener(busy_s=1.0)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(20)]
+            other.execute("BEGIN IMMEDIATE")
+            tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
+    assert isinstance(tasks[0].exception(), Unavailable)
+    assert all(task.result()[1] for task in tasks[1:])
+    assert len(seen) == 2, "that of what held them up, and theirs"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_one_that_ends_as_cancelled_ends_alone(store: Store, alone: bool) -> None:
+    async def cancelled(_db: AsyncConnection) -> None:
+        raise asyncio.CancelledError
+
+    async with queued(store) as tasks:
+        tasks.extend(() if alone else [environment(store, "a")])
+        tasks.append(asyncio.create_task(store._transactions.write(cancelled)))
+    tasks.append(environment(store, "b"))
+    assert await tasks[-1] == "b"
+    assert tasks[-2].cancelled()
+    assert await environments(store) == ({"b"} if alone else {"a", "b"})
+
+
+async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Store) -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async with queued(store) as tasks:
+        tasks.append(environment(store, "a"))
+        tasks.append(asyncio.create_task(store._transactions.write(AsyncMock(), before=cancelled)))
+        tasks.append(environment(store, "b"))
+    assert [task.cancelled() for task in tasks] == [False, True, False]
+    assert await environments(store) == {"a", "b"}
+
+
+async def test_one_that_was_overtaken_and_finds_no_lock_is_told_of_the_lock(opener: Opener, path: Path) -> None:
+    """A fence may say so before any statement, so that BEGIN comes with what should undo it."""
+
+    async def overtaken(_db: AsyncConnection) -> None:
+        raise Overtaken
+
+    store = await opener(busy_s=0.2)
+    fenced = store._transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks.append(asyncio.create_task(fenced))
+            tasks.append(environment(store, "a"))
+            other.execute("BEGIN IMMEDIATE")
+            tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
+    with pytest.raises(Unavailable, match="is locked by another process"):
+        tasks[0].result()
 
 
 async def test_a_full_disk_stands_in_the_way_of_what_does_not_fit(store: Store) -> None:

@@ -2,8 +2,11 @@
 
 import asyncio
 import os
+from collections import Counter
+from datetime import timedelta
 
 import pytest
+import structlog
 
 from gateway import clock
 from gateway.errors import Unavailable
@@ -12,6 +15,7 @@ from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 
 OTHER = os.urandom(32)
+LIMIT_S = 10.0
 
 
 async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Opener) -> None:
@@ -24,7 +28,7 @@ async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Ope
         await here.turn_to(Keyring([OTHER, KEY]))
         here.missing_keys.answered()
 
-    here.missing_keys.ask = lambda: asked.append(asyncio.create_task(read_again()))
+    here.missing_keys.ask = lambda _ids: asked.append(asyncio.create_task(read_again()))
     found = await asyncio.gather(*(here.connections.get(REF) for _ in range(5)))
     await asyncio.gather(*(here.connections.put(new(), now=NOW) for _ in range(5)))
     assert [here.open(one.credential)["apiKey"] for one in found if one is not None] == ["k"] * 5
@@ -36,7 +40,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
 
-    def refused() -> None:
+    def refused(_ids: object) -> None:
         asked.append(None)
         here.missing_keys.answered()
 
@@ -47,13 +51,46 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
     assert len(asked) == 1
 
 
+async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 4 * LIMIT_S)
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    asked = asyncio.Event()
+    here.missing_keys.ask = lambda _ids: asked.set()
+    waiting = asyncio.create_task(here.connections.put(new(), now=NOW))
+    async with asyncio.timeout(LIMIT_S):
+        await asked.wait()
+        await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
+    assert not here._keys._allowing.locked(), "nor do those who seal"
+    assert not waiting.done()
+    await here.turn_to(Keyring([OTHER, KEY]))
+    here.missing_keys.answered()
+    assert (await waiting)[1]
+
+
+async def test_a_data_key_that_does_not_open_is_told_of_once_a_minute(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = await opener(KEY), await opener(OTHER, KEY)
+    await there.rotation.rotate(lambda _done, _all: None)
+    await there.connections.put(new(), now=NOW)
+    here.missing_keys.ask = lambda _ids: here.missing_keys.answered()
+    with structlog.testing.capture_logs() as logs:
+        for minute in (0, 1):
+            monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
+            for _ in range(10):
+                await here.connections.get(REF)
+    told = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
+    assert sorted(Counter(told).values()) == [2, 2], "of each environment's key, in each minute"
+
+
 async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()
     assert not await missing.asked_for({"a"}), "nobody can be asked"
 
-    def ask() -> None:
+    def ask(_ids: object) -> None:
         asked.append(now)
         missing.answered()
 
@@ -70,7 +107,7 @@ async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch:
 
 async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
     missing, asked = MissingKeys(), list[None]()
-    missing.ask = lambda: asked.append(None)
+    missing.ask = lambda _ids: asked.append(None)
     waiting = [asyncio.create_task(missing.asked_for({name})) for name in ("a", "a", "b")]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
@@ -79,9 +116,27 @@ async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
     assert len(asked) == 1
 
 
+async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
+    missing, asked = MissingKeys(), list[None]()
+    missing.ask = lambda _ids: asked.append(None)
+    first = asyncio.create_task(missing.asked_for({"a"}))
+    await asyncio.sleep(0)
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", LIMIT_S)
+    second = asyncio.create_task(missing.asked_for({"a"}))
+    await asyncio.sleep(0)
+    assert not await first
+    assert not await missing.asked_for({"a"}), "no more of them wait in vain"
+    third = asyncio.create_task(missing.asked_for({"b"}))  # asks again
+    await asyncio.sleep(0)
+    missing.answered()
+    assert await asyncio.gather(second, third) == [True, True]
+    assert len(asked) == 2
+
+
 async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
     missing = MissingKeys()
-    missing.ask = lambda: None
+    missing.ask = lambda _ids: None
     assert not await missing.asked_for({"a"})
     assert not await missing.asked_for({"a"})
