@@ -29,6 +29,7 @@ from gateway.watching import Watch
 
 GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+OUT_OF_TURN_S: Final = 0.05  # of two signals that wait together, the kernel has the later handler begin first
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +48,7 @@ class Worker:
     terminal: Terminal = field(default_factory=Terminal)
     made_by: int = field(default_factory=os.getpid)
     asking: Asking = field(default_factory=Asking)
+    rereading: bool = False
 
     @property
     def alone(self) -> bool:
@@ -90,7 +92,7 @@ class Worker:
             around.push_async_callback(run.cleanup)
             await run.setup()
             self._ask_for_missing_keys(reread)
-            await around.enter_async_context(beside(_reload_when_asked(self.app, reread)))
+            await around.enter_async_context(beside(self._reload_when_asked(reread)))
             await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
             await web.SockSite(run, self.public, backlog=BACKLOG).start()
             settle()
@@ -122,8 +124,28 @@ class Worker:
             missing.ask = lambda _ids: reread.set()
             return
         missing.ask = self._ask_parent
-        asyncio.get_running_loop().add_signal_handler(ASKED, missing.answered)
+        asyncio.get_running_loop().add_signal_handler(ASKED, self._nothing_new, reread)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {ASKED})
+
+    def _nothing_new(self, reread: asyncio.Event) -> None:
+        """The parent has nothing that it had not before. A SIGHUP that it sent ahead may come after this one."""
+        asyncio.get_running_loop().call_later(OUT_OF_TURN_S, self._answer_unless_reading, reread)
+
+    def _answer_unless_reading(self, reread: asyncio.Event) -> None:
+        if not reread.is_set() and not self.rereading:
+            self.app[SERVICES].store.missing_keys.answered()
+
+    async def _reload_when_asked(self, asked: asyncio.Event) -> None:
+        """One at a time; signals that come meanwhile are one more."""
+        while True:
+            await asked.wait()
+            self.rereading = True
+            asked.clear()
+            try:
+                await reloading.reload(self.app)
+            finally:
+                self.rereading = False
+            self.app[SERVICES].store.missing_keys.answered()
 
     def _ask_parent(self, ids: Collection[str]) -> None:
         """Have it read the file and tell all workers: whoever replaces one begins with what the parent has read."""
@@ -148,15 +170,6 @@ def settle() -> None:
     give_back_memory()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-
-
-async def _reload_when_asked(app: web.Application, asked: asyncio.Event) -> None:
-    """One at a time; signals that come meanwhile are one more."""
-    while True:
-        await asked.wait()
-        asked.clear()
-        await reloading.reload(app)
-        app[SERVICES].store.missing_keys.answered()
 
 
 def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
