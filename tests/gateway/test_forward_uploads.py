@@ -163,7 +163,11 @@ async def test_a_caller_who_stops_sending_is_told_so() -> None:
 
     async with (
         raw_provider(script) as provider,
-        gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway,
+        gateway_to(
+            opened_at(provider.port),
+            timeouts=Timeouts(first_byte_s=0.2),
+            runner_options={"lingering_time": 0.1},  # a host's runner waits 10 s for the rest, before it closes
+        ) as gateway,
     ):
         answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
     assert answer.startswith(b"HTTP/1.1 400")
