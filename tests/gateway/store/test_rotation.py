@@ -146,7 +146,10 @@ async def test_wrapping_anew_leaves_every_value_and_frees_the_old_key(opener: Op
     assert await key_of(after, nth(1, "prod")) == "k1"
 
 
-async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(opener: Opener) -> None:
+async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.rotation.LONGEST_REST_S", 0.02)  # its courtesy would take most of the time here
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 4)
     going = True
