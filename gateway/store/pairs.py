@@ -42,17 +42,19 @@ class Pairs:
         self._vault = vault
         self._keys = keys
         self._file: SlotFile | None = None
+        self._opening = asyncio.Lock()  # refreshes that begin together shall have one file
 
     async def prepare(self, environment: str) -> None:
         """Before the call, so that afterwards nothing but the note itself takes time. Never raises for want of a file."""
         if self._place is None:
             return
         await self._keys.allow(environment)
-        if self._file is None:
-            try:
-                self._file = await asyncio.to_thread(SlotFile, self._place)
-            except OSError as fault:
-                log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}")
+        async with self._opening:
+            if self._file is None:
+                try:
+                    self._file = await asyncio.to_thread(SlotFile, self._place)
+                except OSError as fault:
+                    log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}")
 
     async def keep(
         self, row: Connection, credential: Mapping[str, Any], expires_at: datetime | None
@@ -61,19 +63,15 @@ class Pairs:
         file = self._file
         if file is None:
             return _nothing
-        room = None
         try:
             value = {"credential": credential, "expires_at": expires_at.isoformat() if expires_at else None}
-            where = _place_of(row)
-            sealed = self._vault.seal_json(value, environment=row.ref.environment, **where)
+            sealed = self._vault.seal_json(value, environment=row.ref.environment, **_place_of(row))
             about = json.dumps({"ref": row.ref, "row": row.uid, "version": row.version}).encode()
-            record = about + b"\n" + sealed.ciphertext
-            room = file.taken(len(record))
-            await asyncio.to_thread(file.write, room, record)
+            room = await asyncio.to_thread(file.noted, about + b"\n" + sealed.ciphertext)
         except (OSError, VaultError, TypeError) as fault:  # the commit comes next, and has its own troubles
             log.warning("pair_not_noted", connection_id=row.ref.connection_id, detail=str(fault))
-        taken = room
-        return _nothing if taken is None else lambda: file.give_back(taken)
+            return _nothing
+        return lambda: file.give_back(room)
 
     async def left(self, row: Connection) -> Found | None:
         """What a process that died got for the credential that `row` has still."""

@@ -8,6 +8,7 @@ import fcntl
 import os
 import secrets
 import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,7 @@ class SlotFile:
         self._slots = 0
         self._free: list[int] = []
         self._needed = 0
+        self._choosing = threading.Lock()
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._grow()
         folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -35,17 +37,28 @@ class SlotFile:
         finally:
             os.close(folder)
 
+    def noted(self, record: bytes) -> range:
+        """On the disk when this returns, in room of its own until that is given back. Raises OSError, and keeps none."""
+        room = self.taken(len(record))
+        try:
+            self.write(room, record)
+        except BaseException:
+            self.give_back(room)
+            raise
+        return room
+
     def taken(self, size: int) -> range:
         """Room for a record of `size` bytes, until it is given back."""
         wanted = -(-(size + HEAD.size) // SLOT_BYTES)
-        self._needed += 1
-        if wanted == 1:
+        with self._choosing:
+            self._needed += 1
+            if wanted > 1:
+                at, self._slots = self._slots, self._slots + wanted
+                return range(at, at + wanted)
             if not self._free:
                 self._grow()
             at = self._free.pop()
             return range(at, at + 1)
-        at, self._slots = self._slots, self._slots + wanted
-        return range(at, at + wanted)
 
     def write(self, room: range, record: bytes) -> None:
         """On the disk when this returns. Raises OSError."""
@@ -53,8 +66,10 @@ class SlotFile:
         os.fdatasync(self._fd)
 
     def give_back(self, room: range) -> None:
-        self._needed -= 1
-        self._free.extend(room)
+        """Does not block for longer than room is being made elsewhere."""
+        with self._choosing:
+            self._needed -= 1
+            self._free.extend(room)
 
     def close(self) -> None:
         """Remove it, unless there is a record in it whose room was not given back: that one is for whoever comes next."""

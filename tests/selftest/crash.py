@@ -69,17 +69,22 @@ async def crash(point: str, folder: Path, *, forgiving: bool = False, after_s: f
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
-        before = RunningGateway(folder, config)
-        await before.start()
-        try:
-            ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
-            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
-        finally:
-            await before.stop()
+        await expired(folder, config, tracker)
         killed = await _killed(point, folder, config, tracker, after_s)
         return await _seen(folder, config, tracker, killed)
     finally:
         await server.close()
+
+
+async def expired(folder: Path, config: dict[str, Any], tracker: Tracker) -> None:
+    """Leave a connection in the database whose token has ended, so that the next call refreshes it."""
+    before = RunningGateway(folder, config)
+    await before.start()
+    try:
+        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
+        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
+    finally:
+        await before.stop()
 
 
 async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 
 from aiohttp import web
 
-from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
-from tests.selftest.crash import LIMIT_S, call, process, written
+from tests.selftest.crash import LIMIT_S, call, expired, process, written
 from tests.selftest.seen import Seen
 
 BEFORE, AFTER, INSIDE = "before the provider acts", "after it rotated, before the answer", "in the middle of the answer"
@@ -57,11 +57,7 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
-        before = RunningGateway(folder, config)
-        await before.start()
-        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
-        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
-        await before.stop()
+        await expired(folder, config, tracker)
         async with process("never", written(folder, config)) as serving:
             status, end = 503, time.monotonic() + LIMIT_S
             while status == 503 and time.monotonic() < end:

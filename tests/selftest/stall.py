@@ -4,8 +4,8 @@ import asyncio
 import signal
 from pathlib import Path
 
-from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
-from tests.selftest.crash import LIMIT_S, Forgiving, call, process, written
+from tests.fakes.gateways import document, tracker_entry, write_entry
+from tests.selftest.crash import LIMIT_S, Forgiving, call, expired, process, written
 from tests.selftest.seen import Seen
 
 
@@ -17,11 +17,7 @@ async def stalled_holder(folder: Path) -> Seen:
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
-        before = RunningGateway(folder, config)
-        await before.start()
-        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
-        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
-        await before.stop()
+        await expired(folder, config, tracker)
         file = written(folder, config)
         async with process("never", file) as sleeper, process("never", file) as second:
             tracker.hold.clear()

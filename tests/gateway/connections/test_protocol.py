@@ -122,11 +122,8 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
-    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await running.imported(tracker.grant())
-    later(EXPIRED_S)
+def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """What lets its saves go on; until then each has its answer and stands still."""
     wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -134,6 +131,15 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
         return await save(*args, **kwargs)
 
     monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    return wake
+
+
+async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
+    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     place = running.services.store.pairs._place
     assert place is not None
@@ -168,13 +174,7 @@ async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile
     tracker.rotate = False
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
-
-    async def stall(*args: Any, **kwargs: Any) -> Any:
-        await wake.wait()
-        return await save(*args, **kwargs)
-
-    monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     await until(lambda: tracker.calls["refresh_token"] == 1)
     later(LEASE.total_seconds() + 1)
@@ -198,13 +198,7 @@ async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
-
-    async def stall(*args: Any, **kwargs: Any) -> Any:
-        await wake.wait()
-        return await save(*args, **kwargs)
-
-    monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
     await until(lambda: tracker.calls["refresh_token"] == 1)
     await until(lambda: beats)

@@ -1,5 +1,6 @@
 """New pairs on the disk before the database has them: kept, found by whoever comes next, swept when they are stale."""
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -69,6 +70,17 @@ async def test_nothing_is_left_where_everything_was_stored(opener: Opener, path:
     await here.pairs.prepare("dev")
     assert len(files(path)) == 1
     (await here.pairs.keep(row, FRESH, None))()
+    await here.close()
+    assert files(path) == []
+
+
+async def test_refreshes_that_begin_together_share_one_file(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    await asyncio.gather(*(here.pairs.prepare("dev") for _ in range(20)))
+    assert len(files(path)) == 1
+    for stored in await asyncio.gather(*(here.pairs.keep(row, FRESH, None) for _ in range(20))):
+        stored()
     await here.close()
     assert files(path) == []
 
