@@ -116,7 +116,7 @@ class Live(Following):
         provider = self.provider_of(connection)
         now = clock.now()
         good_s = OPENED_S
-        if connection.expires_at is not None and now >= connection.expires_at:
+        if _expired(connection, now):
             if connection.failure is not None and not backoff.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
             connection = await self._renewer.renewed(connection)
