@@ -97,7 +97,7 @@ class Stage:
 
     async def write_records(self) -> None:
         log = self.services.request_log
-        log._write_lines()
+        await log._write_lines()
         await log._write_rows()
 
 

@@ -19,7 +19,9 @@ from gateway.errors import GatewayError
 from gateway.records.exchange import Exchange
 
 BOUND: Final = 10_000
-BATCH: Final = 2000
+BATCH: Final = 5000
+WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
+LINES: Final = 100  # turned into text before the event loop gets its turn again
 EVERY_S: Final = 0.5
 
 log = structlog.get_logger(__name__)
@@ -59,7 +61,7 @@ class RequestLog:
         self._sink = sink
         while True:
             await asyncio.sleep(every_s)
-            self._write_lines()
+            await self._write_lines()
             try:
                 await self._write_rows()
             except GatewayError:
@@ -69,28 +71,42 @@ class RequestLog:
 
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
-        self._write_lines()
+        await self._write_lines()
         try:
-            await self._write_rows()
+            await self._write_rows(whole=1)
         except GatewayError as fault:
             log.warning("request_log_lost", records=len(self._rows), detail=fault.message)
         if self.dropped:
             log.warning("request_log_dropped", records=self.dropped)
 
-    def _write_lines(self) -> None:
-        lines, self._lines = self._lines, deque()
-        if logs.wants_lines():
-            logs.write_lines([as_line(exchange) for exchange in lines])
-        else:
-            logs.write_many([as_event(exchange) for exchange in lines])
+    async def _write_lines(self) -> None:
+        due = len(self._lines)
+        while due > 0 and self._lines:
+            some = [self._lines.popleft() for _ in range(min(due, LINES, len(self._lines)))]
+            due -= len(some)
+            if logs.wants_lines():
+                logs.write_lines([as_line(exchange) for exchange in some])
+            else:
+                logs.write_many([as_event(exchange) for exchange in some])
+            if due:
+                await asyncio.sleep(0)
 
-    async def _write_rows(self) -> None:
+    async def _write_rows(self, whole: int = WHOLE) -> None:
+        """Store what is queued now.
+
+        What comes meanwhile is left for the next time: a store under load would otherwise be given small batches without
+        end, each of which costs it a commit.
+        """
         async with self._writing:
-            while self._rows and self._sink is not None:
-                batch = list(islice(self._rows, BATCH))
+            due = len(self._rows)
+            if due > whole:
+                due -= due % whole
+            while due > 0 and self._sink is not None:
+                batch = list(islice(self._rows, min(due, BATCH)))
                 await self._sink.add_many(batch)
                 for _ in batch:
                     self._rows.popleft()
+                due -= len(batch)
 
 
 def as_event(exchange: Exchange) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The log of proxied requests: written in batches, pruned by age, never waited for by a request."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -13,9 +14,10 @@ from gateway.store.tables import request_log
 from gateway.store.transactions import Transactions
 
 PRUNED_AT_ONCE: Final = 5000  # rows; other writes come between
-# Rows a statement on SQLite. For each statement its thread lets go of the interpreter and must get it back from the loop's,
-# which costs both more than to write a row.
-AT_ONCE: Final = (200, 20, 1)
+# Rows a statement on SQLite, and all of a size in one trip. With each trip, and with each statement, its thread has to get the
+# interpreter back from the event loop's, which under load costs more than to write a hundred rows. SQLite takes 32,766 values
+# a statement, and holds the interpreter while it is given them.
+AT_ONCE: Final = (1000, 100, 10, 1)
 _COLUMNS: Final = tuple(column.name for column in request_log.columns if not column.primary_key)
 _WIDTH: Final = len(_COLUMNS)
 assert Exchange._fields[:_WIDTH] == _COLUMNS  # so that a row is a slice of a record
@@ -38,16 +40,15 @@ class RequestLog:
         if db.dialect.name != "sqlite":
             await db.exec_driver_sql(self._statement, [exchange[:_WIDTH] for exchange in exchanges])
             return
-        at = 0
+        begin = 0
         for size in AT_ONCE:
-            statement = _of_many(self._statement, size)
-            while len(exchanges) - at >= size:
-                values: list[Any] = []
-                for exchange in exchanges[at : at + size]:
-                    values.append(_as_sqlite_keeps_it(exchange.at))
-                    values += exchange[1:_WIDTH]
-                await db.exec_driver_sql(statement, tuple(values))
-                at += size
+            many = []
+            for at in range(begin, len(exchanges) - size + 1, size):
+                many.append(_values(exchanges[at : at + size]))
+                begin = at + size
+                await asyncio.sleep(0)  # so many take the event loop a millisecond
+            if many:
+                await db.exec_driver_sql(_of_many(self._statement, size), many)
 
     async def prune(self, before: datetime) -> int:
         """Remove what is older than `before`, a few thousand rows a transaction. Returns how many."""
@@ -74,6 +75,15 @@ def _of_many(statement: str, rows: int) -> str:
     """The same for so many rows: its last pair of brackets, as often."""
     begin = statement.rindex("(")
     return statement[:begin] + ", ".join([statement[begin:]] * rows)
+
+
+def _values(exchanges: Sequence[Exchange]) -> tuple[Any, ...]:
+    """Those of all rows in one row, as a statement of `_of_many` takes them."""
+    values: list[Any] = []
+    for exchange in exchanges:
+        values.append(_as_sqlite_keeps_it(exchange.at))
+        values += exchange[1:_WIDTH]
+    return tuple(values)
 
 
 def _as_sqlite_keeps_it(at: datetime) -> str:

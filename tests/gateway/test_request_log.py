@@ -11,7 +11,7 @@ import pytest
 from gateway import logs
 from gateway.errors import Unavailable
 from gateway.records.exchange import Exchange
-from gateway.request_log import BATCH, RequestLog, as_event, as_line
+from gateway.request_log import BATCH, LINES, WHOLE, RequestLog, as_event, as_line
 
 
 def exchange(number: int = 0, connection_id: str = "u1") -> Exchange:
@@ -63,6 +63,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 async def written(log: RequestLog, kept: Kept) -> None:
     """One round of the writing task."""
+    kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     async with asyncio.timeout(5):
         await kept.asked.wait()
@@ -110,6 +111,49 @@ async def test_batches_have_a_limit_and_keep_the_order() -> None:
     await log.close()
     assert [len(batch) for batch in kept.batches] == [BATCH, 1]
     assert kept.ids == [str(number) for number in range(BATCH + 1)]
+
+
+async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:
+    log, kept = RequestLog(), Kept()
+    for number in range(2 * WHOLE + 3):
+        log.note(exchange(number))
+    await written(log, kept)
+    assert [len(batch) for batch in kept.batches] == [2 * WHOLE]
+    await written(log, kept)
+    assert kept.ids == [str(number) for number in range(2 * WHOLE + 3)]
+
+
+async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> None:
+    """Else a store that is slow under load would get batch after batch, each smaller than the one before."""
+
+    class Busy(Kept):
+        async def add_many(self, exchanges: Sequence[Exchange]) -> None:
+            assert len(self.batches) < 3, "it has no end"
+            log.note(exchange(9))
+            await super().add_many(exchanges)
+
+    log, kept = RequestLog(), Busy()
+    log.note(exchange(1))
+    await written(log, kept)
+    assert kept.ids == ["1"]
+    await written(log, kept)
+    assert kept.ids == ["1", "9"]
+
+
+async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]]) -> None:
+    log, seen = RequestLog(), list[int]()
+
+    async def other() -> None:
+        while len(lines) < 3 * LINES:
+            seen.append(len(lines))
+            await asyncio.sleep(0)
+
+    for number in range(3 * LINES):
+        log.note(exchange(number, connection_id=""))
+    async with asyncio.timeout(5):
+        await asyncio.gather(log.close(), other())
+    assert {LINES, 2 * LINES} <= set(seen)
+    assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES)]
 
 
 async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
