@@ -11,6 +11,7 @@ import asyncio
 from typing import Final, cast
 
 from gateway.egress.answer import Answer
+from gateway.egress.departures import Departures
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body
 from gateway.egress.incoming import Incoming
@@ -19,7 +20,7 @@ from gateway.egress.upload import Upload
 from gateway.wire.answer_head import AnswerHead, Malformed
 
 HELD_HIGH_BYTES: Final = 256 * 1024
-_IDLE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(5)
+_IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
 
 
 class Connection(asyncio.Protocol):
@@ -34,6 +35,7 @@ class Connection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[Answer] | None = None
         self._taker: Taker | None = None  # in the waiter's place
+        self._head = b""  # that it is told, until it departs
         self._answer: Answer | None = None  # the one on its way in, unless that goes into a sink
         self._sink: Sink | None = None
         self._fresh: Answer | None = None  # its head has just come
@@ -80,12 +82,20 @@ class Connection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
-    def tell(self, head: bytes, taker: Taker, *, method: str) -> None:
+    def tell(self, head: bytes, taker: Taker, departures: Departures, *, method: str) -> None:
         """Send a request without a body; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
-        self._stage = _ASKED
+        self._stage = _DUE
         self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
-        self.transport.write(head)
+        self._head = head
+        departures.add(self._depart)
+
+    def _depart(self) -> None:
+        """Unless the connection has ended, or is about to: whoever asked hears of that by `connection_lost`."""
+        head, self._head = self._head, b""  # it holds a credential
+        if self._stage == _DUE and not self.transport.is_closing():
+            self._stage = _ASKED
+            self.transport.write(head)
 
     def abort(self) -> None:
         """Drop it at once, with all that is still unsent."""
@@ -131,6 +141,7 @@ class Connection(asyncio.Protocol):
             self._behind_switch += data
         elif self._stage != _DEAD:
             self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
+            self._refuse(Lost())  # whose request is still due
 
     def eof_received(self) -> bool:
         if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
@@ -141,7 +152,7 @@ class Connection(asyncio.Protocol):
         stage, self._stage = self._stage, _DEAD
         if self._upload is not None:
             self._upload.stop()
-        if stage == _ASKED and not self._incoming.heard:
+        if stage == _DUE or (stage == _ASKED and not self._incoming.heard):
             self._refuse(Lost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))

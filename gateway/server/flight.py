@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gateway import clock
 from gateway.egress.answer import Answer
 from gateway.egress.connection import Connection
+from gateway.egress.departures import Departures
 from gateway.egress.errors import EgressError
 from gateway.egress.gates import Outcome
 from gateway.egress.parties import Lost
@@ -35,6 +36,7 @@ class Flight:
         "_client",
         "_connection",
         "_data",
+        "_departures",
         "_gate",
         "_head_at",
         "_left",
@@ -56,6 +58,7 @@ class Flight:
         data: bytes,
         plan: Plan,
         connection: Connection,
+        departures: Departures,
     ) -> None:
         assert client.transport is not None
         self._client = client
@@ -64,6 +67,7 @@ class Flight:
         self._plan = plan
         self._gate = plan.route.gate
         self._connection = connection
+        self._departures = departures
         self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
         self._status = 0  # of the answer, once it is known and ours to pass on
         self._sent_bytes = 0
@@ -131,7 +135,7 @@ class Flight:
         end = b"0\r\n\r\n" if self._chunked else b""
         if self._out is not None:
             self._out.append(end)
-            self._flush()
+            self._flush(whole=True)
         elif end:
             self._sent_bytes += len(end)
             self._transport.write(end)
@@ -147,12 +151,15 @@ class Flight:
         else:
             self._tear()
 
-    def _flush(self) -> None:
+    def _flush(self, *, whole: bool = False) -> None:
         out, self._out = self._out, None
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
-        self._transport.write(data)
+        if whole and not self.last:
+            self._client.depart_with(data, self._departures)
+        else:
+            self._transport.write(data)
 
     # ── what the caller's connection tells ──────────────────────────────────────────────────────────────────────────
 
@@ -207,9 +214,14 @@ class Flight:
         self._client.torn()
 
     def _hand_over(self, outcome: FirstOutcome) -> None:
-        self._over = True
+        self._ended()
         self._client.overtake(self._data, Handed(outcome, clock.monotonic() - self._plan.began, self._plan.opened))
 
     def _finish(self, status: int, error: str | None) -> None:
-        self._over = True
+        self._ended()
         self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)
+
+    def _ended(self) -> None:
+        if not self._over:
+            self._over = True
+            self._departures.aboard -= 1

@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.connections.opened import Opened
+from gateway.egress.departures import Departures
 from gateway.errors import GatewayError
 from gateway.keys.caller import Caller
 from gateway.records.connection import ConnectionRef
@@ -68,6 +69,7 @@ class Lane:
         self._parser = make_parser()
         self._known: dict[bytes, Known] = {}
         self._swept_at = 0.0
+        self.departures = Departures()
         self.taken = 0
         self.handed_over = 0
 
@@ -138,8 +140,10 @@ class Lane:
             gate.leave("untold", probe=False)
             return None
         self.taken += 1
-        flight = Flight(client, data, plan, connection)
-        connection.tell(head, flight, method=plan.method)
+        departures = self.departures
+        departures.aboard += 1
+        flight = Flight(client, data, plan, connection, departures)
+        connection.tell(head, flight, departures, method=plan.method)
         return flight
 
     def _route(self, opened: Opened, known: Known, services: Services) -> Route | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from gateway.egress.answer import Answer
+from gateway.egress.departures import Departures
 from gateway.forward.attempts import Handed
 from gateway.server.answering import LINGER_S, Answering
 from gateway.server.flight import Flight
@@ -23,10 +24,11 @@ HELD_BYTES: Final = 64 * 1024
 class ClientProtocol(Answering):
     """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
 
-    __slots__ = ("_flight", "_handed", "_held_back", "stopped")
+    __slots__ = ("_due", "_flight", "_handed", "_held_back", "stopped")
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
+        self._due = b""  # a whole answer from the fast lane that leaves before the loop's turn is over
         self._held_back = False  # reading is paused, because enough is held
         self._flight: Flight | None = None  # a request on the fast lane
         self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
@@ -78,6 +80,8 @@ class ClientProtocol(Answering):
         if self._flight is not None:
             self._hold(data)
             return
+        if self._due:
+            self._depart()  # before anything that this leads to
         lane = self._server.lane
         waits = self._waiter is not None or self._untouched
         if lane is not None and waits and not self._messages and self._unoccupied and data:
@@ -103,6 +107,20 @@ class ClientProtocol(Answering):
         )
 
     # ── the fast lane ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def depart_with(self, answer: bytes, departures: Departures) -> None:
+        """Send a whole answer after which the connection stays, together with others' if it can wait for them."""
+        self._due = answer
+        departures.add(self._depart)
+
+    def _depart(self) -> None:
+        due, self._due = self._due, b""
+        if due and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(due)
+
+    def force_close(self) -> None:
+        self._depart()
+        super().force_close()
 
     def landed(self, *, last: bool) -> None:
         """The flight's answer has left; `last`: it said that the connection ends."""
