@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -47,8 +47,8 @@ class Following(ABC):
         self.followers: tuple[Follower, ...] = ()
 
     @abstractmethod
-    async def _refresh_entry(self, ref: ConnectionRef) -> None:
-        """Take over what was written of a connection."""
+    async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
+        """Take over what was written of these connections."""
 
     @abstractmethod
     async def _refresh_integration(self, ref: ConnectionRef) -> None:
@@ -119,10 +119,10 @@ class Following(ABC):
                     follower.changed(ref)
             changed = [ref for ref in changed if ref.integration_id]  # others are keys
             self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
-            for ref in dict.fromkeys((*changed, *self._unread)):
-                if ref.connection_id:
-                    await self._refresh_entry(ref)
-                else:  # not a connection, but its integration
+            refs = dict.fromkeys((*changed, *self._unread))
+            await self._refresh_entries([ref for ref in refs if ref.connection_id])
+            for ref in refs:
+                if not ref.connection_id:  # not a connection, but its integration
                     await self._refresh_integration(ref)
             self._synced_at = clock.monotonic()
             return newest, seen

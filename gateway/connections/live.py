@@ -6,6 +6,7 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -220,20 +221,29 @@ class Live(Following):
         self._kept.clear()
         self._cleared_at = clock.monotonic()
 
-    async def _refresh_entry(self, ref: ConnectionRef) -> None:
-        kept = self._kept.get(ref)
-        if kept is None:
-            self._unread.pop(ref, None)
-            return
+    async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
+        """One question about all that are kept, and one more about each that is another by now."""
+        for ref in refs:
+            if ref not in self._kept:
+                self._unread.pop(ref, None)
+        left = [ref for ref in refs if ref in self._kept]
         try:
-            row = await self._store.connections.get(ref)
+            marks = await self._store.connections.marks(left)
+            while left:
+                kept = self._kept.get(left[-1])
+                if kept is not None and marks.get(left[-1]) != kept.connection.mark:
+                    await self._refresh_entry(left[-1], kept)
+                self._unread.pop(left.pop(), None)
         except Exception:
-            self._unread.setdefault(ref, clock.monotonic())  # asked again at the next look, and `_sweep` sees how long
+            for ref in left:  # asked again at the next look, and `_sweep` sees how long
+                self._unread.setdefault(ref, clock.monotonic())
             raise
-        self._unread.pop(ref, None)
+
+    async def _refresh_entry(self, ref: ConnectionRef, kept: Kept) -> None:
+        row = await self._store.connections.get(ref)
         if row is None:
             self.forget(ref)
-        elif row.version != kept.connection.version or row.updated_at != kept.connection.updated_at:
+        elif row.mark != kept.connection.mark:
             self._kept[ref] = Kept(row, used_at=kept.used_at)
 
     async def _refresh_integration(self, ref: ConnectionRef) -> None:

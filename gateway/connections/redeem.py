@@ -84,11 +84,8 @@ class Redeemer:
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
         """The row with our lease and intent on it, or the row with a newer version than `seen`."""
-        waits = again(LOOK_AGAIN_S)
+        row, waits = seen, again(LOOK_AGAIN_S)
         while True:
-            row = await self._read(seen.ref)
-            if row.version != seen.version:
-                return row
             noted, now = row.failure, clock.now()
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
                 raise backoff.refusal(row, noted, now)  # told no before; with force only if just now, by another
@@ -97,7 +94,11 @@ class Redeemer:
                 seen.ref, owner=owner, now=now, ttl=LEASE, seen=row, intent=intent
             ):
                 return row
-            await clock.sleep(next(waits))
+            if row is not seen:
+                await clock.sleep(next(waits))
+            row = await self._read(seen.ref)
+            if row.version != seen.version:
+                return row
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""

@@ -14,7 +14,7 @@ from gateway.records.connection import ConnectionRef
 
 URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
 BEHIND: Final = 4
-PACE_S: Final = 0.015  # between two that nobody waits for: 10,000 take two and a half minutes
+PACE_S: Final = 0.024  # between two that nobody waits for: 10,000 take four of the five minutes of an hour's token
 
 Waiting = OrderedDict[ConnectionRef, "asyncio.Future[None]"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gateway.records.states import State
 
@@ -14,6 +14,10 @@ class ConnectionRef(NamedTuple):
     environment: str
     integration_id: str
     connection_id: str
+
+
+Mark: TypeAlias = tuple[int, datetime]
+"""Version and time of the last change: the row is another one if it has another mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,10 @@ class Connection:
     updated_at: datetime
     last_fetched_at: datetime | None = None
     last_refreshed_at: datetime | None = None
+
+    @property
+    def mark(self) -> Mark:
+        return self.version, self.updated_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

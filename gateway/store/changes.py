@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef
@@ -16,6 +16,8 @@ KEPT: Final = timedelta(days=1)
 CHANNEL: Final = "gateway_changes"
 TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7902))  # the name, and which of our locks
 NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
+NOTED: Final = insert(changes)
+LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
 LAST: Final = select(func.coalesce(func.max(changes.c.id), 0))
 ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
 
@@ -36,7 +38,7 @@ async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime) ->
     """
     if db.dialect.name == "postgresql":
         await db.execute(TURN)
-    await db.execute(insert(changes).values(at=now, **ref._asdict()))
+    await db.execute(NOTED, {"at": now, **ref._asdict()})
     if db.dialect.name == "postgresql":
         await db.execute(NOTIFY)
 
@@ -59,13 +61,13 @@ class ChangeLog:
 
         Ids are in the order of commits: SQLite has one writer, and `note_change` sees to it elsewhere.
         """
-        later = select(changes).where(changes.c.id > last_id).order_by(changes.c.id)
         async with self._transactions.read() as db:
-            rows = (await db.execute(later)).all()
-            first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
-        newest: int = rows[-1].id if rows else last_id
-        if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
-            raise ChangesMissed(max(newest, last) if rows else last)
+            rows = (await db.execute(LATER, {"last_id": last_id})).all()
+            newest: int = rows[-1].id if rows else last_id
+            if not rows or rows[0].id != last_id + 1:  # else nothing lies between, and the log reaches back
+                first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
+                if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
+                    raise ChangesMissed(max(newest, last) if rows else last)
         refs = dict.fromkeys(ConnectionRef(row.environment, row.integration_id, row.connection_id) for row in rows)
         return newest, list(refs)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, RowMapping, and_, delete, insert, select
+from sqlalchemy import ColumnElement, RowMapping, and_, bindparam, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import (
@@ -40,9 +40,20 @@ def at(ref: ConnectionRef) -> ColumnElement[bool]:
     )
 
 
+# What is asked for often is put together once: to make a statement anew costs more than to run it.
+AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
+"""As `at`, of whatever row `place` names."""
+WHOLE_ROW: Final = select(connections).where(AT)
+
+
+def place(ref: ConnectionRef) -> dict[str, Any]:
+    """The parameters of `AT`."""
+    return {f"at_{name}": value for name, value in zip(ConnectionRef._fields, ref, strict=True)}
+
+
 async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
     """The row just written, which is there since we hold its lock."""
-    return connection_of((await db.execute(select(connections).where(at(ref)))).mappings().one())
+    return connection_of((await db.execute(WHOLE_ROW, place(ref))).mappings().one())
 
 
 async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import RowMapping, and_, delete, select, update
+from sqlalchemy import RowMapping, and_, delete, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, NewConnection
+from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection
 from gateway.records.event import Event
 from gateway.records.past import Past
 from gateway.records.states import Happening
@@ -33,6 +34,8 @@ from gateway.store.sessions import end as end_sessions
 from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
 
+MARKS_AT_ONCE: Final = 200
+ADDRESS: Final = (connections.c.environment, connections.c.integration_id, connections.c.connection_id)
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
 
 
@@ -48,6 +51,17 @@ class ConnectionStore(Refreshes):
                 found += map(connection_of, some)
                 await asyncio.sleep(0)
         await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        return found
+
+    async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
+        """The mark of each that is there, for a reader to see which of its rows are others by now."""
+        found: dict[ConnectionRef, Mark] = {}
+        for begin in range(0, len(refs), MARKS_AT_ONCE):
+            some = refs[begin : begin + MARKS_AT_ONCE]
+            wanted = select(*ADDRESS, connections.c.version, connections.c.updated_at).where(tuple_(*ADDRESS).in_(some))
+            async with self._transactions.read() as db:
+                rows = (await db.execute(wanted)).all()
+            found |= {ConnectionRef(*row[:3]): (row.version, row.updated_at) for row in rows}
         return found
 
     async def put(self, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:

@@ -7,7 +7,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import exists, insert, select, update
+from sqlalchemy import bindparam, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -26,6 +26,7 @@ SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write o
 SEALS_A_TURN: Final = 16  # more than any one transaction seals
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
+HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
@@ -141,8 +142,7 @@ class DataKeys:
         holding = self._holding.setdefault(_connection(db), set())
         if environment in holding:
             return
-        held = NEWEST.where(data_keys.c.environment == environment).with_for_update(read=True, key_share=True)
-        newest = (await db.execute(held)).scalar_one_or_none()
+        newest = (await db.execute(HELD, {"of": environment})).scalar_one_or_none()
         if key is not None and key.id != newest:
             key.replaced = True
             raise Overtaken

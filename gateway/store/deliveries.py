@@ -30,6 +30,7 @@ COLUMNS: Final = (
     outbox.c.event,
 )
 JOINED: Final = deliveries.join(outbox, outbox.c.id == deliveries.c.outbox)
+_FIRST: Final = select(func.min(deliveries.c.due_at)).where(deliveries.c.due_at.is_not(None))
 NO_LEASE: Final[dict[str, Any]] = {"lease_owner": None, "lease_until": None}
 
 _ahead = deliveries.alias("ahead")
@@ -70,13 +71,12 @@ class DeliveryStore:
     async def work(self, now: datetime) -> Work:
         """What there is to do, read without a lock."""
         table = deliveries.c
-        first = select(func.min(table.due_at)).where(table.due_at.is_not(None))
-        lanes = select(table.environment, table.target).where(_free(now)).distinct()
-        later = select(func.min(table.due_at)).where(table.due_at > now)
-        leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
         async with self._transactions.read() as db:
-            if (await db.execute(first)).scalar() is None:  # as it is nearly always
+            if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always
                 return Work((), None)
+            lanes = select(table.environment, table.target).where(_free(now)).distinct()
+            later = select(func.min(table.due_at)).where(table.due_at > now)
+            leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
             found = [(row.environment, row.target) for row in await db.execute(lanes)]
             ends = [(await db.execute(one)).scalar() for one in (later, leased)]
         return Work(found, min((one for one in ends if one is not None), default=None))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.event import Event, of_change
@@ -16,6 +16,8 @@ from gateway.store.transactions import Transactions
 KEPT: Final = 50
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
 """What must be known of a row to say what a happening means for it."""
+CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
+"""Sets the columns that are among its parameters; put together once, since every renewal needs it."""
 
 
 async def note_happening(
@@ -43,7 +45,7 @@ async def note_happening(
         told = {"state": state.value, "state_reason": reason, "state_since": now}
         await _add(db, row.id, Change(now, state, reason, detail, before))
     written = {**values, **told}
-    await db.execute(update(connections).where(connections.c.id == row.id).values(written))
+    await db.execute(CHANGED, {"row_id": row.id, **written})
     again = happening is Happening.AUTHORIZED and before is not None
     event = Event.RECONNECTED if again else of_change(before, state)
     if event is not None and outbox is not None:

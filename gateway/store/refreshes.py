@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Update, and_, or_, select, update
+from sqlalchemy import Update, and_, bindparam, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -16,20 +16,23 @@ from gateway.records.connection import Connection, ConnectionRef, Lifespan, Refr
 from gateway.records.states import Happening, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
+    AT,
     NO_FAILURE,
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
     PREVIOUS,
+    WHOLE_ROW,
     at,
     connection_of,
     failure_columns,
     life_columns,
+    place,
     sealed_in,
     stored,
 )
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import BEFORE, note_happening
+from gateway.store.history import BEFORE, CHANGED, note_happening
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
@@ -43,6 +46,18 @@ _SAVED: Final[dict[str, Any]] = {
     **life_columns(NEVER),
 }
 """Every column that a save sets."""
+_FREE: Final = or_(connections.c.lease_until.is_(None), connections.c.lease_until <= bindparam("claimed_at"))
+_CLAIM: Final = update(connections).where(AT, _FREE)
+_CLAIM_SEEN: Final = _CLAIM.where(
+    connections.c.version == bindparam("seen_version"),
+    connections.c.updated_at == bindparam("seen_updated_at"),
+    connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
+)
+_MINE: Final = and_(
+    AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
+)
+_HELD: Final = select(connections).where(_MINE).with_for_update()
+_HELD_BEFORE: Final = select(*BEFORE, connections.c.keep_alive_at).where(_MINE).with_for_update()
 
 
 class Refreshes:
@@ -73,21 +88,19 @@ class Refreshes:
         another holds the lease, the row is another by now or is gone; wait for what is written.
         """
         began = clock.monotonic()
-        until = connections.c.lease_until
-        claim = update(connections).where(at(ref), or_(until.is_(None), until <= now))
+        values: dict[str, Any] = {**place(ref), "claimed_at": now, "lease_owner": owner}
         if seen is not None:
-            claim = claim.where(connections.c.version == seen.version, connections.c.updated_at == seen.updated_at)
-        values: dict[str, Any] = {"lease_owner": owner}
+            digest = seen.intent.digest if seen.intent is not None else None
+            values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
         if intent is not None:
             values |= {"intent_digest": intent, "intent_at": now}
 
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:
                 self._rehearsed = True
-                nobody = update(connections).where(connections.c.id == 0)
-                await db.execute(nobody.values(_SAVED))
+                await db.execute(CHANGED, {"row_id": 0, **_SAVED})
             lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
-            return (await db.execute(claim.values(values | lease))).rowcount == 1
+            return (await db.execute(_CLAIM if seen is None else _CLAIM_SEEN, values | lease)).rowcount == 1
 
         if intent is None:
             return await self._transactions.write(write)
@@ -131,8 +144,8 @@ class Refreshes:
         """
 
         async def write(db: AsyncConnection) -> Connection | None:
-            mine = select(connections).where(_held(ref, owner, version))
-            row = (await db.execute(mine.with_for_update())).one_or_none()
+            mine = {**place(ref), "seen_version": version, "owner": owner}
+            row = (await db.execute(_HELD, mine)).one_or_none()
             if row is None:
                 return None
             changed = dict(_SAVED) | life_columns(life)
@@ -150,7 +163,7 @@ class Refreshes:
     async def get(self, ref: ConnectionRef) -> Connection | None:
         """The connection as it is now."""
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(connections).where(at(ref)))).mappings().all()
+            rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
         found = await self._opened(rows)
         return found[0] if found else None
 
@@ -171,11 +184,10 @@ class Refreshes:
         """
         what = happening or of_failure(failure.code, final=failure.final)
         changed = failure_columns(failure) | NO_LEASE | ({} if still_open else NO_INTENT)
-        table = connections.c
 
         async def write(db: AsyncConnection) -> Connection | None:
-            held = select(*BEFORE, table.keep_alive_at).where(_held(ref, owner, version)).with_for_update()
-            row = (await db.execute(held)).one_or_none()
+            mine = {**place(ref), "seen_version": version, "owner": owner}
+            row = (await db.execute(_HELD_BEFORE, mine)).one_or_none()
             if row is None:
                 return None
             again = row.keep_alive_at
@@ -224,7 +236,3 @@ class Refreshes:
 def _then(now: datetime, began: float) -> datetime:
     """What was `now` at `began` (monotonic), by the time that has passed since."""
     return now + timedelta(seconds=clock.monotonic() - began)
-
-
-def _held(ref: ConnectionRef, owner: str, version: int) -> ColumnElement[bool]:
-    return and_(at(ref), connections.c.version == version, connections.c.lease_owner == owner)

@@ -101,6 +101,38 @@ async def test_the_intent_is_on_the_disk_before_the_token_leaves(
     assert (await row_of(running)).intent is None
 
 
+async def test_what_is_known_of_a_row_is_leased_without_another_look(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status_of(running) == 200
+    store = running.services.store.connections
+    looks: list[ConnectionRef] = []
+    get = store.get
+
+    async def looked(ref: ConnectionRef) -> Connection | None:
+        looks.append(ref)
+        return await get(ref)
+
+    monkeypatch.setattr(store, "get", looked)
+    later(EXPIRED_S)
+    assert await status_of(running) == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert looks == []
+
+
+async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status_of(running) == 200  # from here on the row is in memory, without an intent
+    await left_open(running)
+    later(EXPIRED_S)
+    tracker._refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    assert await status_of(running) == 424
+    assert (await row_of(running)).state_reason == "rotation_lost"
+
+
 async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed_meanwhile(
     running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, beats: "list[asyncio.Future[None]]"
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway import clock
 from gateway.records.connection import ConnectionRef, EndUser, RefreshFailure
-from gateway.store import Store
+from gateway.store import Store, connections
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
@@ -115,6 +115,34 @@ async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
     assert await lease(REF, owner="b", now=NOW, ttl=TTL)
     assert await lease(REF, owner="c", now=NOW + TTL + timedelta(seconds=1), ttl=TTL)
     assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", now=NOW, ttl=TTL)
+
+
+async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) -> None:
+    lease = store.connections.lease_refresh
+    seen, _ = await store.connections.put(new(), now=NOW)
+    assert await lease(REF, owner="killed", now=NOW, ttl=TTL, seen=seen, intent="digest")
+    late = NOW + TTL + timedelta(seconds=1)
+    assert not await lease(REF, owner="b", now=late, ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.mark == seen.mark
+    assert await lease(REF, owner="b", now=late, ttl=TTL, seen=row, intent="digest")
+    again, _ = await store.connections.put(new(), now=LATER)
+    assert not await lease(REF, owner="c", now=late, ttl=TTL, seen=row)
+    assert await lease(REF, owner="c", now=late, ttl=TTL, seen=again)
+
+
+async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MARKS_AT_ONCE", 2)
+    refs = [ConnectionRef("dev", "jira", f"m{n}") for n in range(5)]
+    put = {ref: (await store.connections.put(new(ref=ref), now=NOW))[0] for ref in refs[:4]}
+    marks = await store.connections.marks(refs)
+    assert marks == {ref: row.mark for ref, row in put.items()}
+    await store.connections.put(new(ref=refs[1]), now=LATER)
+    await store.connections.delete(refs[2], now=LATER)
+    moved = await store.connections.marks(refs)
+    assert {ref for ref in refs if moved.get(ref) != marks.get(ref)} == {refs[1], refs[2]}
+    assert await store.connections.marks([]) == {}
 
 
 async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
