@@ -7,7 +7,6 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +26,7 @@ from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.refusals import Refusals
 from gateway.connections.renew import Renewer
+from gateway.connections.shelf import Kept, Shelf
 from gateway.connections.turning import Turning
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
@@ -38,23 +38,10 @@ OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 LONGEST_LOAD_S: Final = 120.0
+TIDIED_EVERY_S: Final = 10.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class Kept:
-    """`good_until` (monotonic seconds): until then `opened` may be used without another question.
-
-    `renew_at` (monotonic seconds): from then on it is renewed behind the requests, also where none comes just then.
-    """
-
-    connection: Connection
-    opened: Opened | None = None
-    good_until: float = 0.0
-    used_at: float = 0.0
-    renew_at: float | None = None
 
 
 class Live(Following):
@@ -71,9 +58,10 @@ class Live(Following):
         self._catalog = catalog
         self._renewer = renewer
         self._loads = Loads(store)
-        self._kept: dict[ConnectionRef, Kept] = {}
+        self._kept = Shelf()
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
+        self._tidied_at = 0.0
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, renewer, self)
 
@@ -81,10 +69,10 @@ class Live(Following):
         """Work by another configuration. What was opened under another integration or entry is opened anew."""
         turning = Turning((self._integrations, self._catalog), (integrations, catalog))
         self._config, self._integrations, self._catalog = config, integrations, catalog
-        for ref, kept in list(self._kept.items()):
+        for ref, kept in self._kept.items():
             stays = turning.stays(*ref[:2])
             if stays is None:
-                del self._kept[ref]
+                self._kept.drop(ref)
             elif not stays:
                 kept.opened, kept.good_until = None, 0.0
 
@@ -190,7 +178,7 @@ class Live(Following):
 
     def forget(self, ref: ConnectionRef) -> None:
         """Delete is effective here at once; elsewhere within `trust_s`."""
-        self._kept.pop(ref, None)
+        self._kept.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
@@ -199,9 +187,11 @@ class Live(Following):
         if not self._integrations.put(environment, integration_id, made):
             return
         there = self._integrations.has(environment, integration_id)
-        for ref in [ref for ref in self._kept if ref[:2] == (environment, integration_id)]:
+        for ref, kept in self._kept.items():
+            if ref[:2] != (environment, integration_id):
+                continue
             if there:
-                self._kept[ref].opened, self._kept[ref].good_until = None, 0.0
+                kept.opened, kept.good_until = None, 0.0
             else:
                 self.forget(ref)
 
@@ -244,7 +234,7 @@ class Live(Following):
         if row is None:
             self.forget(ref)
         elif row.mark != kept.connection.mark:
-            self._kept[ref] = Kept(row, used_at=kept.used_at)
+            self._put(Kept(row, used_at=kept.used_at))
 
     async def _refresh_integration(self, ref: ConnectionRef) -> None:
         try:
@@ -259,21 +249,31 @@ class Live(Following):
         if now - self._synced_at > self._config.ttl_s:
             self._kept.clear()
             self._tell_missed()
-        for ref in [ref for ref, kept in self._kept.items() if now - kept.used_at > self._config.ttl_s]:
-            del self._kept[ref]
         for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
             del self._unread[ref]
             self.forget(ref)  # known to have changed, and how cannot be read: not served on
-        for kept in self._kept.values():
-            if now >= kept.good_until:
-                kept.opened = None  # sealed again: a credential stays opened for a minute at most
-            if kept.renew_at is not None and now >= kept.renew_at:
-                kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
-                if backoff.may_try(kept.connection, clock.now()):
-                    self._renewer.start_behind(kept.connection, self._took_over)
-        for noted in (self._changed_at, self._forgotten_at):
-            for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
-                del noted[ref]
+        for kept in self._kept.due(now):
+            self._see_to(kept, now)
+        if now - self._tidied_at >= TIDIED_EVERY_S:
+            self._tidied_at = now
+            for noted in (self._changed_at, self._forgotten_at):
+                for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
+                    del noted[ref]
+
+    def _see_to(self, kept: Kept, now: float) -> None:
+        if now - kept.used_at >= self._config.ttl_s:
+            self._kept.drop(kept.connection.ref)
+            return
+        if now >= kept.good_until:
+            kept.opened = None  # sealed again: a credential stays opened for a minute at most
+        if kept.renew_at is not None and now >= kept.renew_at:
+            kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
+            if backoff.may_try(kept.connection, clock.now()):
+                self._renewer.start_behind(kept.connection, self._took_over)
+        self._kept.look_again(kept, self._config.ttl_s)
+
+    def _put(self, kept: Kept) -> None:
+        self._kept.put(kept, ttl_s=self._config.ttl_s, most=self._config.max_connections)
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
@@ -291,15 +291,12 @@ class Live(Following):
             self._unread.setdefault(
                 connection.ref, now
             )  # which came first, its change or our reading, the next look tells
-        self._kept.pop(connection.ref, None)
-        while len(self._kept) >= self._config.max_connections:
-            del self._kept[next(iter(self._kept))]
         good_until = (
             0.0
             if opened.for_one_request
             else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
-        self._kept[connection.ref] = Kept(connection, opened, good_until, now, renew_at(connection, provider, now))
+        self._put(Kept(connection, opened, good_until, now, renew_at(connection, provider, now)))
         return opened
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:

@@ -452,10 +452,10 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
     await running.imported(tracker.grant())
     await call(running)
     live = running.services.live
-    assert [kept.opened is not None for kept in live._kept.values()] == [True]
+    assert [kept.opened is not None for _, kept in live._kept.items()] == [True]
     later(61)
     async with asyncio.timeout(5):
-        while any(kept.opened is not None for kept in live._kept.values()):
+        while any(kept.opened is not None for _, kept in live._kept.items()):
             await asyncio.sleep(0)
 
 
