@@ -6,19 +6,16 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 """
 
 import asyncio
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
-
-import structlog
 
 from gateway import clock
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections import backoff
+from gateway.connections.cache import Cache
 from gateway.connections.fitting import mode_for
-from gateway.connections.following import Following
 from gateway.connections.integrations import Integrations
 from gateway.connections.loads import Loads
 from gateway.connections.margin import last_from, refresh_from, renew_at, seconds_left
@@ -26,25 +23,19 @@ from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.refusals import Refusals
 from gateway.connections.renew import Renewer
-from gateway.connections.shelf import Kept, Shelf
+from gateway.connections.shelf import Kept
 from gateway.connections.turning import Turning
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.records.integration import Integration
 from gateway.store import Store
-from gateway.vault import VaultError
 
 OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
-LONGEST_LOAD_S: Final = 120.0
-TIDIED_EVERY_S: Final = 10.0
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
-log = structlog.get_logger(__name__)
 
-
-class Live(Following):
+class Live(Cache):
     """From an address to a connection that can be used at once. `followers` hear of every change that it hears of.
 
     `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics. `heard` is called when
@@ -58,10 +49,6 @@ class Live(Following):
         self._catalog = catalog
         self._renewer = renewer
         self._loads = Loads(store)
-        self._kept = Shelf()
-        self._forgotten_at: dict[ConnectionRef, float] = {}
-        self._cleared_at = 0.0
-        self._tidied_at = 0.0
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, renewer, self)
 
@@ -75,11 +62,6 @@ class Live(Following):
                 self._kept.drop(ref)
             elif not stays:
                 kept.opened, kept.good_until = None, 0.0
-
-    @property
-    def kept(self) -> int:
-        """How many connections are in memory."""
-        return len(self._kept)
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""
@@ -119,7 +101,7 @@ class Live(Following):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
         if last is None or ends is None or now < last:
-            self._renewer.start_behind(connection, self._took_over)
+            self._renew_behind(connection)
             return connection
         spare_s = (ends - now).total_seconds() - REACH_S
         if spare_s > 0:
@@ -170,31 +152,6 @@ class Live(Following):
         kept = self._kept.get(ref)
         return kept.connection if kept else await self._loads.row(ref)
 
-    def replace(self, connection: Connection) -> None:
-        """Take over a row that was just written; the credential is opened at its next use."""
-        kept = self._kept.get(connection.ref)
-        if kept is not None and kept.connection.version <= connection.version:
-            kept.connection, kept.opened, kept.good_until = connection, None, 0.0
-
-    def forget(self, ref: ConnectionRef) -> None:
-        """Delete is effective here at once; elsewhere within `trust_s`."""
-        self._kept.drop(ref)
-        self._forgotten_at[ref] = clock.monotonic()
-
-    def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Know what was made under that key through the API, None for nothing any more. What was opened under another is
-        opened anew, or not at all."""
-        if not self._integrations.put(environment, integration_id, made):
-            return
-        there = self._integrations.has(environment, integration_id)
-        for ref, kept in self._kept.items():
-            if ref[:2] != (environment, integration_id):
-                continue
-            if there:
-                kept.opened, kept.good_until = None, 0.0
-            else:
-                self.forget(ref)
-
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
         integration = self._integrations.get(*connection.ref[:2])
@@ -206,74 +163,6 @@ class Live(Following):
                 f"integration '{integration.integration_id}' now uses '{integration.provider}'. Connect again.",
             )
         return provider
-
-    def _forget_all(self) -> None:
-        self._kept.clear()
-        self._cleared_at = clock.monotonic()
-
-    async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
-        """One question about all that are kept, and one more about each that is another by now."""
-        for ref in refs:
-            if ref not in self._kept:
-                self._unread.pop(ref, None)
-        left = [ref for ref in refs if ref in self._kept]
-        try:
-            marks = await self._store.connections.marks(left)
-            while left:
-                kept = self._kept.get(left[-1])
-                if kept is not None and marks.get(left[-1]) != kept.connection.mark:
-                    await self._refresh_entry(left[-1], kept)
-                self._unread.pop(left.pop(), None)
-        except Exception:
-            for ref in left:  # asked again at the next look, and `_sweep` sees how long
-                self._unread.setdefault(ref, clock.monotonic())
-            raise
-
-    async def _refresh_entry(self, ref: ConnectionRef, kept: Kept) -> None:
-        row = await self._store.connections.get(ref)
-        if row is None:
-            self.forget(ref)
-        elif row.mark != kept.connection.mark:
-            self._put(Kept(row, used_at=kept.used_at))
-
-    async def _refresh_integration(self, ref: ConnectionRef) -> None:
-        try:
-            made = await self._store.integrations.get(*ref[:2])
-        except VaultError as fault:
-            log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
-            made = None
-        self.integration_is(*ref[:2], made)
-
-    def _sweep(self) -> None:
-        now = self._swept_at = clock.monotonic()
-        if now - self._synced_at > self._config.ttl_s:
-            self._kept.clear()
-            self._tell_missed()
-        for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
-            del self._unread[ref]
-            self.forget(ref)  # known to have changed, and how cannot be read: not served on
-        for kept in self._kept.due(now):
-            self._see_to(kept, now)
-        if now - self._tidied_at >= TIDIED_EVERY_S:
-            self._tidied_at = now
-            for noted in (self._changed_at, self._forgotten_at):
-                for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
-                    del noted[ref]
-
-    def _see_to(self, kept: Kept, now: float) -> None:
-        if now - kept.used_at >= self._config.ttl_s:
-            self._kept.drop(kept.connection.ref)
-            return
-        if now >= kept.good_until:
-            kept.opened = None  # sealed again: a credential stays opened for a minute at most
-        if kept.renew_at is not None and now >= kept.renew_at:
-            kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
-            if backoff.may_try(kept.connection, clock.now()):
-                self._renewer.start_behind(kept.connection, self._took_over)
-        self._kept.look_again(kept, self._config.ttl_s)
-
-    def _put(self, kept: Kept) -> None:
-        self._kept.put(kept, ttl_s=self._config.ttl_s, most=self._config.max_connections)
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
@@ -298,6 +187,9 @@ class Live(Following):
         )
         self._put(Kept(connection, opened, good_until, now, renew_at(connection, provider, now)))
         return opened
+
+    def _renew_behind(self, connection: Connection) -> None:
+        self._renewer.start_behind(connection, self._took_over)
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:

@@ -49,6 +49,10 @@ class ClientProtocol(Answering):
         self._discard_handed()
         super().connection_lost(exc)
 
+    def eof_received(self) -> None:
+        self._depart()  # what follows closes the transport
+        super().eof_received()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._flight is not None:

@@ -61,6 +61,17 @@ async def test_a_connection_that_is_closed_in_that_turn_gets_its_answer_first(cr
         assert await client.rest() == b""
 
 
+async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_answer(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/a"))
+        while not (held := [one for one in connections(crowded) if one._due]):
+            await asyncio.sleep(0)
+        held[0].eof_received()
+        held[0].transport.close()  # type: ignore[union-attr]  # as it does by itself then
+        assert (await client.answer()).body.data == b"/a"
+        assert await client.rest() == b""
+
+
 async def test_what_comes_in_that_turn_finds_the_answer_gone(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
