@@ -104,7 +104,7 @@ async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tra
         before.egress,
         before.renewer,
     )
-    (kept,) = after.live._kept.values()
+    ((_, kept),) = after.live._kept.items()
     assert kept.opened is not None
 
 

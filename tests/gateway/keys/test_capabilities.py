@@ -87,7 +87,7 @@ async def test_one_of_another_environment_uses_that_ones_connection(gateway: Key
     told = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(told["secret"]))).status == 200
     gateway.running.services.live.forget(
-        next(ref for ref in gateway.running.services.live._kept if ref.environment == "other")
+        next(ref for ref, _ in gateway.running.services.live._kept.items() if ref.environment == "other")
     )
     status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
