@@ -18,8 +18,8 @@ from gateway import logs
 from gateway.errors import GatewayError
 from gateway.records.exchange import Exchange
 
-BOUND: Final = 10_000
-BATCH: Final = 5000
+BOUND: Final = 30_000
+BATCH: Final = 2000
 WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
 LINES: Final = 100  # turned into text before the event loop gets its turn again
 EVERY_S: Final = 0.5
@@ -71,11 +71,13 @@ class RequestLog:
 
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
-        await self._write_lines()
         try:
-            await self._write_rows(whole=1)
+            while self._rows and self._sink is not None:
+                await self._write_rows(whole=1)
         except GatewayError as fault:
             log.warning("request_log_lost", records=len(self._rows), detail=fault.message)
+        while self._lines:
+            await self._write_lines()
         if self.dropped:
             log.warning("request_log_dropped", records=self.dropped)
 

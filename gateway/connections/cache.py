@@ -75,22 +75,32 @@ class Cache(Following):
         self._cleared_at = clock.monotonic()
 
     async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
-        """One question about all that are kept, and one more about each that is another by now."""
+        """One question about all that are kept, and one more about each that is another by now.
+
+        What could not be read is asked for again at the next look, and `_sweep` sees for how long.
+        """
         for ref in refs:
             if ref not in self._kept:
                 self._unread.pop(ref, None)
-        left = [ref for ref in refs if ref in self._kept]
+        left = dict.fromkeys(ref for ref in refs if ref in self._kept)
+        first: Exception | None = None
         try:
-            marks = await self._store.connections.marks(left)
-            while left:
-                kept = self._kept.get(left[-1])
-                if kept is not None and marks.get(left[-1]) != kept.connection.mark:
-                    await self._refresh_entry(left[-1], kept)
-                self._unread.pop(left.pop(), None)
-        except Exception:
-            for ref in left:  # asked again at the next look, and `_sweep` sees how long
+            marks = await self._store.connections.marks(list(left))
+            for ref in list(left):
+                kept = self._kept.get(ref)
+                try:
+                    if kept is not None and marks.get(ref) != kept.connection.mark:
+                        await self._refresh_entry(ref, kept)
+                except Exception as fault:  # noqa: BLE001 (the others are not to suffer from it)
+                    first = first or fault
+                else:
+                    del left[ref]
+                    self._unread.pop(ref, None)
+        finally:
+            for ref in left:
                 self._unread.setdefault(ref, clock.monotonic())
-            raise
+        if first is not None:
+            raise first
 
     async def _refresh_entry(self, ref: ConnectionRef, kept: Kept) -> None:
         row = await self._store.connections.get(ref)
@@ -124,7 +134,7 @@ class Cache(Following):
                     del noted[ref]
 
     def _see_to(self, kept: Kept, now: float) -> None:
-        if now - kept.used_at >= self._config.ttl_s:
+        if now >= kept.used_at + self._config.ttl_s:  # as `next_due` reckons it: what stays must not be due now
             self._kept.drop(kept.connection.ref)
             return
         if now >= kept.good_until:

@@ -120,10 +120,10 @@ class Following(ABC):
             changed = [ref for ref in changed if ref.integration_id]  # others are keys
             self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
             refs = dict.fromkeys((*changed, *self._unread))
-            await self._refresh_entries([ref for ref in refs if ref.connection_id])
             for ref in refs:
                 if not ref.connection_id:  # not a connection, but its integration
                     await self._refresh_integration(ref)
+            await self._refresh_entries([ref for ref in refs if ref.connection_id])
             self._synced_at = clock.monotonic()
             return newest, seen
 

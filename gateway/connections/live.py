@@ -60,8 +60,10 @@ class Live(Cache):
             stays = turning.stays(*ref[:2])
             if stays is None:
                 self._kept.drop(ref)
-            elif not stays:
+                continue
+            if not stays:
                 kept.opened, kept.good_until = None, 0.0
+            self._kept.look_again(kept, config.ttl_s)  # which may be another by now
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""

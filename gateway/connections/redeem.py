@@ -94,11 +94,11 @@ class Redeemer:
                 seen.ref, owner=owner, now=now, ttl=LEASE, seen=row, intent=intent
             ):
                 return row
-            if row is not seen:
-                await clock.sleep(next(waits))
-            row = await self._read(seen.ref)
+            known, row = row, await self._read(seen.ref)
             if row.version != seen.version:
                 return row
+            if (row.mark, row.intent) == (known.mark, known.intent):  # it was not that: another holds the lease
+                await clock.sleep(next(waits))
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""

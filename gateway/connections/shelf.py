@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from typing import Final
 
 from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef
+
+SPARE: Final = 64
 
 
 @dataclass(slots=True)
@@ -69,6 +72,9 @@ class Shelf:
         """Have it among those that are due when something is to be done about it."""
         kept.due_at = kept.next_due(ttl_s)
         heappush(self._due, (kept.due_at, kept.connection.ref))
+        if len(self._due) > 2 * len(self._kept) + SPARE:  # most of them are of times that count no more
+            self._due = [(one.due_at, ref) for ref, one in self._kept.items()]
+            heapify(self._due)
 
     def due(self, now: float) -> Iterator[Kept]:
         """Those to be looked at by `now`, each once; what stays must be given to `look_again`."""

@@ -7,14 +7,17 @@ one of them pays for that anew. It is a third of all that a plain request costs.
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import structlog
+
+MOST: Final = 32  # then they leave, since the first of them has waited for as many decisions
 
 log = structlog.get_logger(__name__)
 
 
 class Departures:
-    """`aboard`: how many requests are on their way just now, which those who add and take away keep count of."""
+    """`aboard`: how many requests on the fast lane are on their way just now; who begins and ends one keeps count."""
 
     __slots__ = ("_due", "aboard")
 
@@ -23,13 +26,15 @@ class Departures:
         self.aboard = 0
 
     def add(self, depart: Callable[[], None]) -> None:
-        """Call `depart` before the turn is over; at once where no other request is on its way, which could share it."""
+        """Call `depart` after this turn's events; at once where no other request is on its way, which could share it."""
         if self.aboard < 2:
             depart()
             return
         if not self._due:
             asyncio.get_running_loop().call_soon(self._all)
         self._due.append(depart)
+        if len(self._due) >= MOST:
+            self._all()
 
     def _all(self) -> None:
         due, self._due = self._due, []

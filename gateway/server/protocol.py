@@ -50,7 +50,7 @@ class ClientProtocol(Answering):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
-        self._depart()  # what follows closes the transport
+        self.depart()  # what follows closes the transport
         super().eof_received()
 
     def pause_writing(self) -> None:
@@ -85,7 +85,7 @@ class ClientProtocol(Answering):
             self._hold(data)
             return
         if self._due:
-            self._depart()  # before anything that this leads to
+            self.depart()  # before anything that this leads to
         lane = self._server.lane
         waits = self._waiter is not None or self._untouched
         if lane is not None and waits and not self._messages and self._unoccupied and data:
@@ -115,15 +115,16 @@ class ClientProtocol(Answering):
     def depart_with(self, answer: bytes, departures: Departures) -> None:
         """Send a whole answer after which the connection stays, together with others' if it can wait for them."""
         self._due = answer
-        departures.add(self._depart)
+        departures.add(self.depart)
 
-    def _depart(self) -> None:
+    def depart(self) -> None:
+        """Send what is due, before anything that could close the connection or answer behind it."""
         due, self._due = self._due, b""
         if due and self.transport is not None and not self.transport.is_closing():
             self.transport.write(due)
 
     def force_close(self) -> None:
-        self._depart()
+        self.depart()
         super().force_close()
 
     def landed(self, *, last: bool) -> None:

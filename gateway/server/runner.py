@@ -145,6 +145,7 @@ class GatewayRunner(web.AppRunner):
                 for connection in busy:
                     if isinstance(connection, ClientProtocol):
                         connection.stopped = True
+                        connection.depart()
                     cut(connection.transport)
                 return
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Dialect, delete, insert, select
@@ -26,29 +26,18 @@ assert Exchange._fields[:_WIDTH] == _COLUMNS  # so that a row is a slice of a re
 class RequestLog:
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
-        self._statement: str | None = None
 
     async def add_many(self, exchanges: Sequence[Exchange]) -> None:
-        """Store a batch in one transaction."""
-        if exchanges:
-            await self._transactions.write(lambda db: self._insert(db, exchanges))
-
-    async def _insert(self, db: AsyncConnection, exchanges: Sequence[Exchange]) -> None:
-        """Core writes the statement, once. It does not prepare the rows: that would cost as much as proxying them did."""
-        if self._statement is None:
-            self._statement = _positional(db.dialect)
-        if db.dialect.name != "sqlite":
-            await db.exec_driver_sql(self._statement, [exchange[:_WIDTH] for exchange in exchanges])
+        """Store a batch in one transaction, which begins when all that goes into it is ready."""
+        if not exchanges:
             return
-        begin = 0
-        for size in AT_ONCE:
-            many = []
-            for at in range(begin, len(exchanges) - size + 1, size):
-                many.append(_values(exchanges[at : at + size]))
-                begin = at + size
-                await asyncio.sleep(0)  # so many take the event loop a millisecond
-            if many:
-                await db.exec_driver_sql(_of_many(self._statement, size), many)
+        runs = await _runs(self._transactions.dialect, exchanges)
+
+        async def write(db: AsyncConnection) -> None:
+            for statement, values in runs:
+                await db.exec_driver_sql(statement, values)
+
+        await self._transactions.write(write)
 
     async def prune(self, before: datetime) -> int:
         """Remove what is older than `before`, a few thousand rows a transaction. Returns how many."""
@@ -62,6 +51,28 @@ class RequestLog:
                 return total
 
 
+async def _runs(dialect: Dialect, exchanges: Sequence[Exchange]) -> list[tuple[str, list[tuple[Any, ...]]]]:
+    """Statements, each with the values of all its runs.
+
+    Core writes the statement, once. It does not prepare the rows: that would cost as much as proxying them did.
+    """
+    statement = _positional(dialect)
+    if dialect.name != "sqlite":
+        return [(statement, [exchange[:_WIDTH] for exchange in exchanges])]
+    runs, begin = [], 0
+    for size in AT_ONCE:
+        many = []
+        for at in range(begin, len(exchanges) - size + 1, size):
+            many.append(_values(exchanges[at : at + size]))
+            begin = at + size
+            if size == AT_ONCE[0]:
+                await asyncio.sleep(0)  # so many take the event loop a millisecond
+        if many:
+            runs.append((_of_many(statement, size), many))
+    return runs
+
+
+@lru_cache(maxsize=4)
 def _positional(dialect: Dialect) -> str:
     """The statement that takes the members of a record in the order of `_COLUMNS`."""
     compiled = insert(request_log).inline().compile(dialect=dialect, column_keys=list(_COLUMNS))

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
+from sqlalchemy import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
@@ -45,6 +46,10 @@ class Transactions:
     @property
     def writes_at_once(self) -> int:
         return self._engines.writes_at_once
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._engines.writer.dialect
 
     async def write(self, work: Work[T], *, before: Before | None = None) -> T:
         """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.

@@ -105,12 +105,12 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = RequestLog(), Kept()
-    for number in range(BATCH + 1):
+    for number in range(BATCH + WHOLE):
         log.note(exchange(number))
     await written(log, kept)
     await log.close()
-    assert [len(batch) for batch in kept.batches] == [BATCH, 1]
-    assert kept.ids == [str(number) for number in range(BATCH + 1)]
+    assert [len(batch) for batch in kept.batches] == [BATCH, WHOLE]
+    assert kept.ids == [str(number) for number in range(BATCH + WHOLE)]
 
 
 async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:

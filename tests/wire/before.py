@@ -54,12 +54,11 @@ async def gateway_before(recorder: Recorder, folder: Path, *, lane: bool = True)
         del told["environments"]["dev"]["integrations"]["tracker"]
         running = RunningGateway(folder, told, lane=lane)
         await running.start()
-        if lane:
-            running.lane.departures.aboard = 1  # as if others were on their way: what may leave together does
         try:
             for name in entries:
                 await connect(running, name)
-            yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder)
+            departures = running.lane.departures if lane else None
+            yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder, departures)
         finally:
             await running.stop()
 

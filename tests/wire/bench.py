@@ -16,6 +16,7 @@ import h11
 import pytest
 from _pytest.mark import ParameterSet
 
+from gateway.egress.departures import Departures
 from gateway.wire.cut import cut
 from tests.fakes.gateways import SECRET_KEY
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
@@ -122,6 +123,7 @@ class Bench:
     port: int
     public_url: str
     recorder: Recorder
+    departures: Departures | None = None  # of the fast lane, where there is one
     asked: int = 0
 
     @property

@@ -94,6 +94,15 @@ def test_what_is_gone_is_not_due() -> None:
     assert len(shelf) == 0
 
 
+def test_times_that_count_no_more_do_not_pile_up() -> None:
+    shelf = Shelf()
+    for n in range(1000):
+        put(shelf, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
+    assert len(shelf._due) < 100
+    assert due(shelf, 999 + 59.0) == []
+    assert due(shelf, 999 + 60.0) == ["a"]
+
+
 def test_the_one_put_longest_ago_makes_room() -> None:
     shelf = Shelf()
     for name in "abac":

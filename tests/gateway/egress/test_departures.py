@@ -8,7 +8,7 @@ import structlog
 
 from gateway.egress.answer import Answer
 from gateway.egress.connection import Connection
-from gateway.egress.departures import Departures
+from gateway.egress.departures import MOST, Departures
 from gateway.egress.parties import Lost
 from gateway.wire.answer_head import AnswerHead
 
@@ -89,6 +89,15 @@ async def test_what_belongs_to_one_turn_leaves_at_its_end_in_order(crowd: Depart
     crowd.add(lambda: seen.append("d"))
     await turn()
     assert seen == ["a", "b", "c", "d"]
+
+
+async def test_the_first_does_not_wait_for_too_many_others(crowd: Departures) -> None:
+    seen: list[int] = []
+    for n in range(MOST + 1):
+        crowd.add(lambda n=n: seen.append(n))  # type: ignore[misc]
+    assert seen == list(range(MOST))
+    await turn()
+    assert seen == list(range(MOST + 1))
 
 
 async def test_one_that_fails_holds_nobody_up(crowd: Departures) -> None:
