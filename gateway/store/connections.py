@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import RowMapping, and_, delete, select, tuple_, update
+from sqlalchemy import RowMapping, and_, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection
@@ -35,7 +35,12 @@ from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
 
 MARKS_AT_ONCE: Final = 200
-ADDRESS: Final = (connections.c.environment, connections.c.integration_id, connections.c.connection_id)
+# An integration at a time: SQLite reads the whole table where addresses are listed as rows of three values.
+MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
+    connections.c.environment == bindparam("environment_"),
+    connections.c.integration_id == bindparam("integration_id_"),
+    connections.c.connection_id.in_(bindparam("ids", expanding=True)),
+)
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
 
 
@@ -56,12 +61,15 @@ class ConnectionStore(Refreshes):
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
         """The mark of each that is there, for a reader to see which of its rows are others by now."""
         found: dict[ConnectionRef, Mark] = {}
-        for begin in range(0, len(refs), MARKS_AT_ONCE):
-            some = refs[begin : begin + MARKS_AT_ONCE]
-            wanted = select(*ADDRESS, connections.c.version, connections.c.updated_at).where(tuple_(*ADDRESS).in_(some))
-            async with self._transactions.read() as db:
-                rows = (await db.execute(wanted)).all()
-            found |= {ConnectionRef(*row[:3]): (row.version, row.updated_at) for row in rows}
+        asked: dict[tuple[str, str], list[str]] = {}
+        for ref in refs:
+            asked.setdefault(ref[:2], []).append(ref.connection_id)
+        for (environment, integration_id), ids in asked.items():
+            place = {"environment_": environment, "integration_id_": integration_id}
+            for begin in range(0, len(ids), MARKS_AT_ONCE):
+                async with self._transactions.read() as db:
+                    rows = (await db.execute(MARKS, {**place, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
+                found |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
         return found
 
     async def put(self, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:

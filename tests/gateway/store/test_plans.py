@@ -1,0 +1,45 @@
+"""What is asked at every renewal and at every look for changes is found by an index, however many connections there are."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import event
+
+from gateway.records.connection import ConnectionRef
+from gateway.store import Store
+from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
+
+
+@sqlite_only
+async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
+    others = [ConnectionRef("dev", "github", f"o{n}") for n in range(3)]
+    seen, _ = await store.connections.put(new(), now=NOW)
+    for ref in others:
+        await store.connections.put(new(ref=ref), now=NOW)
+    asked: list[tuple[str, Any]] = []
+
+    def hear(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    engines = store._transactions._engines
+    for engine in (engines.reader, engines.writer):
+        event.listen(engine.sync_engine, "before_cursor_execute", hear)
+    await store.connections.get(REF)
+    await store.connections.marks([REF, *others])
+    await store.changes.since(1)
+    lease = {"now": NOW, "ttl": timedelta(seconds=30)}
+    assert await store.connections.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
+    assert await store.connections.extend_lease(REF, owner="a", **lease)
+    saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}
+    assert await store.connections.save_refreshed(REF, owner="a", version=1, **saved)
+    for engine in (engines.reader, engines.writer):
+        event.remove(engine.sync_engine, "before_cursor_execute", hear)
+
+    plans = []
+    async with store._transactions.read() as db:
+        for statement, parameters in asked:
+            if statement.startswith(("SELECT", "UPDATE", "DELETE")):
+                plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
+                plans.append((statement, [step[3] for step in plan]))
+    assert len(plans) > 6
+    assert [one for one in plans if any(step.startswith(("SCAN connections", "SCAN changes")) for step in one[1])] == []
