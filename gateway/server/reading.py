@@ -14,7 +14,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.server.chunks import ChunkWatch
 from gateway.server.complaint import complaint, too_large
 from gateway.wire.head import check_head
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
 HEAD_END: Final = b"\r\n\r\n"
+LINE_BYTES: Final = 64 * 1024  # beyond any that is taken
+ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
 CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,8 @@ class StrictReading(RequestHandler):
         "_deaf",
         "_head_bytes",
         "_held",
+        "_line",
+        "_odd_line",
         "_server",
         "_tail",
         "_untouched",
@@ -56,6 +60,8 @@ class StrictReading(RequestHandler):
         self._awaited = 0  # bytes of that body, if its length was declared
         self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
+        self._line: bytes | None = b""  # the request line as far as it has come; None once it is over
+        self._odd_line = False
         self._held = b""  # what came while too many requests waited already, or one is on the lane
         self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
         self._deaf = False  # nothing more is read as HTTP on this connection
@@ -105,6 +111,8 @@ class StrictReading(RequestHandler):
     def _feed(self, piece: bytes) -> None:
         body, chunks, count = self._body, self._chunks, self._request_count
         in_head = body.is_eof()
+        if in_head and self._line is not None:
+            self._watch_line(self._line + piece if self._line else piece)
         super().data_received(piece)
         new = self._request_count - count
         if in_head:
@@ -130,6 +138,12 @@ class StrictReading(RequestHandler):
         elif new:
             self._admit(new, piece)
 
+    def _watch_line(self, begun: bytes) -> None:
+        """The parser takes any number of spaces between the parts of a request line; others read an empty target there."""
+        line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
+        self._odd_line = self._odd_line or b"  " in line
+        self._line = None if end else line[-LINE_BYTES:]
+
     def _admit(self, new: int, piece: bytes) -> None:
         """Look at the `new` messages before they are handled; the first one that is refused is the last."""
         for at in range(len(self._messages) - new, len(self._messages)):
@@ -137,6 +151,8 @@ class StrictReading(RequestHandler):
             try:
                 if isinstance(message, _ErrInfo):
                     raise complaint(message.exc, piece)
+                if self._odd_line:
+                    raise InvalidRequest("bad_framing", ODD_LINE, close=True)
                 if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
                     self._weigh(message)
                 target = check_head(message.method, message.path, message.version, message.headers)
@@ -158,6 +174,7 @@ class StrictReading(RequestHandler):
                 self._chunked_body_ended(len(self._messages) - at - 1)
                 break
         self._head_bytes, self.head_since = 0, 0.0
+        self._line, self._odd_line = b"", False
 
     def _weigh(self, message: RawRequestMessage) -> None:
         """Raises HeadersTooLarge. Four bytes a line for what the parser has taken out of it."""
