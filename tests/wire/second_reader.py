@@ -27,10 +27,14 @@ QUIET_S = 0.04  # a reader that has said nothing for so long waits for more of t
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Messages as (method, target, body). `refused`: the reader took what follows them for no HTTP at all."""
+    """Messages as (method, target, body). `refused`: the reader took what follows them for no HTTP at all.
+
+    `left`: the bytes that follow them, where the reader tells.
+    """
 
     messages: list[tuple[bytes, bytes, bytes]]
     refused: bool
+    left: bytes | None = None
 
 
 async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
