@@ -45,6 +45,8 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
             "Send one of the requests that it allows, or ask them for a key that allows this one. Rules are held against the "
             "whole path as it leaves, that of the provider's base address included: Gateway-Dry-Run: true shows it."
         )
+    if breach.broken == "rules":
+        fix += " In a rule * is any run of characters but '/', and ** any run at all."
     if breach.broken == "hosts":
         rule, fix = "hosts", "Leave Base-Url-Override out, or name an allowed host in it."
     elif breach.broken == "ambiguous_path":

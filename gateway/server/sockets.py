@@ -58,7 +58,10 @@ def listen(host: str, port: int, key: str) -> socket.socket:
     except OSError as fault:
         sock.close()
         words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
-        raise StartRefused(f"{host}:{port} {words}. Set another {key} or server.host in gateway.yaml.") from fault
+        besides = ", and the same in server.public_url where that names it" if key == "server.port" else ""
+        raise StartRefused(
+            f"{host}:{port} {words}. Set another {key}{besides}, or another server.host, in gateway.yaml."
+        ) from fault
     sock.setblocking(False)
     return sock
 

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from tests.fakes.commands import said
+
 DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox-port", "0", "--json")
 
 
@@ -68,6 +70,7 @@ async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Pa
         assert await issues_of(first) == 2
         await health_ready_and_the_connect_link_answer(first)
         the_keys_and_the_database_are_their_owners_alone(state)
+        await commands_beside_it_find_both_ports(state, first)
         assert await ended(process, first, signal.SIGTERM) == 0
     async with demo(state) as (process, second):
         assert second["secret_key"] == first["secret_key"]
@@ -81,6 +84,14 @@ async def health_ready_and_the_connect_link_answer(ready: dict[str, Any]) -> Non
         for address in (f"{ready['url']}/health", f"{ready['url']}/ready", ready["connect_link"]):
             async with session.get(address) as response:
                 assert response.status == 200, address
+
+
+async def commands_beside_it_find_both_ports(state: Path, ready: dict[str, Any]) -> None:
+    told = await said("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
+    assert told.code == 0, told
+    key = ("keys", "create", "agent", "--capability", "--connection", f"sandbox/{ready['connection_id']}")
+    told = await said(*key, "-c", str(state / "gateway.yaml"))
+    assert f"{ready['url']}/c/gw_cap_" in told.out, told
 
 
 def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:

@@ -16,14 +16,14 @@ from gateway.keys import mint
 from gateway.secret import Secret
 
 CLIENT_ID: Final = "gateway-demo"
-PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"
+PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # in configurations that an earlier version wrote
 SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
 SHIPPED_ORIGIN: Final = "http://127.0.0.1:3004"
 
 _CONFIGURATION: Final = f"""\
 # Written by `gateway demo` when it was missing; yours to edit, it is not written again.
 server:
-  port: "${{{PORT_VARIABLE}:-3003}}"       # set by --port
+  port: "${{file:port}}"                   # written at every start, from --port; so commands find the gateway that runs
 store:
   url: sqlite:///gateway.db
   encryption_keys: ["${{file:encryption_key}}"]
@@ -38,7 +38,7 @@ environments:
         client_secret: "${{file:sandbox_client_secret}}"
         scopes: ["read:sandbox-user", "read:sandbox-work", "write:sandbox-work", "offline_access"]
 egress:
-  allow: ["127.0.0.1/32:${{{SANDBOX_PORT_VARIABLE}:-3004}}"]    # the sandbox, and nothing else on this machine
+  allow: ["127.0.0.1/32:${{file:sandbox_port}}"]    # the sandbox, and nothing else on this machine
 """
 
 
@@ -66,9 +66,17 @@ class DemoFolder:
         return self.path / "address"
 
     def tell_address(self, url: str) -> None:
-        fresh = self.path / ".address.new"
-        fresh.write_text(f"{url}\n")
-        fresh.replace(self.address)
+        self._tell("address", url)
+
+    def tell_ports(self, port: int, sandbox_port: int) -> None:
+        """What the configuration reads, in the gateway and in every command beside it or after it."""
+        self._tell("port", str(port))
+        self._tell("sandbox_port", str(sandbox_port))
+
+    def _tell(self, name: str, text: str) -> None:
+        fresh = self.path / f".{name}.new"
+        fresh.write_text(f"{text}\n")
+        fresh.replace(self.path / name)
 
     def secret_key(self) -> Secret:
         """The key that the application calls with, read as the configuration reads it."""

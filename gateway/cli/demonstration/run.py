@@ -89,7 +89,9 @@ async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterat
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
             origin = await sandbox.ready()
             folder.point_catalog_at(origin)
-        environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: origin.rpartition(":")[2]}
+        sandbox_listens = int(origin.rpartition(":")[2])
+        folder.tell_ports(own_port, sandbox_listens)
+        environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: str(sandbox_listens)}
         arguments = ("serve", "-c", str(folder.configuration))
         log = folder.path / "gateway.log"
         gateway = await stack.enter_async_context(started("gateway", "gateway", *arguments, log=log, environ=environ))
@@ -97,7 +99,7 @@ async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterat
         if listens != url:
             raise DemoFailed(
                 f"the gateway listens on {listens} instead of {url}; "
-                f"let server.port in {folder.configuration} be ${{{PORT_VARIABLE}:-3003}}, and choose it with --port"
+                f"let server.port in {folder.configuration} be ${{file:port}}, and choose it with --port"
             )
         folder.tell_address(url)
         yield url, sandbox, gateway

@@ -145,7 +145,8 @@ async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> Non
             code, out, err = await gateway.ended()
     assert (code, out) == (1, "")
     assert err.splitlines() == [
-        f"gateway: 127.0.0.1:{port} is in use. Set another server.port or server.host in gateway.yaml."
+        f"gateway: 127.0.0.1:{port} is in use. Set another server.port, and the same in server.public_url where that names it, "
+            "or another server.host, in gateway.yaml."
     ]
 
 

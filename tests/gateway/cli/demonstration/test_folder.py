@@ -23,8 +23,8 @@ def test_a_new_folder_has_keys_and_a_configuration_that_only_their_owner_reads(f
     for name in ("encryption_key", "secret_key", "sandbox_client_secret", "gateway.yaml"):
         assert stat.S_IMODE((folder.path / name).stat().st_mode) == 0o600, name
     configuration = yaml.safe_load(folder.configuration.read_text())
-    assert configuration["server"]["port"] == "${GATEWAY_DEMO_PORT:-3003}"
-    assert configuration["egress"]["allow"] == ["127.0.0.1/32:${GATEWAY_DEMO_SANDBOX_PORT:-3004}"]
+    assert configuration["server"]["port"] == "${file:port}"
+    assert configuration["egress"]["allow"] == ["127.0.0.1/32:${file:sandbox_port}"]
     assert configuration["environments"]["dev"]["secret_keys"] == ["${file:secret_key}"]
     assert len(folder.secret_key().reveal()) >= 16
 
