@@ -164,7 +164,11 @@ class KeyStore:
         mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
         old = (await db.execute(select(keys).where(*mine))).mappings().first()
         if old is None:
-            raise NotFound("not_found", f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys tell which there are.")
+            raise NotFound(
+                "not_found",
+                f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys tell "
+                "which there are.",
+            )
         until = new.replaced_ends_at or now
         if old["expires_at"] is None or until < old["expires_at"]:
             await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
