@@ -42,6 +42,8 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
     """
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
+    if not target.parent.is_dir():
+        raise StoreRefused(f"{target.parent} is no folder: make it first, or name a file in another one.")
     with told(target):
         if target.exists() and source.exists() and target.samefile(source):
             raise StoreRefused(f"{target} is the database itself: name another file.")
