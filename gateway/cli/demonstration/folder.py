@@ -18,7 +18,9 @@ from gateway.secret import Secret
 CLIENT_ID: Final = "gateway-demo"
 PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # in configurations that an earlier version wrote
 SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
-SHIPPED_ORIGIN: Final = "http://127.0.0.1:3004"
+USUAL_PORT: Final = 3003
+USUAL_SANDBOX_PORT: Final = 3004
+SHIPPED_ORIGIN: Final = f"http://127.0.0.1:{USUAL_SANDBOX_PORT}"
 
 _CONFIGURATION: Final = f"""\
 # Written by `gateway demo` when it was missing; yours to edit, it is not written again.
@@ -124,6 +126,8 @@ class DemoFolder:
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
+        for name, usual in (("port", USUAL_PORT), ("sandbox_port", USUAL_SANDBOX_PORT)):
+            _write_if_missing(self.path / name, f"{usual}\n")  # until the start knows them: see `tell_ports`
         _write_if_missing(self.configuration, _CONFIGURATION)
 
 
