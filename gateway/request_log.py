@@ -83,8 +83,8 @@ class RequestLog:
 
     async def _write_lines(self) -> None:
         due = len(self._lines)
-        while due > 0 and self._lines:
-            some = [self._lines.popleft() for _ in range(min(due, LINES, len(self._lines)))]
+        while due > 0:
+            some = [self._lines.popleft() for _ in range(min(due, LINES))]
             due -= len(some)
             if logs.wants_lines():
                 logs.write_lines([as_line(exchange) for exchange in some])

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
 HEAD_END: Final = b"\r\n\r\n"
-LINE_BYTES: Final = 64 * 1024  # beyond any that is taken
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
 CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
 
@@ -142,7 +141,7 @@ class StrictReading(RequestHandler):
         """The parser takes any number of spaces between the parts of a request line; others read an empty target there."""
         line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
-        self._line = None if end else line[-LINE_BYTES:]
+        self._line = None if end else line
 
     def _admit(self, new: int, piece: bytes) -> None:
         """Look at the `new` messages before they are handled; the first one that is refused is the last."""

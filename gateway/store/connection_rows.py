@@ -31,24 +31,20 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-def at(ref: ConnectionRef) -> ColumnElement[bool]:
-    """The row with that address."""
-    return and_(
-        connections.c.environment == ref.environment,
-        connections.c.integration_id == ref.integration_id,
-        connections.c.connection_id == ref.connection_id,
-    )
-
-
 # What is asked for often is put together once: to make a statement anew costs more than to run it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
-"""As `at`, of whatever row `place` names."""
+"""The row with the address that is among the parameters, as `place` gives it."""
 WHOLE_ROW: Final = select(connections).where(AT)
 
 
 def place(ref: ConnectionRef) -> dict[str, Any]:
     """The parameters of `AT`."""
     return {f"at_{name}": value for name, value in zip(ConnectionRef._fields, ref, strict=True)}
+
+
+def at(ref: ConnectionRef) -> ColumnElement[bool]:
+    """The row with that address."""
+    return and_(*(connections.c[name] == value for name, value in ref._asdict().items()))
 
 
 async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:

@@ -65,10 +65,10 @@ class ConnectionStore(Refreshes):
         for ref in refs:
             asked.setdefault(ref[:2], []).append(ref.connection_id)
         for (environment, integration_id), ids in asked.items():
-            place = {"environment_": environment, "integration_id_": integration_id}
+            where = {"environment_": environment, "integration_id_": integration_id}
             for begin in range(0, len(ids), MARKS_AT_ONCE):
                 async with self._transactions.read() as db:
-                    rows = (await db.execute(MARKS, {**place, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
+                    rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
                 found |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
         return found
 

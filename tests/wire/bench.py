@@ -57,6 +57,12 @@ class Answer:
         return (self.head.one("gateway-error") or b"").decode()
 
     @property
+    def message(self) -> str:
+        """What an error of ours says."""
+        told: str = json.loads(self.body.data)["error"]["message"]
+        return told
+
+    @property
     def passed_on(self) -> list[bytes]:
         """The provider's lines: without those that the gateway writes in any case."""
         ours = (

@@ -122,8 +122,13 @@ def differs(forwarded: list[Message], read: Reading) -> bool:
 
 
 def stands_in(left: bytes | None, message: Message) -> bool:
+    """Whether its request line, as it may have been sent, is among the bytes in `left`."""
     method, target, _ = message
-    return left is not None and method in left and (b"/proxy" + target in left or target in left)
+    return left is not None and any(
+        b"%b %b%b%b " % (method, start, mount, target) in left
+        for start in (b"", b"http://gw.example", b"https://gw.example")
+        for mount in (b"/proxy", b"")
+    )
 
 
 def as_sent(target: bytes) -> bytes:

@@ -152,6 +152,8 @@ async def test_an_answer_before_it_was_asked_for_is_nobodys(bench: Bench) -> Non
     await turns()
     for _ in range(5):
         await bench.serves_others()
+    spoken_out, *after = [heard.connection for heard in bench.recorder.heard]
+    assert spoken_out not in after
 
 
 async def test_a_broken_answer_leaves_a_whole_one_on_the_same_connection_alone(bench: Bench) -> None:

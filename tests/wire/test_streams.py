@@ -81,7 +81,8 @@ async def test_both_ways_at_once(bench: Bench) -> None:
             await caller.reader.readuntil(b"\r\n\r\n")
             for n in range(5):
                 await caller.send(b"7\r\nping %d\n\r\n" % n)
-                await caller.reader.readuntil(b"ping %d\n\r\n" % n)
+                echo = await caller.reader.readuntil(b"ping %d\n\r\n" % n)
+                assert echo.count(b"ping") == 1, "each comes back before the next is sent"
             await caller.send(b"0\r\n\r\n")
             await caller.reader.readuntil(b"0\r\n\r\n")
     await bench.serves_others()
@@ -112,6 +113,8 @@ async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str
         async with asyncio.timeout(3):
             await left.wait()
     await bench.serves_others()
+    abandoned, after = [heard.connection for heard in bench.recorder.heard]
+    assert abandoned != after
 
 
 async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench) -> None:

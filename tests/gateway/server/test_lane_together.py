@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from gateway.server.protocol import ClientProtocol
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.raw_provider import RawProvider, raw_provider, read_message
 from tests.gateway.server.test_lane import before, dial, get, port_of, warm
@@ -28,6 +29,13 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
         running.lane.departures.aboard = 1
         yield running
         assert running.lane.departures.aboard == 1, "who came aboard has left again"
+
+
+async def due(crowded: RunningGateway) -> ClientProtocol:
+    """The caller's connection, in the turn in which it has an answer that is about to leave."""
+    while not (found := [one for one in connections(crowded) if one._due]):
+        await asyncio.sleep(0)
+    return found[0]
 
 
 async def test_requests_sent_behind_one_another_are_answered_in_their_order(crowded: RunningGateway) -> None:
@@ -54,9 +62,8 @@ async def test_an_answer_leaves_before_what_is_refused_behind_it(crowded: Runnin
 async def test_a_connection_that_is_closed_in_that_turn_gets_its_answer_first(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
-        while not (held := [one for one in connections(crowded) if one._due]):
-            await asyncio.sleep(0)
-        held[0].force_close()
+        held = await due(crowded)
+        held.force_close()
         assert (await client.answer()).body.data == b"/a"
         assert await client.rest() == b""
 
@@ -64,10 +71,9 @@ async def test_a_connection_that_is_closed_in_that_turn_gets_its_answer_first(cr
 async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_answer(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
-        while not (held := [one for one in connections(crowded) if one._due]):
-            await asyncio.sleep(0)
-        held[0].eof_received()
-        held[0].transport.close()  # type: ignore[union-attr]  # as it does by itself then
+        held = await due(crowded)
+        held.eof_received()
+        held.transport.close()  # type: ignore[union-attr]  # as it does by itself then
         assert (await client.answer()).body.data == b"/a"
         assert await client.rest() == b""
 
@@ -75,9 +81,8 @@ async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_answer(crow
 async def test_what_comes_in_that_turn_finds_the_answer_gone(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/a"))
-        while not (held := [one for one in connections(crowded) if one._due]):
-            await asyncio.sleep(0)
-        held[0].data_received(get(b"/proxy/b"))
-        assert held[0]._due == b""
+        held = await due(crowded)
+        held.data_received(get(b"/proxy/b"))
+        assert held._due == b""
         assert [(await client.answer()).body.data for _ in range(2)] == [b"/a", b"/b"]
     assert crowded.lane.taken == 2

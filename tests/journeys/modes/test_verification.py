@@ -152,6 +152,7 @@ async def test_a_grant_is_refused_only_where_no_renewal_could_cure_it(
     )
     grant = {"type": "OAUTH2", "access_token": "a-token", **({"refresh_token": "r-token"} if refresh else {})}
     await imported(gateway, credentials=grant, expect=expect)
+    assert len(await connections(gateway)) == (1 if expect == 201 else 0)
 
 
 async def test_a_signed_call_is_signed_when_it_verifies_too(far: Far, start: Any) -> None:
