@@ -14,12 +14,13 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from gateway.app import Configured, complete, declared, egress_of, gates_of, read
+from gateway.app import Configured, declared, egress_of, gates_of, read
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.connections.integrations import Integrations
 from gateway.errors import GatewayError, StartRefused
 from gateway.keys import Keys
+from gateway.lifetime import complete
 from gateway.metrics import Metrics
 from gateway.metrics.families import RELOADS
 from gateway.services import SERVICES, Services

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from gateway.api.body import Strict
 from gateway.api.shapes import ProviderConfigKey
 from gateway.catalog.provider import Provider
-from gateway.config import values
+from gateway.config import key_values, values
 from gateway.errors import Issue
 from gateway.secret import Secret
 
@@ -21,7 +21,7 @@ def _pem(text: str) -> str:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        unfolded = values.private_key(text).reveal()
+        unfolded = key_values.private_key(text).reveal()
         load_pem_private_key(unfolded.encode(), None)
     except Exception:  # noqa: BLE001 (the library raises half a dozen kinds, and none of them says more)
         raise ValueError("must be a private key in PEM, without a passphrase") from None
@@ -30,8 +30,8 @@ def _pem(text: str) -> str:
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_-]+$")]
 DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-ClientId = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(values.client_value)]
-Hidden = Annotated[str, StringConstraints(min_length=1, max_length=16_384), AfterValidator(values.client_value)]
+ClientId = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(key_values.client_value)]
+Hidden = Annotated[str, StringConstraints(min_length=1, max_length=16_384), AfterValidator(key_values.client_value)]
 Scopes = Annotated[str, StringConstraints(pattern=SCOPES, max_length=16_384)]
 WebhookSecret = Annotated[str, StringConstraints(max_length=255)]
 AppLink = Annotated[str, StringConstraints(min_length=1, max_length=2048), AfterValidator(values.app_link)]

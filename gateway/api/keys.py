@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.api.body import Strict, number, query_of, read_json, wrong_query
 from gateway.auth.moments import iso
 from gateway.errors import InvalidRequest, Issue
-from gateway.keys.issue import OVERLAP, Wish
+from gateway.keys.wish import OVERLAP, Wish
 from gateway.records.access import Key, Kind, Limits
 from gateway.secret import Secret
 from gateway.services import SERVICES

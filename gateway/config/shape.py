@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.config import store_url, values
+from gateway.config import key_values, store_url, values
 from gateway.config.model import AllowedNetwork, PoolConfig
 from gateway.secret import Secret
 
@@ -46,19 +46,19 @@ def _read(check: Callable[[str], Any]) -> BeforeValidator:
 
 
 def _hidden(text: str) -> Secret:
-    return Secret(values.client_value(text))
+    return Secret(key_values.client_value(text))
 
 
 # Texts. An empty one is a fault everywhere: a key is left out, or null, not empty.
 Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 DisplayName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=255)]
-ClientId: TypeAlias = Annotated[Text, AfterValidator(values.client_value)]
-PrivateKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.private_key)]
+ClientId: TypeAlias = Annotated[Text, AfterValidator(key_values.client_value)]
+PrivateKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.private_key)]
 AppLink: TypeAlias = Annotated[Text, AfterValidator(values.app_link)]
 Hidden: TypeAlias = Annotated[InstanceOf[Secret], _read(_hidden)]
-SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.secret_key)]
-SigningKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.signing_key)]
-EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(values.encryption_key)]
+SecretKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.secret_key)]
+SigningKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.signing_key)]
+EncryptionKey: TypeAlias = Annotated[InstanceOf[Secret], _read(key_values.encryption_key)]
 Host: TypeAlias = Annotated[Text, AfterValidator(values.host)]
 PublicUrl: TypeAlias = Annotated[Text, AfterValidator(values.public_url)]
 WebhookUrl: TypeAlias = Annotated[Text, AfterValidator(values.webhook_url)]

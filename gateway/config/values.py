@@ -4,20 +4,14 @@ Every function returns the value or raises ValueError with the rule. No message 
 that ended up in the wrong place.
 """
 
-import base64
-import binascii
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.config.model import AllowedNetwork
-from gateway.secret import Secret
-from gateway.wording import counted
 
-SECRET_KEY_MIN: Final = 16
-ENCRYPTION_KEY_BYTES: Final = 32
-_VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
+VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~-]+)*")
@@ -25,7 +19,6 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _ALLOWED: Final = re.compile(
     r"(?P<open>\[)?(?P<network>[0-9A-Fa-f.:]+?(?:/[0-9]{1,3})?)(?(open)\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
-_PRIVATE_KEY: Final = re.compile(r"-----BEGIN (?:RSA |EC )?PRIVATE KEY-----.+-----END", re.DOTALL)
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 _DEFAULT_PORT: Final = {"http": 80, "https": 443}
@@ -106,62 +99,11 @@ def outbound_proxy(text: str) -> str:
     return text.rstrip("/")
 
 
-def encryption_key(text: str) -> Secret:
-    """A master key, in standard base64 with padding whatever form it came in."""
-    try:
-        raw = base64.b64decode(_padded(text.strip().translate(str.maketrans("-_", "+/"))), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError(f"is not base64; {_make_a_key()}") from None
-    if len(raw) != ENCRYPTION_KEY_BYTES:
-        raise ValueError(
-            f"is {counted(len(raw), 'byte')} once decoded and must be {ENCRYPTION_KEY_BYTES}; {_make_a_key()}"
-        )
-    return Secret(base64.b64encode(raw).decode())
-
-
-def secret_key(text: str) -> Secret:
-    """What the customer application sends as ``Authorization: Bearer …``."""
-    if not _VISIBLE.fullmatch(text):
-        raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
-    if len(text) < SECRET_KEY_MIN:
-        raise ValueError(
-            f"is {counted(len(text), 'character')} and must be {SECRET_KEY_MIN} or more; `openssl rand -hex 32` makes one"
-        )
-    return Secret(text)
-
-
-def signing_key(text: str) -> Secret:
-    """What events are signed with: ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be."""
-    if text.startswith("whsec_"):
-        try:
-            base64.b64decode(text.removeprefix("whsec_"), validate=True)
-        except binascii.Error:
-            raise ValueError("begins with whsec_ but has no base64 behind it") from None
-    return secret_key(text)
-
-
 def scope(text: str) -> str:
     """One scope-token (RFC 6749 §3.3)."""
     if not _SCOPE.fullmatch(text):
         raise ValueError("is not one scope: no spaces, quotes or commas between scopes; list one an item")
     return text
-
-
-def client_value(text: str) -> str:
-    """A client ID or secret: VSCHAR (RFC 6749 appendix A), so that a stray newline is found here and not at the provider."""
-    if not text.isascii() or not text.isprintable() or text != text.strip():
-        raise ValueError(
-            "holds a space at its end, a newline or another character that no provider issues; copy it again"
-        )
-    return text
-
-
-def private_key(text: str) -> Secret:
-    """A private key in PEM, without a passphrase; ``\\n`` stands for a line's end where it was written in one line."""
-    unfolded = text.replace("\\n", "\n").strip()
-    if not _PRIVATE_KEY.search(unfolded):
-        raise ValueError("is not a private key in PEM without a passphrase; ${file:app.pem} reads one from a file")
-    return Secret(unfolded + "\n")
 
 
 def app_link(text: str) -> str:
@@ -210,7 +152,7 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
     """Its parts, after the checks that every address here shares."""
     example = f"must be an address such as {schemes[0]}://host.example"
-    if not _VISIBLE.fullmatch(text) or "\\" in text:
+    if not VISIBLE.fullmatch(text) or "\\" in text:
         raise ValueError(f"{example}, in ASCII and without spaces")
     try:
         parts = urlsplit(text)
@@ -242,11 +184,3 @@ def is_address(name: str) -> bool:
 
 def _bracketed(name: str) -> str:
     return f"[{name}]" if ":" in name else name
-
-
-def _padded(text: str) -> str:
-    return text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)
-
-
-def _make_a_key() -> str:
-    return f"`openssl rand -base64 {ENCRYPTION_KEY_BYTES}` makes a key"

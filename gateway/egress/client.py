@@ -26,9 +26,9 @@ from gateway.egress.names import Names
 from gateway.egress.parties import Lost
 from gateway.egress.pool import Load, Pool
 from gateway.egress.tls import Sessions, prepared
+from gateway.egress.whole import Answer, read_whole
 from gateway.records.call import ClientIdentity
 from gateway.records.upstream import UpstreamRequest
-from gateway.wire.coding import CodingError, Decoder
 from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -47,15 +47,6 @@ class Timeouts:
     idle_s: float = 60.0
     total_s: float | None = None
     max_first_byte_s: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A small answer, read whole and decoded."""
-
-    status: int
-    headers: CIMultiDictProxy[str]
-    body: bytes
 
 
 class Egress:
@@ -176,7 +167,7 @@ class Egress:
             async with asyncio.timeout(timeout_s):
                 exchange = await self.send(request, None if body is None else Body(_once(body), len(body), whole=body))
                 try:
-                    content = await _read_whole(exchange, request.origin, limit_bytes)
+                    content = await read_whole(exchange, request.origin, limit_bytes)
                 finally:
                     exchange.close()
         except TimeoutError:
@@ -239,19 +230,3 @@ def _unanswered(origin: str) -> EgressError:
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
-
-
-async def _read_whole(exchange: Exchange, origin: str, limit_bytes: int) -> bytes:
-    decoder = Decoder()
-    encoded = decoder.start(",".join(value for name, value in exchange.headers if name.lower() == "content-encoding"))
-    content = bytearray()
-    try:
-        while piece := await exchange.read():
-            for part in decoder.feed(piece) if encoded else (piece,):
-                content += part
-                if len(content) > limit_bytes:
-                    raise EgressError("too_large", f"{origin} answered with more than {limit_bytes} bytes.")
-        decoder.finish()
-    except CodingError as fault:
-        raise EgressError("protocol", f"The answer of {origin} could not be read: {fault}.") from fault
-    return bytes(content)

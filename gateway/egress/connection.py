@@ -8,6 +8,7 @@ Nothing is ever sent twice here, and what comes unasked ends the connection (RFC
 """
 
 import asyncio
+from functools import partial
 from typing import Final, cast
 
 from gateway.egress.answer import Answer
@@ -35,7 +36,6 @@ class Connection(asyncio.Protocol):
         self._stage = _IDLE
         self._waiter: asyncio.Future[Answer] | None = None
         self._taker: Taker | None = None  # in the waiter's place
-        self._head = b""  # that it is told, until it departs
         self._answer: Answer | None = None  # the one on its way in, unless that goes into a sink
         self._sink: Sink | None = None
         self._fresh: Answer | None = None  # its head has just come
@@ -87,12 +87,10 @@ class Connection(asyncio.Protocol):
         self._stage = _DUE
         self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
-        self._head = head
-        departures.add(self._depart)
+        departures.add(partial(self._depart, head))
 
-    def _depart(self) -> None:
+    def _depart(self, head: bytes) -> None:
         """Unless the connection has ended, or is about to: whoever asked hears of that by `connection_lost`."""
-        head, self._head = self._head, b""  # it holds a credential
         if self._stage == _DUE and not self.transport.is_closing():
             self._stage = _ASKED
             self.transport.write(head)

@@ -6,7 +6,7 @@ gets its chance. `wire.replay` says what may be repeated and when; here it is do
 
 import asyncio
 import random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from aiohttp import web
 
@@ -17,6 +17,7 @@ from gateway.egress.exchange import Exchange
 from gateway.egress.gates import Outcome
 from gateway.egress.parties import Lost
 from gateway.errors import GatewayError
+from gateway.forward.handed import FirstOutcome, Handed
 from gateway.forward.signing import gather, sign
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
@@ -28,16 +29,7 @@ from middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
 SWALLOWED_S: Final = 1.0
-FirstOutcome: TypeAlias = Exchange | EgressError | StoodStill | Lost
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
-
-
-class Handed(NamedTuple):
-    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with."""
-
-    outcome: FirstOutcome
-    spent_s: float
-    opened: Opened
 
 
 class Attempts:

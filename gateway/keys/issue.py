@@ -1,49 +1,23 @@
 """Makes and ends keys, for the API and for the command line alike. Nobody gives away more than is theirs."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Final
+from collections.abc import Sequence
 
 import structlog
 
 from gateway import clock
 from gateway.access.refusals import CREATE, MINTERS, told
-from gateway.access.rules import parse
-from gateway.access.scopes import EVERYTHING, PROXY, covers, is_scope
-from gateway.errors import Forbidden, InvalidRequest, Issue, NotFound, told_together
+from gateway.access.scopes import covers
+from gateway.errors import Forbidden, NotFound
 from gateway.keys.caller import Caller
 from gateway.keys.mint import mint
 from gateway.keys.minted import Minted
-from gateway.records.access import ANY_INTEGRATION, Key, Kind, Limits
+from gateway.keys.wish import Wish, check, like, usual_scopes
+from gateway.records.access import Key, Limits
 from gateway.secret import Secret, digest
 from gateway.store import Store
 from gateway.store.keys import NewKey
 
 log = structlog.get_logger(__name__)
-
-OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # of each kind of limit in one key
-LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
-OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A key that is asked for. `scopes` None: everything, or with limits the proxy alone, or those of what it replaces.
-
-    `replaces`: the id of a key that goes on for `overlap`, so that both work while its users move over.
-    """
-
-    name: str
-    kind: Kind = "key"
-    scopes: Sequence[str] | None = None
-    limits: Limits = field(default_factory=Limits)
-    rate: int | None = None
-    budget: int | None = None
-    expires_at: datetime | None = None
-    replaces: int | None = None
-    overlap: timedelta = OVERLAP
 
 
 class Issuer:
@@ -63,11 +37,11 @@ class Issuer:
         if old is not None:
             if asks is not None:
                 await self._check_not_above(old, asks)
-            wish, above = _like(wish, old), await self._parent_of(old)
+            wish, above = like(wish, old), await self._parent_of(old)
         # Whoever has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)
-        scopes = tuple(wish.scopes) if wish.scopes is not None else _usual_scopes(wish)
+        scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
         if caller is not None:
             check_within(scopes, caller)
         inherited = old.limits if old is not None else above.limits if above is not None else ()
@@ -140,32 +114,10 @@ class Issuer:
         return None if key.parent_id is None else await self._store.keys.find(key.environment, key.parent_id)
 
 
-def _like(wish: Wish, old: Key) -> Wish:
-    """What a replacement does not say is as it was."""
-    return replace(
-        wish,
-        kind=old.kind,
-        scopes=old.scopes if wish.scopes is None else wish.scopes,
-        rate=wish.rate or old.rate,
-        budget=wish.budget or old.budget,
-    )
-
-
 def sees(caller: Caller | None, key: Key) -> bool:
     """A key with limits sees what it minted itself; any other sees all keys of its environment."""
     above = None if caller is None else caller.key
     return above is None or not above.limits or key.parent_id == above.id
-
-
-def check(wish: Wish, now: datetime) -> None:
-    """Raises InvalidRequest with every fault at once."""
-    issues = [*_scope_issues(wish), *_limit_issues(wish)]
-    if not wish.name.strip() or len(wish.name) > 255 or not wish.name.isprintable():
-        issues.append(Issue("custom", "display_name must have 1 to 255 printable characters.", ("display_name",)))
-    if wish.expires_at is not None and wish.expires_at <= now:
-        issues.append(Issue("custom", "expires_at is in the past.", ("expires_at",)))
-    if issues:
-        raise InvalidRequest("invalid_body", told_together(issues), errors=issues)
 
 
 def check_within(scopes: Sequence[str], caller: Caller) -> None:
@@ -186,70 +138,3 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
             "A key with a rate or a budget mints no keys, since their calls would not count as its own.",
             payload=told("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
         )
-
-
-def _usual_scopes(wish: Wish) -> tuple[str, ...]:
-    limited = wish.kind == "capability" or wish.limits != Limits()
-    return (PROXY,) if limited else (EVERYTHING,)
-
-
-def _scope_issues(wish: Wish) -> list[Issue]:
-    issues = []
-    for n, scope in enumerate(wish.scopes or ()):
-        if not is_scope(scope):
-            issues.append(Issue("custom", f"'{scope[:64]}' is no scope; docs/keys.md lists them.", ("scopes", str(n))))
-        elif wish.kind == "capability" and scope not in OF_CAPABILITY:
-            told = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
-            issues.append(Issue("custom", told, ("scopes", str(n))))
-    if wish.scopes is not None and not wish.scopes:
-        issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
-    return issues
-
-
-def _limit_issues(wish: Wish) -> list[Issue]:
-    limits = wish.limits
-    told: list[tuple[str, tuple[str, ...]]] = [
-        (f"At most {MOST} {name} in a key.", (name,)) for name, values in limits.as_json().items() if len(values) > MOST
-    ]
-    of_tags = *limits.tags, *limits.tags.values()
-    named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
-    told += [
-        (f"{text[:64]!r} is empty, too long or not printable, so there can be none of that name.", (name,))
-        for name, texts in named.items()
-        for text in texts
-        if not text or len(text) > LONGEST or not text.isprintable()
-    ]
-    told += [(fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)]
-    told += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
-    told += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
-    for name, value in (("rate", wish.rate), ("budget", wish.budget)):
-        if value is not None and not 1 <= value <= 10**9:
-            told.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
-    if wish.kind == "capability" and wish.replaces is None and not _one_connection(limits):
-        told.append(
-            ("A capability leads to one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))
-        )
-    return [Issue("custom", message, ("limits", *path)) for message, path in told]
-
-
-def _connection(text: str) -> Iterator[str]:
-    integration_id, _, connection_id = text.partition("/")
-    if not integration_id or not connection_id:
-        yield f"'{text[:64]}' names no connection: write INTEGRATION/CONNECTION."
-
-
-def _rule(text: str) -> Iterator[str]:
-    try:
-        parse(text)
-    except ValueError as wrong:
-        yield f"'{text[:128]}' {wrong}."
-
-
-def _host(text: str) -> Iterator[str]:
-    labels = text.removeprefix("*.").split(".")
-    if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
-        yield f"'{text[:64]}' is no host name, nor *.example.com; leave scheme and port out."
-
-
-def _one_connection(limits: Limits) -> bool:
-    return len(limits.connections) == 1 and not limits.connections[0].startswith(f"{ANY_INTEGRATION}/")

@@ -12,7 +12,7 @@ from gateway.egress.departures import Departures
 from gateway.egress.errors import EgressError
 from gateway.egress.gates import Outcome
 from gateway.egress.parties import Lost
-from gateway.forward.attempts import FirstOutcome, Handed
+from gateway.forward.handed import FirstOutcome, Handed
 from gateway.forward.watch import StoodStill
 from gateway.server.lane_head import lane_head
 from gateway.server.plan import Plan

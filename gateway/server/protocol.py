@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gateway.egress.answer import Answer
 from gateway.egress.departures import Departures
-from gateway.forward.attempts import Handed
+from gateway.forward.handed import Handed
 from gateway.server.answering import LINGER_S, Answering
 from gateway.server.flight import Flight
 from gateway.wire.cut import cut

@@ -29,9 +29,10 @@ async def _opened(file: Path, work: "Callable[[Services], Awaitable[int]]") -> i
     import os
 
     from gateway import logs
-    from gateway.app import opened, services_of
+    from gateway.app import services_of
     from gateway.config import load
     from gateway.errors import GatewayError
+    from gateway.lifetime import opened
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     services = services_of(load(file))

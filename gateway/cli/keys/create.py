@@ -15,7 +15,7 @@ from gateway.cli.keys.told import limits, strangers
 from gateway.cli.options import as_json, config_file
 
 if TYPE_CHECKING:
-    from gateway.keys.issue import Wish
+    from gateway.keys.wish import Wish
     from gateway.records.access import Key
     from gateway.secret import Secret
     from gateway.services import Services
@@ -110,7 +110,7 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
 
 def _wish(asked: dict[str, object]) -> "Wish":
     from gateway import clock
-    from gateway.keys.issue import Wish
+    from gateway.keys.wish import Wish
     from gateway.records.access import Limits
 
     told = dict(asked)

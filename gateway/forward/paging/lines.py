@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gateway.errors import GatewayError
 from gateway.forward.passed import PassedAnswer
-from gateway.wire.paging.document import Records
+from gateway.wire.paging.records import Records
 
 OURS: Final = b'{"gateway_'
 TRAILER: Final = "gateway_trailer"

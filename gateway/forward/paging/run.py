@@ -21,9 +21,9 @@ from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
 from gateway.wire.fields import Fields
 from gateway.wire.paging.circle import Circle
-from gateway.wire.paging.document import NO_RECORDS
 from gateway.wire.paging.links import Place, place_of
 from gateway.wire.paging.position import OffLimits, aim, written
+from gateway.wire.paging.records import NO_RECORDS
 from gateway.wire.paging.turn import Turn, taken_apart
 from middleware.credentials import place
 from middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM

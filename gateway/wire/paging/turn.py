@@ -9,8 +9,9 @@ from urllib.parse import unquote_plus
 from gateway.errors import UpstreamFailed
 from gateway.records.paging import Position, Way
 from gateway.wire.fields import Fields
-from gateway.wire.paging.document import NO_RECORDS, Document, Odd, Records, Value
+from gateway.wire.paging.document import Document, Odd, Value
 from gateway.wire.paging.links import Place, link_of, resolve
+from gateway.wire.paging.records import NO_RECORDS, Records
 from gateway.wire.url import name_of
 
 _NO: Final = frozenset({None, False, "", "0", "false", "False"})

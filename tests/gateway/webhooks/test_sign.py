@@ -8,7 +8,7 @@ import time
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from gateway.config.values import signing_key
+from gateway.config.key_values import signing_key
 from gateway.secret import Secret
 from gateway.webhooks.sign import mint, signed, standard_form, standard_key
 

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.errors import UpstreamFailed
 from gateway.wire.paging import document as module
-from gateway.wire.paging.document import Document, Odd, Records
+from gateway.wire.paging.document import Document, Odd
+from gateway.wire.paging.records import Records
 
 
 def records(page: str | bytes, path: str = "") -> list[bytes]:

@@ -1,0 +1,143 @@
+"""What lives as long as the application: the store and all that stands on it, the tasks that go on by themselves, their end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.connections.create import Creator
+from gateway.connections.delete import Deleter
+from gateway.connections.dialogues import Dialogues
+from gateway.connections.flow import Flows
+from gateway.connections.keep_alive import KeepAlive
+from gateway.connections.links import Links
+from gateway.connections.live import Live
+from gateway.connections.made import MadeIntegrations, go_on
+from gateway.connections.outcomes import Outcomes
+from gateway.connections.recover import recover
+from gateway.connections.renew import Renewer
+from gateway.connections.sessions import Sessions
+from gateway.connections.typed import TypedIn
+from gateway.errors import GatewayError
+from gateway.keys.issue import Issuer
+from gateway.services import Services
+from gateway.store import Store, open_store
+from gateway.vault import Keyring, Tokens
+from gateway.webhooks.deliver import Deliverer
+from gateway.webhooks.keeper import Keeper
+
+PRUNE_EVERY_S: Final = 600.0
+KEEP_REQUEST_LOG: Final = timedelta(days=30)
+
+log = structlog.get_logger(__name__)
+
+
+def complete(services: Services) -> Dialogues:
+    """Add what is built on the rest and keeps nothing of its own; the conversations with providers that it uses."""
+    store, catalog, live, integrations = services.store, services.catalog, services.live, services.integrations
+    dialogues, public_url = Dialogues(services.egress), services.config.server.public_url
+    services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
+    services.sessions = Sessions(store)
+    services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
+    services.links = Links(store, services.sessions, public_url)
+    services.issuer = Issuer(store, services.keys.minted)
+    live.followers = (services.keys.minted, services.links)
+    services.flows = Flows(store, integrations, services.creator, dialogues, services.outcomes, public_url)
+    services.typed_in = TypedIn(store, services.creator, services.outcomes)
+    services.deleter = Deleter(store, integrations, catalog, live, dialogues)
+    services.made = MadeIntegrations(store, integrations, live, services.deleter)
+    return dialogues
+
+
+@asynccontextmanager
+async def opened(
+    services: Services, *, latest: Callable[[], Services] | None = None, background: bool = False
+) -> AsyncIterator[None]:
+    """The store and all that stands on it; with `background` also what goes on by itself while a gateway serves.
+
+    `latest` tells what is to be closed at the end, where a reload may have put others in place.
+    """
+    config = services.config
+    store = services.store = await open_store(
+        config.store.url,
+        Keyring(config.store.encryption_keys),
+        environments=config.environments,
+        pool=config.store.pool,
+    )
+    try:
+        since = await store.changes.last_id()  # before they are read, so that none that comes meanwhile is missed
+        services.integrations.learn(await store.integrations.all())
+    except BaseException:
+        await store.close()
+        raise
+    dialogues = Dialogues(services.egress)
+    services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
+    services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
+    services.deliverer = Deliverer(store, config, services.catalog, services.egress, services.metrics)
+    services.keys.minted.open(store)
+    services.outcomes = Outcomes(store)
+    complete(services)
+    now = latest or (lambda: services)
+    services.keeper = Keeper(store, lambda: now().config.environments, services.deliverer.wake)
+    tasks = []
+    if background:
+        services.live.heard = services.deliverer.wake
+        keep_alive = KeepAlive(store, services.renewer, lambda: (now().integrations, now().catalog))
+        tasks = [
+            asyncio.create_task(
+                services.live.follow(since, lambda: services.outcomes.look(now().serving)), name="follow_changes"
+            ),
+            asyncio.create_task(recover(store, services.renewer), name="recover_refreshes"),
+            asyncio.create_task(keep_alive.run(), name="keep_alive"),
+            asyncio.create_task(services.deliverer.run(), name="deliver_events"),
+            asyncio.create_task(services.keeper.run(), name="keep_events"),
+            asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(go_on(lambda: now().made), name="end_integrations"),
+            asyncio.create_task(services.keys.minted.write(), name="write_key_use"),
+            asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
+        ]
+    try:
+        yield
+    finally:
+        await _closed(latest() if latest else services, tasks)
+
+
+async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> None:
+    async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
+        end.push_async_callback(services.store.close)
+        for egress in (services.egress, *services.retired):
+            end.push_async_callback(egress.close)
+        end.push_async_callback(services.request_log.close)
+        end.push_async_callback(services.deliverer.close)
+        end.push_async_callback(services.keys.minted.close)
+        end.push_async_callback(_ended, tasks)
+        end.push_async_callback(services.links.close)
+        end.push_async_callback(services.renewer.close)
+        end.push_async_callback(services.deleter.close)
+        end.push_async_callback(services.made.close)
+        end.push_async_callback(services.flows.close)
+        end.push_async_callback(services.live.close)
+
+
+async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, Exception):
+            log.error("background_task_failed", exc_info=outcome)
+
+
+async def _prune(store: Store) -> None:
+    """Sessions and flows live minutes, and what is older is only weight."""
+    while True:
+        now = clock.now()
+        try:
+            await store.prune(now)
+            await store.request_log.prune(now - KEEP_REQUEST_LOG)
+        except GatewayError as fault:
+            log.warning("prune_failed", detail=fault.message)
+        await asyncio.sleep(PRUNE_EVERY_S)
