@@ -9,6 +9,11 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
 
 
+def sentence(text: str) -> str:
+    """With one full stop at its end: what others tell comes with and without."""
+    return f"{text.rstrip('. ')}."
+
+
 def unconnected(fault: OSError) -> str:
     """Why no connection came about: asyncio's own text holds the address as a tuple, or several of them."""
     if fault.errno is None or isinstance(fault, socket.gaierror):

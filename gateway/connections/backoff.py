@@ -8,6 +8,7 @@ from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavai
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import State
+from gateway.wording import sentence
 
 FIRST: Final = timedelta(seconds=30)
 TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
@@ -85,7 +86,7 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
         )
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {noted.message}. "
+        f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {sentence(noted.message)} "
         f"Try again in {wait_s} s.",
         payload=payload,
         retry_after_s=wait_s,

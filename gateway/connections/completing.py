@@ -12,6 +12,7 @@ from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION
 from gateway.scripts.context import ProviderUnreadable, Refused, Site, SiteOpen
+from gateway.wording import sentence
 
 
 class SiteWanted(InvalidRequest):
@@ -60,7 +61,7 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
 def _unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
     """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
     message = (
-        f"{provider.display_name} could not be asked which sites this credential reaches: {fault.message.rstrip('.')}."
+        f"{provider.display_name} could not be asked which sites this credential reaches: {sentence(fault.message)}"
     )
     if fault.refused:
         return InvalidRequest(

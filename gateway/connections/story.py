@@ -9,6 +9,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
 from gateway.records.connection import Connection
 from gateway.records.states import ENDED, RESTORED, Change, State
+from gateway.wording import sentence
 
 SOON: Final = timedelta(days=14)
 RECONNECT: Final = "Let the end user authorize again: POST /connect/sessions makes the link."
@@ -89,23 +90,25 @@ def _causes(row: Connection, provider: Provider | None, now: datetime) -> Iterat
     if noted is None:
         yield from _ends(row, now)
     elif not noted.final:
-        yield Cause("provider_outage", f"The token endpoint gave no usable answer: {noted.message}.")
+        yield Cause("provider_outage", f"The token endpoint gave no usable answer: {sentence(noted.message)}")
     elif noted.code == ROTATION_LOST:
-        yield Cause(ROTATION_LOST, f"{noted.message}. A process of the gateway, or the network, died in that moment.")
+        yield Cause(
+            ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway, or the network, died in that moment."
+        )
         yield Cause("access_taken_back", "The end user or an administrator took the access back.")
     elif noted.code == NOT_RENEWABLE:
         scope = provider.refresh.requires_scope if provider and provider.refresh else None
         ask = f"the scope {scope}" if scope else "the scope that allows it (often offline_access)"
         yield Cause(NOT_RENEWABLE, f"Its token has ended, and it came without a refresh token: add {ask} first.")
     elif noted.code in TYPED_IN:
-        yield Cause("credential_changed", f"The password or key no longer holds: {noted.message}.")
+        yield Cause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
     elif noted.code in BLAMES_CLIENT:
-        yield Cause("client_refused", f"The provider refuses the app itself ({noted.code}): {noted.message}.")
+        yield Cause("client_refused", f"The provider refuses the app itself ({noted.code}): {sentence(noted.message)}")
         yield Cause("access_taken_back", "Some providers say so of a refresh token that has ended.")
     elif noted.code in GONE:
         yield from _gone(row, provider)
     else:
-        yield Cause("request_refused", f"The provider refuses the renewal ({noted.code}): {noted.message}.")
+        yield Cause("request_refused", f"The provider refuses the renewal ({noted.code}): {sentence(noted.message)}")
 
 
 def _gone(row: Connection, provider: Provider | None) -> Iterator[Cause]:

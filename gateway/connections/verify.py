@@ -27,6 +27,7 @@ from gateway.records.upstream import UpstreamRequest
 from gateway.secret import Secret
 from gateway.wire.origin import ABSOLUTE, parse_address
 from gateway.wire.url import with_query
+from gateway.wording import sentence
 
 TIMEOUT_S: Final = 15.0
 LIMIT_BYTES: Final = 1 << 20
@@ -80,7 +81,7 @@ class Verifier:
             raise UpstreamFailed(
                 "upstream_unreachable",
                 f"{context.provider.display_name} could not be asked whether it takes this credential: "
-                f"{fault.message.rstrip('.')}. Nothing was stored; try again.",
+                f"{sentence(fault.message)} Nothing was stored; try again.",
             ) from fault
         return Reply(answer.status, answer.headers, answer.body, at)
 

@@ -9,7 +9,7 @@ import pytest
 
 import gateway
 import middleware
-from gateway.wording import counted, unconnected
+from gateway.wording import counted, sentence, unconnected
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,11 @@ def test_one_is_one_and_thousands_have_a_comma(number: int, words: str) -> None:
 
 def test_a_plural_may_be_its_own_word() -> None:
     assert (counted(1, "entry", "entries"), counted(3, "entry", "entries")) == ("1 entry", "3 entries")
+
+
+@pytest.mark.parametrize("said", ["It is down", "It is down.", "It is down. "])
+def test_what_others_tell_ends_with_one_full_stop(said: str) -> None:
+    assert sentence(said) == "It is down."
 
 
 @pytest.mark.parametrize(
