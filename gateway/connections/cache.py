@@ -4,7 +4,7 @@ A kept entry is a row of the store, sealed; its credential stays opened for at m
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -15,7 +15,7 @@ from gateway.connections import backoff
 from gateway.connections.following import Following
 from gateway.connections.integrations import Integrations
 from gateway.connections.shelf import Kept, Shelf
-from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.store import Store
 from gateway.vault import VaultError
@@ -49,6 +49,8 @@ class Cache(Following):
         """Take over a row that was just written; the credential is opened at its next use."""
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version <= connection.version:
+            if kept.connection.version < connection.version:
+                kept.renew_at = None  # which was the former token's; of this one it is known from its first use on
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
 
     def forget(self, ref: ConnectionRef) -> None:
@@ -74,15 +76,20 @@ class Cache(Following):
         self._kept.clear()
         self._cleared_at = clock.monotonic()
 
-    async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
-        """One question about all that are kept, and one more about each that is another by now.
+    async def _refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
+        """One question about all that may be others than they were, and one more about each that is.
 
         What could not be read is asked for again at the next look, and `_sweep` sees for how long.
         """
-        for ref in refs:
-            if ref not in self._kept:
+        left: dict[ConnectionRef, None] = {}
+        for ref, mark in refs.items():
+            there = self._kept.get(ref)
+            if there is None or there.connection.mark == mark:
                 self._unread.pop(ref, None)
-        left = dict.fromkeys(ref for ref in refs if ref in self._kept)
+            else:
+                left[ref] = None
+        if not left:
+            return
         first: Exception | None = None
         try:
             marks = await self._store.connections.marks(list(left))

@@ -67,6 +67,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
                 life=lifespan(pair.provider, pair.fresh, key=row.uid, granted_at=granted_at, refreshed_at=now),
                 previous=spent,
                 previous_until=now + grace if spent and grace else None,
+                uid=row.uid,
             )
         except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
             log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 import structlog
@@ -10,7 +10,7 @@ import structlog
 from gateway import clock
 from gateway.config import LiveConfig
 from gateway.connections.integrations import Integrations
-from gateway.records.connection import ConnectionRef
+from gateway.records.connection import ConnectionRef, Mark
 from gateway.store import ChangesMissed, Store
 
 SWEEP_EVERY_S: Final = 0.5
@@ -47,8 +47,8 @@ class Following(ABC):
         self.followers: tuple[Follower, ...] = ()
 
     @abstractmethod
-    async def _refresh_entries(self, refs: Sequence[ConnectionRef]) -> None:
-        """Take over what was written of these connections."""
+    async def _refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
+        """Take over what was written of these connections. With each the mark that it has by now, where that is known."""
 
     @abstractmethod
     async def _refresh_integration(self, ref: ConnectionRef) -> None:
@@ -109,21 +109,21 @@ class Following(ABC):
                 self._integrations.learn(await self._store.integrations.all())
                 self._integrations_missed = False
             seen = await self._store.changes.version()
-            newest, changed = last_id, list[ConnectionRef]()
+            newest, changed = last_id, dict[ConnectionRef, Mark | None]()
             if seen != version:
                 newest, changed = await self._store.changes.since(last_id)
-                if changed:
+                if None in changed.values():  # of a renewal of our own nobody is told
                     self.heard()
             for ref in changed:
                 for follower in self.followers:
                     follower.changed(ref)
-            changed = [ref for ref in changed if ref.integration_id]  # others are keys
+            changed = {ref: mark for ref, mark in changed.items() if ref.integration_id}  # others are keys
             self._changed_at.update(dict.fromkeys(changed, clock.monotonic()))
-            refs = dict.fromkeys((*changed, *self._unread))
+            refs = {**dict.fromkeys(self._unread), **changed}
             for ref in refs:
                 if not ref.connection_id:  # not a connection, but its integration
                     await self._refresh_integration(ref)
-            await self._refresh_entries([ref for ref in refs if ref.connection_id])
+            await self._refresh_entries({ref: mark for ref, mark in refs.items() if ref.connection_id})
             self._synced_at = clock.monotonic()
             return newest, seen
 

@@ -7,7 +7,9 @@ from typing import Final
 from sqlalchemy import bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import ConnectionRef
+from gateway.records.connection import ConnectionRef, Mark
+from gateway.store.last import execute_last
+from gateway.store.own_changes import OwnChanges
 from gateway.store.tables import changes
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
@@ -30,25 +32,31 @@ class ChangesMissed(Exception):
         self.last_id = last_id
 
 
-async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime) -> None:
-    """Add `ref` to the log, as the last thing that the transaction of the change itself writes.
+async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
+    """Add `ref` to the log, as the last thing that the transaction of the change itself writes. Returns the entry's id.
 
+    `ends`: nor does it read anything or raise afterwards.
     PostgreSQL gives ids out of turn, so whoever appends there holds a lock until the commit: a reader that has seen an
     id has seen all before it. It is the last lock that a transaction takes, so no two wait for each other.
     """
-    if db.dialect.name == "postgresql":
+    postgres = db.dialect.name == "postgresql"
+    if postgres:
         await db.execute(TURN)
-    await db.execute(NOTED, {"at": now, **ref._asdict()})
-    if db.dialect.name == "postgresql":
+    entry = {"at": now, **ref._asdict()}
+    noted = await (execute_last(db, NOTED, entry) if ends and not postgres else db.execute(NOTED, entry))
+    if postgres:
         await db.execute(NOTIFY)
+    (change_id,) = noted.inserted_primary_key or (0,)
+    return int(change_id)
 
 
 class ChangeLog:
-    """Read by every process, its own writes included."""
+    """Read by every process, its own writes included; of some of these it knows what they made of the row."""
 
-    def __init__(self, transactions: Transactions, watch: Watch) -> None:
+    def __init__(self, transactions: Transactions, watch: Watch, own: OwnChanges) -> None:
         self._transactions = transactions
         self._watch = watch
+        self._own = own
 
     async def last_id(self) -> int:
         """Where the log ends now: where a process that has kept nothing yet begins to read."""
@@ -56,9 +64,10 @@ class ChangeLog:
             found: int = (await db.execute(LAST)).scalar_one()
             return found
 
-    async def since(self, last_id: int) -> tuple[int, list[ConnectionRef]]:
-        """The connections that changed after `last_id`, each once, and the id to ask with next. Raises ChangesMissed.
+    async def since(self, last_id: int) -> tuple[int, dict[ConnectionRef, Mark | None]]:
+        """The id to ask with next, and the connections that changed after `last_id`. Raises ChangesMissed.
 
+        With each the mark that its row then had, where its last change was a renewal of this process; else None.
         Ids are in the order of commits: SQLite has one writer, and `note_change` sees to it elsewhere.
         """
         async with self._transactions.read() as db:
@@ -68,8 +77,10 @@ class ChangeLog:
                 first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
                 if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
                     raise ChangesMissed(max(newest, last) if rows else last)
-        refs = dict.fromkeys(ConnectionRef(row.environment, row.integration_id, row.connection_id) for row in rows)
-        return newest, list(refs)
+        self._own.forget(last_id)
+        return newest, {
+            ConnectionRef(row.environment, row.integration_id, row.connection_id): self._own.of(row.id) for row in rows
+        }
 
     async def version(self) -> Hashable:
         """Something that differs from last time if anything was committed since. Raises Unavailable, ChangesMissed."""

@@ -8,7 +8,8 @@ Nobody is told of an outcome before the commit has ended.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -122,8 +123,8 @@ class CommonCommit(Transactions):
             works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
             failed = frozenset(ended)
             with told_as_unavailable():
-                async with self._engines.writer.begin() as db:
-                    await self._parts(db, works, ended, again)
+                async with self._engines.writer.begin() as db, _shared(db) as driver:
+                    await self._parts(db, driver, works, ended, again)
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
             told = {*failed, fault.by} if isinstance(fault, Lost) else failed
             again = [one for one in some if one not in told]
@@ -137,12 +138,12 @@ class CommonCommit(Transactions):
     async def _parts(
         self,
         db: AsyncConnection,
+        driver: OneTripConnection,
         works: Sequence[tuple[Waiting, Work[Any]]],
         ended: dict[Waiting, object],
         again: list[Waiting],
     ) -> None:
         """Run each in its savepoint, and note what came of it. Raises Lost."""
-        driver: Any = (await db.get_raw_connection()).driver_connection
         loop = asyncio.get_running_loop()
         enough_at = math.inf
         for number, (one, work) in enumerate(works):
@@ -190,6 +191,17 @@ async def _prepared(one: Waiting, ended: dict[Waiting, object]) -> Work[Any] | N
         ended[one] = fault
         return None
     return one.work if fence is None else behind(fence, one.work)
+
+
+@asynccontextmanager
+async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
+    """The driver's connection, on which no part commits for itself."""
+    driver: Any = (await db.get_raw_connection()).driver_connection
+    driver.shared = True
+    try:
+        yield driver
+    finally:
+        driver.shared = False
 
 
 async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any]) -> object:

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
-from gateway.records.states import Happening, of_failure
+from gateway.records.states import Happening, State, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
     AT,
@@ -32,8 +32,10 @@ from gateway.store.connection_rows import (
     stored,
 )
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import BEFORE, CHANGED, note_happening
+from gateway.store.history import BEFORE, note_happening
+from gateway.store.last import execute_last
 from gateway.store.outbox import Outbox
+from gateway.store.own_changes import OwnChanges
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
@@ -56,6 +58,12 @@ _CLAIM_SEEN: Final = _CLAIM.where(
 _MINE: Final = and_(
     AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
 )
+_RENEWED: Final = (
+    update(connections)
+    .where(_MINE, connections.c.state == State.ACTIVE.value, connections.c.state_since.is_not(None))
+    .returning(*connections.c)
+)
+"""For what changes no state, and so is no news: the row is written and read in one."""
 _HELD: Final = select(connections).where(_MINE).with_for_update()
 _HELD_BEFORE: Final = select(*BEFORE, connections.c.keep_alive_at).where(_MINE).with_for_update()
 
@@ -63,11 +71,14 @@ _HELD_BEFORE: Final = select(*BEFORE, connections.c.keep_alive_at).where(_MINE).
 class Refreshes:
     """The part of `ConnectionStore` that refreshes use."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
+    def __init__(
+        self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox, own: OwnChanges
+    ) -> None:
         self._transactions = transactions
         self._vault = vault
         self._keys = keys
         self._outbox = outbox
+        self._own = own
         self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
 
     async def lease_refresh(
@@ -98,13 +109,17 @@ class Refreshes:
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:
                 self._rehearsed = True
-                await db.execute(CHANGED, {"row_id": 0, **_SAVED})
+                await db.execute(
+                    _RENEWED, {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", **_SAVED}
+                )
             lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
-            return (await db.execute(_CLAIM if seen is None else _CLAIM_SEEN, values | lease)).rowcount == 1
+            claim = _CLAIM if seen is None else _CLAIM_SEEN
+            return (await execute_last(db, claim, values | lease)).rowcount == 1
 
-        if intent is None:
-            return await self._transactions.write(write)
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        async def can_seal() -> None:
+            await self._keys.allow(ref.environment)  # what the call will give, though the claim itself seals nothing
+
+        return await self._transactions.write(write, before=can_seal if intent is not None else None)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
@@ -136,29 +151,50 @@ class Refreshes:
         life: Lifespan = NEVER,
         previous: str | None = None,
         previous_until: datetime | None = None,
+        uid: str | None = None,
     ) -> Connection | None:
         """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
 
-        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. None: fenced off, since the
-        row is gone, has another credential by now, or another holds the lease.
+        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `uid`: the row's, where it is
+        known; spares a question. None: fenced off, since the row is gone, has another credential by now, or another holds
+        the lease.
         """
+        mine = {**place(ref), "seen_version": version, "owner": owner}
+        new = version + 1
 
-        async def write(db: AsyncConnection) -> Connection | None:
-            mine = {**place(ref), "seen_version": version, "owner": owner}
-            row = (await db.execute(_HELD, mine)).one_or_none()
-            if row is None:
-                return None
-            changed = dict(_SAVED) | life_columns(life)
-            changed |= {"version": version + 1, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
-            changed["credential"] = self._seal(credential, ref, row.uid, "credential", version + 1)
+        def changed(uid: str) -> dict[str, Any]:
+            columns = dict(_SAVED) | life_columns(life)
+            columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
+            columns["credential"] = self._seal(credential, ref, uid, "credential", new)
             if previous is not None:
-                changed[PREVIOUS] = self._seal({"refresh_token": previous}, ref, row.uid, PREVIOUS, version + 1)
-                changed |= {f"{PREVIOUS}_version": version + 1, f"{PREVIOUS}_until": previous_until}
-            written = await note_happening(db, self._outbox, row, Happening.RENEWED, changed, now=now, reason="renewed")
-            await note_change(db, ref, now)
-            return connection_of({**row._mapping, **written})
+                columns[PREVIOUS] = self._seal({"refresh_token": previous}, ref, uid, PREVIOUS, new)
+                columns |= {f"{PREVIOUS}_version": new, f"{PREVIOUS}_until": previous_until}
+            return columns
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
+            if uid is not None:
+                row = (await db.execute(_RENEWED, {**mine, **changed(uid)})).mappings().one_or_none()
+                if row is not None:
+                    saved = connection_of(row)
+                    return saved, await note_change(db, ref, now, ends=True)
+            held = (await db.execute(_HELD, mine)).one_or_none()
+            if held is None:
+                return None
+            renewed = Happening.RENEWED
+            written = await note_happening(
+                db, self._outbox, held, renewed, changed(held.uid), now=now, reason="renewed"
+            )
+            saved = connection_of({**held._mapping, **written})
+            await note_change(db, ref, now, ends=True)
+            return saved, None
+
+        done = await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        if done is None:
+            return None
+        saved, unheard = done
+        if unheard is not None:
+            self._own.note(unheard, saved.mark)
+        return saved
 
     async def get(self, ref: ConnectionRef) -> Connection | None:
         """The connection as it is now."""
@@ -197,7 +233,7 @@ class Refreshes:
             why = {"reason": failure.code, "detail": failure.message}
             await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
-            await note_change(db, ref, failure.at)
+            await note_change(db, ref, failure.at, ends=True)
             return written
 
         return await self._transactions.write(write)

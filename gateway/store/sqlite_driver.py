@@ -1,8 +1,8 @@
 """SQLite's driver with one trip to a connection's thread for a statement, where it would otherwise take up to four.
 
 A trip wakes a thread and the event loop again, each of which waits for the interpreter's lock: under load that costs several
-times what SQLite itself does. So a statement is run, read to its end and closed in one, and what only begins something goes
-along with the statement after it.
+times what SQLite itself does. So a statement is run, read to its end and closed in one; what only begins something goes
+along with the statement after it, and the commit with the last one, where that is known to be the last.
 """
 
 import asyncio
@@ -59,7 +59,9 @@ class OneTripConnection(aiosqlite.Connection):
         super().__init__(connector, CHUNK_ROWS)
         self._thread.daemon = True  # as SQLAlchemy has it where it makes the connection itself
         self._ahead: list[str] = []
+        self._last = False
         self._cut = False
+        self.shared = False  # by several writes, none of which may commit for the others
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
@@ -71,27 +73,37 @@ class OneTripConnection(aiosqlite.Connection):
         """
         self._ahead.append(statement)
 
+    def commit_with_next(self) -> None:
+        """The next statement is the last of its transaction. Should it fail, or the commit, that statement is told so."""
+        self._last = not self.shared
+
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
         """What `work` returns, from the connection's thread."""
         ahead, self._ahead = self._ahead, []
+        last, self._last = self._last, False
         try:
-            return await self._execute(partial(_after, ahead, work), self._conn)  # type: ignore[no-untyped-call]
+            return await self._execute(partial(_between, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
             self._cut = True  # whoever waited has left, and the thread is at it still
             raise
 
     async def commit(self) -> None:
         """Commit what was begun; parts that are still open end with it. No trip where no statement was run."""
-        self._ahead.clear()
+        self._nothing_comes()
         if self._cut or self.in_transaction:
             await self.trip(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
         """No trip where nothing is open, which is what a pool asks after each commit."""
-        self._ahead.clear()
+        self._nothing_comes()
         if self._cut or self.in_transaction:
             await self.trip(sqlite3.Connection.rollback)
             self._cut = False
+
+    def _nothing_comes(self) -> None:
+        """What was to go along with a next statement has none."""
+        self._ahead.clear()
+        self._last = False
 
 
 def connector(path: Path) -> Callable[[], OneTripConnection]:
@@ -100,10 +112,15 @@ def connector(path: Path) -> Callable[[], OneTripConnection]:
     return lambda: OneTripConnection(partial(sqlite3.connect, uri, uri=True, check_same_thread=False))
 
 
-def _after(ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], db: sqlite3.Connection) -> Any:
+def _between(
+    ahead: Sequence[str], work: Callable[[sqlite3.Connection], Any], last: bool, db: sqlite3.Connection
+) -> Any:
     for statement in ahead:
         db.execute(statement).close()
-    return work(db)
+    made = work(db)
+    if last:
+        db.commit()
+    return made
 
 
 def _run(

@@ -24,6 +24,7 @@ from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
+from gateway.store.own_changes import OwnChanges
 from gateway.store.pairs import Pairs
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
@@ -47,7 +48,8 @@ class Store:
         self.vault = vault
         self.pairs = pairs
         self.outbox = Outbox(transactions)
-        self.connections = ConnectionStore(transactions, vault, keys, self.outbox)
+        own = OwnChanges()
+        self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions)
         self.expiring = ExpiringStore(transactions, self.outbox)
@@ -62,7 +64,7 @@ class Store:
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
-        self.changes = ChangeLog(transactions, watch)
+        self.changes = ChangeLog(transactions, watch, own)
         self.request_log = RequestLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 
 from gateway.records.connection import RefreshFailure
+from gateway.records.states import State
 from gateway.store import ChangesMissed, Store
+from gateway.store.own_changes import MOST, OwnChanges
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 TTL = timedelta(seconds=60)
@@ -32,7 +34,7 @@ async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None
     async def told() -> bool:
         nonlocal at
         at, refs = await there.changes.since(at)
-        return refs == [REF]
+        return list(refs) == [REF]
 
     await held.put(new(), now=NOW)
     assert await told()
@@ -56,8 +58,48 @@ async def test_a_connection_that_changed_often_is_named_once(store: Store) -> No
     for ref in (REF, OTHER, REF):
         await store.connections.put(new(ref), now=NOW)
     last, refs = await store.changes.since(0)
-    assert (last, refs) == (await store.changes.last_id(), [REF, OTHER])
-    assert await store.changes.since(last) == (last, [])
+    assert (last, list(refs)) == (await store.changes.last_id(), [REF, OTHER])
+    assert await store.changes.since(last) == (last, {})
+
+
+async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    row, _ = await here.connections.put(new(), now=NOW)
+    at = await here.changes.last_id()
+    await here.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    saved = await here.connections.save_refreshed(
+        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
+    )
+    assert saved is not None
+    assert (await here.changes.since(at))[1] == {REF: saved.mark}
+    assert (await there.changes.since(at))[1] == {REF: None}
+    await there.connections.put(new(), now=NOW)
+    last, told = await here.changes.since(at)
+    assert told == {REF: None}, "another has changed it since"
+    assert await here.changes.since(last) == (last, {})
+    assert len(here.connections._own) == 0, "it is not asked for again"
+
+
+async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Store) -> None:
+    row, _ = await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
+    at = await store.changes.last_id()
+    await store.connections.lease_refresh(REF, owner="b", now=NOW, ttl=TTL)
+    saved = await store.connections.save_refreshed(
+        REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
+    )
+    assert saved is not None
+    assert (saved.state, saved.failure) == (State.ACTIVE, None)
+    assert [one.state for one in await store.history.of(row.id)][-1] is State.ACTIVE
+    assert (await store.changes.since(at))[1] == {REF: None}
+
+
+def test_where_nobody_follows_the_log_little_is_remembered() -> None:
+    own = OwnChanges()
+    for change_id in range(MOST + 5):
+        own.note(change_id, (1, NOW))
+    assert len(own) == MOST
 
 
 async def test_the_version_moves_when_anyone_commits_and_not_otherwise(opener: Opener) -> None:
@@ -85,7 +127,7 @@ async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) 
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))
-    assert await store.changes.since(3) == (4, [REF])
+    assert await store.changes.since(3) == (4, {REF: None})
     with pytest.raises(ChangesMissed) as missed:
         await store.changes.since(2)
     assert missed.value.last_id == 4
@@ -95,4 +137,4 @@ async def test_the_last_change_is_never_pruned(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.prune(NOW + timedelta(days=99))
     assert await store.changes.last_id() == 1
-    assert await store.changes.since(1) == (1, [])
+    assert await store.changes.since(1) == (1, {})

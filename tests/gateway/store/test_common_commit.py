@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -81,6 +82,19 @@ async def test_what_waits_is_committed_at_once(store: Store, monkeypatch: pytest
         assert created
         assert connection == await store.connections.get(REF._replace(connection_id=f"c{n}"))
         assert store.open(connection.credential)["apiKey"] == "k"
+
+
+async def test_a_last_statement_among_several_commits_for_none(store: Store) -> None:
+    refs = [REF._replace(connection_id=f"c{n}") for n in range(3)]
+    for ref in refs:
+        await store.connections.put(new(ref), now=NOW)
+    lease = {"now": NOW, "ttl": timedelta(seconds=30)}
+    seen = commits(store)
+    async with queued(store) as tasks:
+        tasks += [asyncio.create_task(store.connections.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
+        tasks.append(environment(store, "a"))
+    assert [task.result() for task in tasks] == [True, True, True, "a"]
+    assert len(seen) == 2, "none had to be done again by itself"
 
 
 async def test_the_lock_is_let_go_in_between(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

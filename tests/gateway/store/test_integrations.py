@@ -97,7 +97,7 @@ async def test_every_change_is_told_under_no_connection(store: Store) -> None:
     async def told() -> list[ConnectionRef]:
         nonlocal last
         last, refs = await store.changes.since(last)
-        return refs
+        return list(refs)
 
     stored = await added(store)
     assert await told() == [ConnectionRef("dev", "jira", "")]

@@ -1,6 +1,7 @@
 """SQLite's thread is woken once for a statement, and what it told is all there."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from gateway.store import Store
 from gateway.store.engine import Engines, sqlite_engines
+from gateway.store.last import execute_last
 from gateway.store.sqlite_file import prepare
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
@@ -57,6 +59,64 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
         changed = await db.execute(text("UPDATE things SET name = name || '!'"))
         assert changed.rowcount == 2
     assert len(trips) == 3 + 1  # the commit; its begin goes along with the first statement
+
+
+@sqlite_only
+async def test_a_claim_is_one_trip_and_a_renewal_that_is_no_news_three(store: Store, trips: list[Any]) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    lease = {"now": NOW, "ttl": timedelta(seconds=30), "intent": "digest"}
+    saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
+    for version in (1, 2):  # the first claim of a process tries out what comes after the call, too
+        before = len(trips)
+        assert await store.connections.lease_refresh(REF, owner="a", seen=seen, **lease)
+        claimed = len(trips)
+        one = await store.connections.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
+        assert one is not None
+        seen = one
+    assert (claimed - before, len(trips) - claimed) == (1, 3)
+
+
+async def test_the_commit_goes_along_with_the_last_statement(engines: Engines, trips: list[Any]) -> None:
+    before = len(trips)
+    async with engines.writer.begin() as db:
+        await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": "a"})
+        assert len(trips) - before == 1
+        async with engines.reader.connect() as other:
+            assert (await other.execute(text("SELECT name FROM things"))).scalar() == "a"
+            before = len(trips)
+    assert len(trips) == before, "nothing is left to commit"
+
+
+async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> None:
+    async def write(names: list[str]) -> None:
+        async with engines.writer.begin() as db:
+            for name in names[:-1]:
+                await db.execute(text("INSERT INTO things (name) VALUES (:name)"), {"name": name})
+            await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": names[-1]})
+
+    await write(["a"])
+    with pytest.raises(IntegrityError):
+        await write(["b", "a"])
+    await write(["c"])
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "c"]
+
+
+async def test_a_commit_that_fails_is_told_to_the_last_statement(engines: Engines) -> None:
+    async def write(owner: int) -> None:
+        async with engines.writer.begin() as db:
+            await execute_last(db, text("INSERT INTO owned (owner) VALUES (:owner)"), {"owner": owner})
+
+    async with engines.writer.begin() as db:
+        await db.exec_driver_sql(
+            "CREATE TABLE owned (owner INTEGER REFERENCES things (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+    with pytest.raises(IntegrityError):
+        await write(7)
+    await write(1)
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT owner FROM owned"))).scalars()) == [1]
 
 
 async def test_many_rows_are_written_at_once_and_read_in_order(engines: Engines) -> None:
