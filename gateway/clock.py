@@ -17,3 +17,8 @@ def now() -> datetime:
 async def sleep(seconds: float) -> None:
     """Let time pass without holding up others."""
     await asyncio.sleep(seconds)
+
+
+async def give_way() -> None:
+    """Let what is ready go first: between the parts of work that would hold up others for a millisecond."""
+    await asyncio.sleep(0)

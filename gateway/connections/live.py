@@ -24,6 +24,7 @@ from gateway.connections.ready import ready
 from gateway.connections.refusals import Refusals
 from gateway.connections.renew import Renewer
 from gateway.connections.shelf import Kept
+from gateway.connections.slots import Slots
 from gateway.connections.turning import Turning
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.records.connection import Connection, ConnectionRef
@@ -49,6 +50,7 @@ class Live(Cache):
         self._catalog = catalog
         self._renewer = renewer
         self._loads = Loads(store)
+        self._slots = Slots()
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, renewer, self)
 
@@ -187,8 +189,14 @@ class Live(Cache):
             if opened.for_one_request
             else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
-        self._put(Kept(connection, opened, good_until, now, renew_at(connection, provider, now)))
+        self._put(Kept(connection, opened, good_until, now, self._renew_at(connection, provider, now)))
         return opened
+
+    def _renew_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
+        """As it was reckoned when this token was first used: each has one slot."""
+        kept = self._kept.get(connection.ref)
+        known = kept.renew_at if kept is not None and kept.connection.version == connection.version else None
+        return known if known is not None else renew_at(connection, provider, now, self._slots)
 
     def _renew_behind(self, connection: Connection) -> None:
         self._renewer.start_behind(connection, self._took_over)

@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway import clock
 from gateway.catalog.provider import Provider
+from gateway.connections.slots import Slots
 from gateway.records.connection import Connection
 
 LONGEST: Final = timedelta(seconds=300)
@@ -38,11 +39,20 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
     return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) / 2)
 
 
-def renew_at(connection: Connection, provider: Provider, now: float) -> float | None:
-    """The same on the monotonic clock, `now` on which it is; None where it has come already."""
+def renew_at(connection: Connection, provider: Provider, now: float, slots: Slots) -> float | None:
+    """When it is begun, on the monotonic clock, `now` on which it is; None where that has come already.
+
+    In a crowd that is earlier than `refresh_from`, but not before half of its lifetime is over.
+    """
     due = refresh_from(connection, provider)
-    left_s = (due - clock.now()).total_seconds() if due is not None else None
-    return now + left_s if left_s is not None and left_s > 0 else None
+    if due is None or connection.expires_at is None:
+        return None
+    left_s = (due - clock.now()).total_seconds()
+    if left_s <= 0:
+        return None
+    half_s = _lifetime(connection, connection.expires_at).total_seconds() / 2
+    ahead_s = (connection.expires_at - due).total_seconds()
+    return slots.take(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
@@ -54,11 +64,14 @@ def seconds_left(connection: Connection, provider: Provider, now: datetime, *, a
 
 
 def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
-    obtained = connection.last_refreshed_at or connection.created_at
-    lifetime = max(expires_at - obtained, timedelta(0))
+    lifetime = _lifetime(connection, expires_at)
     if provider.token_expiration_buffer is not None:
         return min(timedelta(seconds=provider.token_expiration_buffer), lifetime / 2)
     return min(LONGEST, lifetime * PART)
+
+
+def _lifetime(connection: Connection, expires_at: datetime) -> timedelta:
+    return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
 
 
 def _share(connection: Connection) -> float:

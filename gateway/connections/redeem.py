@@ -105,6 +105,7 @@ class Redeemer:
         async with held(self._store, row.ref, owner):
             started = clock.monotonic()
             try:
+                await clock.give_way()
                 integration = self._integrations.get(*row.ref[:2])
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
@@ -139,6 +140,7 @@ class Redeemer:
             log.info("refresh_found_on_the_disk", **who(row.ref))
             return Pair(context.provider, kept, left.credential, left.expires_at)
         await self._store.pairs.prepare(row.ref.environment)
+        await clock.give_way()  # not once the answer is there, which is to be on the disk as soon as can be
         fresh = await self._called(row, mode, kept, context)
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh))
 

@@ -5,6 +5,7 @@ and one after the other, so that they cost other calls nothing that these would 
 """
 
 import asyncio
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +15,9 @@ from gateway.records.connection import ConnectionRef
 
 URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
 BEHIND: Final = 4
-PACE_S: Final = 0.024  # between two that nobody waits for: 10,000 take four of the five minutes of an hour's token
+PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
+SPAN_S: Final = 1800.0  # over which it is reckoned how many there are: a crowd is no reason to hurry, a day's work is
+AHEAD: Final = 1.25  # times as many are admitted as come, so that a queue grows shorter
 
 Waiting = OrderedDict[ConnectionRef, "asyncio.Future[None]"]
 
@@ -34,6 +37,26 @@ class Line:
         return not (self.running or self.urgent or self.behind)
 
 
+class Demand:
+    """How many come in a second, on average over a span of time that fades."""
+
+    def __init__(self, span_s: float) -> None:
+        self._span_s = span_s
+        self._counted = 0.0
+        self._at = 0.0
+
+    def add(self, now: float) -> None:
+        """One has come."""
+        self._counted = self._left(now) + 1
+        self._at = now
+
+    def a_second(self, now: float) -> float:
+        return self._left(now) / self._span_s
+
+    def _left(self, now: float) -> float:
+        return self._counted * math.exp((self._at - now) / self._span_s)
+
+
 class Turns:
     """One line an integration; the pace is of all together."""
 
@@ -41,6 +64,7 @@ class Turns:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
         self._lines: dict[tuple[str, str], Line] = {}
         self._next_behind = 0.0
+        self._demand = Demand(SPAN_S)
         self._closed = False
 
     async def take(self, ref: ConnectionRef, *, urgent: bool) -> None:
@@ -48,6 +72,8 @@ class Turns:
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], Line())
+        if not urgent:
+            self._demand.add(clock.monotonic())
         turn = asyncio.get_running_loop().create_future()
         (line.urgent if urgent else line.behind)[ref] = turn
         self._admit(line)
@@ -95,7 +121,7 @@ class Turns:
                     line.paced = True
                     asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
                 return
-            self._next_behind = now + self._pace_s
+            self._next_behind = now + min(self._pace_s, 1 / max(AHEAD * self._demand.a_second(now), 1e-9))
             line.running_behind.add(self._begin(line, line.behind))
 
     def _go_on(self, line: Line) -> None:

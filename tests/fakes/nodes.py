@@ -45,11 +45,15 @@ class Nodes:
 
 @asynccontextmanager
 async def nodes(
-    folder: Path, provider_url: str, store_url: str, *, count: int = 1, workers: int = 1
+    folder: Path, provider_url: str, store_url: str, *, count: int = 1, workers: int = 1, token_url: str | None = None
 ) -> AsyncIterator[Nodes]:
-    """`count` processes of so many workers each; ended, and killed if need be, afterwards."""
-    write_entry(folder, "tracker", tracker_entry(provider_url))
-    whole = document([f"127.0.0.1/32:{provider_url.rpartition(':')[2]}"])
+    """`count` processes of so many workers each; ended, and killed if need be, afterwards.
+
+    `token_url`: the origin of the token endpoint, where it is not the provider's.
+    """
+    token_url = token_url or provider_url
+    write_entry(folder, "tracker", tracker_entry(provider_url, token_url=f"{token_url}/token"))
+    whole = document([f"127.0.0.1/32:{url.rpartition(':')[2]}" for url in sorted({provider_url, token_url})])
     whole["store"]["url"] = store_url
     whole["server"]["workers"] = workers
     path = folder / "gateway.yaml"
