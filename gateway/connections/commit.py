@@ -78,12 +78,17 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
     """Our pair, stored after all where whoever took the lease from us got no newer one; None where they did."""
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
-    while (there := await store.connections.get(row.ref)) is not None and there.version == row.version:
+    while (there := await store.connections.get(row.ref)) is not None and same(there, row):
         owner, now = uuid.uuid4().hex, clock.now()
         if await store.connections.lease_refresh(row.ref, owner=owner, now=now, ttl=LEASE, seen=there):
             return await commit(store, row, owner, pair)
         await clock.sleep(next(waits))
     return None
+
+
+def same(there: Connection, row: Connection) -> bool:
+    """With the credential that `row` has; what was made anew at its address is none of ours."""
+    return (there.uid, there.version) == (row.uid, row.version)
 
 
 def again(waits_s: Sequence[float]) -> Iterator[float]:

@@ -32,6 +32,7 @@ from gateway.store import Store
 
 OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
+PLANNED_S: Final = 3600.0  # how far ahead a renewal has its slot; who is in use still has its turn to get one by then
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
@@ -173,7 +174,8 @@ class Live(Cache):
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._integrations.get(*connection.ref[:2])
-        opened = ready(connection, integration, provider, mode_for(provider, held, connection.ref), held, secret_config)
+        mode = mode_for(provider, held, connection.ref)
+        opened = ready(connection, integration, provider, mode, held, secret_config)
         if len(self.provider_at) >= MOST_ORIGINS:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
@@ -189,14 +191,21 @@ class Live(Cache):
             if opened.for_one_request
             else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
-        self._put(Kept(connection, opened, good_until, now, self._renew_at(connection, provider, now)))
+        begins = self._renew_at(connection, provider, now) if mode.refreshable(held, provider) else None
+        self._put(Kept(connection, opened, good_until, now, begins))
         return opened
 
     def _renew_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """As it was reckoned when this token was first used: each has one slot."""
+        """As it was reckoned before, if it was: each token has one slot."""
+        if self._renewer.under_way(connection.ref):
+            return None
         kept = self._kept.get(connection.ref)
-        known = kept.renew_at if kept is not None and kept.connection.version == connection.version else None
-        return known if known is not None else renew_at(connection, provider, now, self._slots)
+        if kept is not None and kept.connection.version == connection.version and kept.renew_at is not None:
+            return kept.renew_at
+        within_s = max(
+            PLANNED_S, self._config.ttl_s + OPENED_S
+        )  # else it could be put away before it is reckoned again
+        return renew_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _renew_behind(self, connection: Connection) -> None:
         self._renewer.start_behind(connection, self._took_over)

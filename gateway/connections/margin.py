@@ -39,8 +39,8 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
     return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) / 2)
 
 
-def renew_at(connection: Connection, provider: Provider, now: float, slots: Slots) -> float | None:
-    """When it is begun, on the monotonic clock, `now` on which it is; None where that has come already.
+def renew_at(connection: Connection, provider: Provider, now: float, slots: Slots, *, within_s: float) -> float | None:
+    """When it is begun, on the monotonic clock, `now` on which it is; None where that has come, or is further than `within_s`.
 
     In a crowd that is earlier than `refresh_from`, but not before half of its lifetime is over.
     """
@@ -48,7 +48,7 @@ def renew_at(connection: Connection, provider: Provider, now: float, slots: Slot
     if due is None or connection.expires_at is None:
         return None
     left_s = (due - clock.now()).total_seconds()
-    if left_s <= 0:
+    if not 0 < left_s <= within_s:
         return None
     half_s = _lifetime(connection, connection.expires_at).total_seconds() / 2
     ahead_s = (connection.expires_at - due).total_seconds()

@@ -20,7 +20,7 @@ from gateway.auth.mode import AuthMode
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections import backoff
-from gateway.connections.commit import LOOK_AGAIN_S, Pair, again, commit, rescue, who
+from gateway.connections.commit import LOOK_AGAIN_S, Pair, again, commit, rescue, same, who
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
@@ -64,10 +64,10 @@ class Redeemer:
         while True:
             owner = uuid.uuid4().hex
             row = await self._claimed(seen, owner, force)
-            if row.version != seen.version:
+            if not same(row, seen):
                 return row
             renewed = await self._asked(row, owner)
-            if renewed is not None and renewed.version != seen.version:
+            if renewed is not None and not same(renewed, seen):
                 return renewed
             # The lease was lost to another, who is still at it: wait for what that one writes.
 
@@ -83,7 +83,7 @@ class Redeemer:
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
-        """The row with our lease and intent on it, or the row with a newer version than `seen`."""
+        """The row with our lease and intent on it, or the row with another credential than `seen` has."""
         row, waits = seen, again(LOOK_AGAIN_S)
         while True:
             noted, now = row.failure, clock.now()
@@ -95,7 +95,7 @@ class Redeemer:
             ):
                 return row
             known, row = row, await self._read(seen.ref)
-            if row.version != seen.version:
+            if not same(row, seen):
                 return row
             if (row.mark, row.intent) == (known.mark, known.intent):  # it was not that: another holds the lease
                 await clock.sleep(next(waits))

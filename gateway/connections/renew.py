@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from gateway import clock
 from gateway.catalog.load import Catalog
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.integrations import Integrations
@@ -65,6 +66,10 @@ class Renewer:
             self._turns.urge(connection.ref)
         return task
 
+    def under_way(self, ref: ConnectionRef) -> bool:
+        """Whether it is being renewed by this process, or waits for its turn."""
+        return ref in self._running
+
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
         """As `start`, unless it is under way: then whoever began it has asked already."""
         if connection.ref not in self._running:
@@ -86,7 +91,8 @@ class Renewer:
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool, urgent: bool) -> Connection:
-        await self._turns.take(seen.ref, urgent=urgent)
+        left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
+        await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
             return await self._redeemer.redeem(seen, force=force)
         finally:

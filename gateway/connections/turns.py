@@ -5,7 +5,6 @@ and one after the other, so that they cost other calls nothing that these would 
 """
 
 import asyncio
-import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,10 +15,19 @@ from gateway.records.connection import ConnectionRef
 URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
 BEHIND: Final = 4
 PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
-SPAN_S: Final = 1800.0  # over which it is reckoned how many there are: a crowd is no reason to hurry, a day's work is
-AHEAD: Final = 1.25  # times as many are admitted as come, so that a queue grows shorter
+HURRY_S: Final = 0.024  # where that many would not be through in time
+PART: Final = 0.5  # of the time that is left to the last of them, within which they are to be through
 
-Waiting = OrderedDict[ConnectionRef, "asyncio.Future[None]"]
+
+@dataclass(slots=True)
+class Turn:
+    """`ends_at` (monotonic seconds): until then its token serves, and whoever needs it has nothing to wait for."""
+
+    come: "asyncio.Future[None]"
+    ends_at: float
+
+
+Waiting = OrderedDict[ConnectionRef, Turn]
 
 
 @dataclass(slots=True)
@@ -37,26 +45,6 @@ class Line:
         return not (self.running or self.urgent or self.behind)
 
 
-class Demand:
-    """How many come in a second, on average over a span of time that fades."""
-
-    def __init__(self, span_s: float) -> None:
-        self._span_s = span_s
-        self._counted = 0.0
-        self._at = 0.0
-
-    def add(self, now: float) -> None:
-        """One has come."""
-        self._counted = self._left(now) + 1
-        self._at = now
-
-    def a_second(self, now: float) -> float:
-        return self._left(now) / self._span_s
-
-    def _left(self, now: float) -> float:
-        return self._counted * math.exp((self._at - now) / self._span_s)
-
-
 class Turns:
     """One line an integration; the pace is of all together."""
 
@@ -64,21 +52,18 @@ class Turns:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
         self._lines: dict[tuple[str, str], Line] = {}
         self._next_behind = 0.0
-        self._demand = Demand(SPAN_S)
         self._closed = False
 
-    async def take(self, ref: ConnectionRef, *, urgent: bool) -> None:
+    async def take(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
         """Return when it is this connection's turn; `give_back` ends it. Raises CancelledError where it will not come."""
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], Line())
-        if not urgent:
-            self._demand.add(clock.monotonic())
-        turn = asyncio.get_running_loop().create_future()
+        turn = Turn(asyncio.get_running_loop().create_future(), ends_at)
         (line.urgent if urgent else line.behind)[ref] = turn
         self._admit(line)
         try:
-            await turn
+            await turn.come
         except BaseException:
             self.give_back(ref)
             raise
@@ -108,7 +93,7 @@ class Turns:
         self._closed = True
         for line in self._lines.values():
             for turn in line.behind.values():
-                turn.cancel()
+                turn.come.cancel()
             line.behind.clear()
 
     def _admit(self, line: Line) -> None:
@@ -121,8 +106,15 @@ class Turns:
                     line.paced = True
                     asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
                 return
-            self._next_behind = now + min(self._pace_s, 1 / max(AHEAD * self._demand.a_second(now), 1e-9))
+            self._next_behind = now + self._pause_s(line, now)
             line.running_behind.add(self._begin(line, line.behind))
+
+    def _pause_s(self, line: Line, now: float) -> float:
+        """Until the next one that nobody waits for. What has ended already is no reason to hurry: nothing is saved by it."""
+        last = next(reversed(line.behind.values()))
+        waiting = sum(len(one.behind) for one in self._lines.values())
+        in_time_s = (last.ends_at - now) * PART / waiting
+        return max(min(self._pace_s, in_time_s), min(self._pace_s, HURRY_S)) if in_time_s > 0 else self._pace_s
 
     def _go_on(self, line: Line) -> None:
         line.paced = False
@@ -132,6 +124,6 @@ class Turns:
     def _begin(line: Line, waiting: Waiting) -> ConnectionRef:
         ref, turn = waiting.popitem(last=False)
         line.running.add(ref)
-        if not turn.done():
-            turn.set_result(None)
+        if not turn.come.done():
+            turn.come.set_result(None)
         return ref

@@ -67,7 +67,7 @@ class ChangeLog:
     async def since(self, last_id: int) -> tuple[int, dict[ConnectionRef, Mark | None]]:
         """The id to ask with next, and the connections that changed after `last_id`. Raises ChangesMissed.
 
-        With each the mark that its row then had, where its last change was a renewal of this process; else None.
+        With each the mark that its row had then, where all its changes were renewals of this process; else None.
         Ids are in the order of commits: SQLite has one writer, and `note_change` sees to it elsewhere.
         """
         async with self._transactions.read() as db:
@@ -76,11 +76,14 @@ class ChangeLog:
             if not rows or rows[0].id != last_id + 1:  # else nothing lies between, and the log reaches back
                 first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
                 if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
+                    self._own.clear()  # whose ids may be others' there
                     raise ChangesMissed(max(newest, last) if rows else last)
         self._own.forget(last_id)
-        return newest, {
-            ConnectionRef(row.environment, row.integration_id, row.connection_id): self._own.of(row.id) for row in rows
-        }
+        changed: dict[ConnectionRef, Mark | None] = {}
+        for row in rows:
+            ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
+            changed[ref] = self._own.of(row.id) if changed.get(ref, True) else None
+        return newest, changed
 
     async def version(self) -> Hashable:
         """Something that differs from last time if anything was committed since. Raises Unavailable, ChangesMissed."""

@@ -29,3 +29,7 @@ class OwnChanges:
         """What was read up to `last_id` is not read again."""
         for change_id in [one for one in self._marks if one <= last_id]:
             del self._marks[change_id]
+
+    def clear(self) -> None:
+        """The log is another by now."""
+        self._marks.clear()

@@ -60,7 +60,12 @@ _MINE: Final = and_(
 )
 _RENEWED: Final = (
     update(connections)
-    .where(_MINE, connections.c.state == State.ACTIVE.value, connections.c.state_since.is_not(None))
+    .where(
+        _MINE,
+        connections.c.uid == bindparam("row_uid"),
+        connections.c.state == State.ACTIVE.value,
+        connections.c.state_since.is_not(None),
+    )
     .returning(*connections.c)
 )
 """For what changes no state, and so is no news: the row is written and read in one."""
@@ -109,17 +114,16 @@ class Refreshes:
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:
                 self._rehearsed = True
-                await db.execute(
-                    _RENEWED, {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", **_SAVED}
-                )
+                nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
+                await db.execute(_RENEWED, nobody | _SAVED)
             lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
             claim = _CLAIM if seen is None else _CLAIM_SEEN
             return (await execute_last(db, claim, values | lease)).rowcount == 1
 
-        async def can_seal() -> None:
-            await self._keys.allow(ref.environment)  # what the call will give, though the claim itself seals nothing
-
-        return await self._transactions.write(write, before=can_seal if intent is not None else None)
+        if intent is None:
+            return await self._transactions.write(write)
+        # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
+        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
@@ -155,9 +159,9 @@ class Refreshes:
     ) -> Connection | None:
         """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
 
-        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `uid`: the row's, where it is
-        known; spares a question. None: fenced off, since the row is gone, has another credential by now, or another holds
-        the lease.
+        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `uid`: of the row that was seen,
+        which spares a question. None: fenced off, since the row is gone or another, has another credential by now, or
+        another holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
         new = version + 1
@@ -173,12 +177,12 @@ class Refreshes:
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                row = (await db.execute(_RENEWED, {**mine, **changed(uid)})).mappings().one_or_none()
+                row = (await db.execute(_RENEWED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
                 if row is not None:
                     saved = connection_of(row)
                     return saved, await note_change(db, ref, now, ends=True)
             held = (await db.execute(_HELD, mine)).one_or_none()
-            if held is None:
+            if held is None or (uid is not None and held.uid != uid):
                 return None
             renewed = Happening.RENEWED
             written = await note_happening(

@@ -71,6 +71,26 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     assert tracker.calls["refresh_token"] == 1
 
 
+async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    waiting = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    await running.services.store.connections.delete(_ref(), now=clock.now())
+    anew = tracker.grant()
+    await running.imported(anew)
+    tracker.hold.set()
+    await asyncio.gather(waiting, return_exceptions=True)
+    while running.services.renewer._running:
+        await asyncio.sleep(0)
+    shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert shown["credentials"]["access_token"] == anew["access_token"]
+
+
 async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:

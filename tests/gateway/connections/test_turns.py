@@ -1,12 +1,10 @@
 """Who renews when many tokens end at once: those that somebody waits for, at once; the others few and paced."""
 
 import asyncio
-import math
 
 import pytest
 
-from gateway import clock
-from gateway.connections.turns import AHEAD, PACE_S, SPAN_S, Demand, Turns
+from gateway.connections.turns import Line, Turn, Turns
 from gateway.records.connection import ConnectionRef
 
 
@@ -71,26 +69,25 @@ async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
     assert asyncio.get_running_loop().time() - began >= 5 * 0.02 * 0.9
 
 
-async def test_a_crowd_is_no_reason_to_hurry_and_as_many_an_hour_are() -> None:
-    crowd, daily = Demand(SPAN_S), Demand(SPAN_S)
-    for _ in range(10_000):
-        crowd.add(0.0)
-    for second in range(4 * 3600):
-        for _ in range(30):
-            daily.add(float(second))
-    assert AHEAD * crowd.a_second(0.0) < 1 / PACE_S
-    assert daily.a_second(4 * 3600.0) == pytest.approx(30, rel=0.01)
-    assert daily.a_second(5 * 3600.0) == pytest.approx(30 * math.exp(-2), rel=0.01)
-
-
-@pytest.mark.parametrize(("come", "pace_s"), [(1, 10.0), (1800, 1 / AHEAD)])
-async def test_where_more_come_than_the_pace_admits_more_are_admitted(come: int, pace_s: float) -> None:
-    turns = Turns(pace_s=10.0)
-    now = clock.monotonic()
-    for _ in range(come - 1):
-        turns._demand.add(now)
-    await turns.take(ref(1), urgent=False)
-    assert turns._next_behind - clock.monotonic() == pytest.approx(pace_s, abs=0.5)
+@pytest.mark.parametrize(
+    ("waiting", "left_s", "pause_s"),
+    [
+        (1, 3600.0, 0.1),
+        (600, 240.0, 0.1),
+        (2400, 240.0, 0.05),
+        (10_000, 240.0, 0.024),
+        (10_000, -1.0, 0.1),
+    ],
+    ids=["one", "in time", "twice as many", "as fast as may be", "too late"],
+)
+async def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
+    waiting: int, left_s: float, pause_s: float
+) -> None:
+    turns, line, now = Turns(pace_s=0.1), Line(), 1000.0
+    turns._lines[ref(0)[:2]] = line
+    for number in range(waiting):
+        line.behind[ref(number)] = Turn(asyncio.get_running_loop().create_future(), now + left_s)
+    assert turns._pause_s(line, now) == pytest.approx(pause_s)
 
 
 async def test_a_slow_provider_holds_up_its_own_only() -> None:

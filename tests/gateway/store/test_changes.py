@@ -80,6 +80,16 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
     assert len(here.connections._own) == 0, "it is not asked for again"
 
 
+async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(store: Store) -> None:
+    at = await store.changes.last_id()
+    row, _ = await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    assert await store.connections.save_refreshed(
+        REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
+    )
+    assert (await store.changes.since(at))[1] == {REF: None}
+
+
 async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)

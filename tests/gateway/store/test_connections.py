@@ -199,6 +199,15 @@ async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
     assert await fail(REF, owner="a", version=1, failure=FAILURE) is None
 
 
+async def test_a_row_made_anew_gets_nothing_of_the_former(store: Store) -> None:
+    former, _ = await store.connections.put(new(), now=NOW)
+    await store.connections.delete(REF, now=NOW)
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    save = store.connections.save_refreshed
+    assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=former.uid) is None
+
+
 async def test_a_holder_whose_lease_ran_out_unnoticed_still_saves(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
