@@ -67,7 +67,7 @@ class Pairs:
             value = {"credential": credential, "expires_at": expires_at.isoformat() if expires_at else None}
             sealed = self._vault.seal_json(value, environment=row.ref.environment, **_place_of(row))
             about = json.dumps({"ref": row.ref, "row": row.uid, "version": row.version}).encode()
-            room = await asyncio.to_thread(file.noted, about + b"\n" + sealed.ciphertext)
+            room = await _noted(file, about + b"\n" + sealed.ciphertext)
         except (OSError, VaultError, TypeError) as fault:  # the commit comes next, and has its own troubles
             log.warning("pair_not_noted", connection_id=row.ref.connection_id, detail=str(fault))
             return _nothing
@@ -116,6 +116,19 @@ class Pairs:
 
 def _place_of(row: Connection) -> Any:
     return {"table": TABLE, "row": row.uid, "column": COLUMN, "version": row.version + 1}
+
+
+async def _noted(file: SlotFile, record: bytes) -> range:
+    """On the disk when this returns, and safe from a kill of this process at once, where there is room."""
+    room = file.jotted(record)
+    if room is None:
+        return await asyncio.to_thread(file.noted, record)
+    try:
+        await asyncio.to_thread(file.sync)
+    except OSError:
+        file.give_back(room)
+        raise
+    return room
 
 
 def _nothing() -> None:

@@ -47,6 +47,32 @@ class SlotFile:
             raise
         return room
 
+    def jotted(self, record: bytes) -> range | None:
+        """In the file when this returns, so that it outlives this process, though not the machine: see `sync`. Does not block.
+
+        None, and nothing is written, where that takes more room than is free just now.
+        """
+        if len(record) + HEAD.size > SLOT_BYTES or not self._choosing.acquire(blocking=False):
+            return None
+        try:
+            if not self._free:
+                return None
+            at = self._free.pop()
+            self._needed += 1
+        finally:
+            self._choosing.release()
+        room = range(at, at + 1)
+        try:
+            self._put(room, record)
+        except OSError:
+            self.give_back(room)
+            return None
+        return room
+
+    def sync(self) -> None:
+        """On the disk is, when this returns, what was in the file before. Raises OSError."""
+        os.fdatasync(self._fd)
+
     def taken(self, size: int) -> range:
         """Room for a record of `size` bytes, until it is given back."""
         wanted = -(-(size + HEAD.size) // SLOT_BYTES)
@@ -62,8 +88,8 @@ class SlotFile:
 
     def write(self, room: range, record: bytes) -> None:
         """On the disk when this returns. Raises OSError."""
-        os.pwrite(self._fd, HEAD.pack(MAGIC, len(record)) + record, room.start * SLOT_BYTES)
-        os.fdatasync(self._fd)
+        self._put(room, record)
+        self.sync()
 
     def give_back(self, room: range) -> None:
         """Does not block for longer than room is being made elsewhere."""
@@ -77,6 +103,9 @@ class SlotFile:
             with contextlib.suppress(OSError):
                 self.path.unlink()
         os.close(self._fd)
+
+    def _put(self, room: range, record: bytes) -> None:
+        os.pwrite(self._fd, HEAD.pack(MAGIC, len(record)) + record, room.start * SLOT_BYTES)
 
     def _grow(self) -> None:
         first, self._slots = self._slots, self._slots + ROOM

@@ -3,21 +3,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.store.slot_file import SLOT_BYTES, SlotFile, all_files, is_dead, records
+import pytest
+
+from gateway.store.slot_file import ROOM, SLOT_BYTES, SlotFile, all_files, is_dead, records
 
 OTHER = """
 import os, sys
 from pathlib import Path
 from gateway.store.slot_file import SlotFile
 file = SlotFile(Path(sys.argv[1]))
-file.write(file.taken(4), b"left")
+WRITE
 os.kill(os.getpid(), 9)
 """
 
 
-def test_records_are_read_back_from_the_file_of_a_dead_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", ['file.write(file.taken(4), b"left")', 'file.jotted(b"left")'])
+def test_records_are_read_back_from_the_file_of_a_dead_process(write: str, tmp_path: Path) -> None:
     place = tmp_path / "pairs"
-    subprocess.run([sys.executable, "-c", OTHER, str(place)], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", OTHER.replace("WRITE", write), str(place)], check=False, timeout=60)
     (path,) = all_files(place)
     assert is_dead(path)
     assert list(records(path)) == [b"left"]
@@ -71,3 +74,19 @@ def test_what_was_cut_off_or_spoiled_yields_nothing_but_itself(tmp_path: Path) -
     assert sorted(records(file.path)) == [b"good0", b"good2"]
     os.truncate(file.path, max(room.start for room in rooms) * SLOT_BYTES + 3)
     assert len(list(records(file.path))) <= 2
+
+
+def test_what_has_no_room_just_now_is_not_jotted_down(tmp_path: Path) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    rooms = [file.jotted(b"x") for _ in range(ROOM)]
+    assert len({room.start for room in rooms if room is not None}) == ROOM
+    assert file.jotted(b"x") is None, "it would have to grow, which takes its time"
+    file.noted(b"y")
+    assert file.jotted(os.urandom(SLOT_BYTES)) is None, "it is too long"
+    room = file.jotted(b"x")
+    assert room is not None
+    with file._choosing:
+        assert file.jotted(b"x") is None, "another is at it"
+    file.give_back(room)
+    file.close()
+    assert all_files(tmp_path / "pairs") == [file.path], "the others are still needed"
