@@ -63,7 +63,7 @@ selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lo
 refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py
 
-burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (10 minutes): BURST=10000
+burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (20 minutes): BURST=10000
 	@BURST=$${BURST:-10000} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_burst.py
 
 sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as docs/sdks.md says; installs them outside the repository
