@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Update, and_, bindparam, or_, select, update
+from sqlalchemy import Update, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
-from gateway.records.states import Happening, State, of_failure
+from gateway.records.states import Happening, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
-    AT,
-    NO_FAILURE,
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
@@ -32,45 +30,16 @@ from gateway.store.connection_rows import (
     stored,
 )
 from gateway.store.data_keys import DataKeys
-from gateway.store.history import BEFORE, note_happening
+from gateway.store.history import note_happening
 from gateway.store.last import execute_last
 from gateway.store.outbox import Outbox
 from gateway.store.own_changes import OwnChanges
+from gateway.store.refresh_statements import CLAIM, CLAIM_SEEN, HELD, HELD_BEFORE, RENEWED, SAVED
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
 NEVER: Final = Lifespan()
-_WRITTEN: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at")
-_SAVED: Final[dict[str, Any]] = {
-    **dict.fromkeys(_WRITTEN),
-    **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
-    **life_columns(NEVER),
-}
-"""Every column that a save sets."""
-_FREE: Final = or_(connections.c.lease_until.is_(None), connections.c.lease_until <= bindparam("claimed_at"))
-_CLAIM: Final = update(connections).where(AT, _FREE)
-_CLAIM_SEEN: Final = _CLAIM.where(
-    connections.c.version == bindparam("seen_version"),
-    connections.c.updated_at == bindparam("seen_updated_at"),
-    connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
-)
-_MINE: Final = and_(
-    AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
-)
-_RENEWED: Final = (
-    update(connections)
-    .where(
-        _MINE,
-        connections.c.uid == bindparam("row_uid"),
-        connections.c.state == State.ACTIVE.value,
-        connections.c.state_since.is_not(None),
-    )
-    .returning(*connections.c)
-)
-"""For what changes no state, and so is no news: the row is written and read in one."""
-_HELD: Final = select(connections).where(_MINE).with_for_update()
-_HELD_BEFORE: Final = select(*BEFORE, connections.c.keep_alive_at).where(_MINE).with_for_update()
 
 
 class Refreshes:
@@ -115,9 +84,9 @@ class Refreshes:
             if not self._rehearsed and intent is not None:
                 self._rehearsed = True
                 nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
-                await db.execute(_RENEWED, nobody | _SAVED)
+                await db.execute(RENEWED, nobody | SAVED)
             lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
-            claim = _CLAIM if seen is None else _CLAIM_SEEN
+            claim = CLAIM if seen is None else CLAIM_SEEN
             return (await execute_last(db, claim, values | lease)).rowcount == 1
 
         if intent is None:
@@ -167,7 +136,7 @@ class Refreshes:
         new = version + 1
 
         def changed(uid: str) -> dict[str, Any]:
-            columns = dict(_SAVED) | life_columns(life)
+            columns = dict(SAVED) | life_columns(life)
             columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
             columns["credential"] = self._seal(credential, ref, uid, "credential", new)
             if previous is not None:
@@ -177,11 +146,11 @@ class Refreshes:
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                row = (await db.execute(_RENEWED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
+                row = (await db.execute(RENEWED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
                 if row is not None:
                     saved = connection_of(row)
                     return saved, await note_change(db, ref, now, ends=True)
-            held = (await db.execute(_HELD, mine)).one_or_none()
+            held = (await db.execute(HELD, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
             renewed = Happening.RENEWED
@@ -227,7 +196,7 @@ class Refreshes:
 
         async def write(db: AsyncConnection) -> Connection | None:
             mine = {**place(ref), "seen_version": version, "owner": owner}
-            row = (await db.execute(_HELD_BEFORE, mine)).one_or_none()
+            row = (await db.execute(HELD_BEFORE, mine)).one_or_none()
             if row is None:
                 return None
             again = row.keep_alive_at
