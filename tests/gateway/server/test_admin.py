@@ -35,6 +35,13 @@ async def reaches(gateway: Serving, name: str, wanted: float) -> None:
     assert seen == wanted
 
 
+async def exceeds(gateway: Serving, name: str, least: float) -> None:
+    """A gauge of a worker that was not asked is as old as its last beat, a few seconds."""
+    async with asyncio.timeout(30):
+        while await total(gateway, name) <= least:
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path, workers: int) -> None:
     upstream = Upstream()
@@ -44,12 +51,12 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path,
         await load.further(50)
         await load.stop()
         await reaches(gateway, "gateway_proxy_requests_total", load.total)
-        assert await total(gateway, "gateway_workers") == workers
+        await reaches_workers(gateway, workers)
         assert await total(gateway, "gateway_build_info") == 1
-        assert await total(gateway, "gateway_live_connections") >= 1
-        assert await total(gateway, "gateway_upstream_connections") >= 1
-        assert await total(gateway, "gateway_process_resident_memory_bytes") > workers * 10_000_000
-        assert await total(gateway, "gateway_process_open_fds") > workers * 5
+        await exceeds(gateway, "gateway_live_connections", 0)
+        await exceeds(gateway, "gateway_upstream_connections", 0)
+        await exceeds(gateway, "gateway_process_resident_memory_bytes", workers * 10_000_000)
+        await exceeds(gateway, "gateway_process_open_fds", workers * 5)
         if workers == 1:
             return
         os.kill(gateway.workers()[0], signal.SIGKILL)
