@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
+from gateway.connections.attempt import Sender
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter
 from gateway.connections.dialogues import Dialogues
@@ -22,6 +23,7 @@ from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
+from gateway.courier import Way
 from gateway.errors import GatewayError
 from gateway.keys.issue import Issuer
 from gateway.services import Services
@@ -39,7 +41,7 @@ log = structlog.get_logger(__name__)
 def complete(services: Services) -> Dialogues:
     """Add what is built on the rest and keeps nothing of its own; the conversations with providers that it uses."""
     store, catalog, live, integrations = services.store, services.catalog, services.live, services.integrations
-    dialogues, public_url = Dialogues(services.egress), services.config.server.public_url
+    dialogues, public_url = dialogues_of(services), services.config.server.public_url
     services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
     services.sessions = Sessions(store)
     services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
@@ -51,6 +53,16 @@ def complete(services: Services) -> Dialogues:
     services.deleter = Deleter(store, integrations, catalog, live, dialogues)
     services.made = MadeIntegrations(store, integrations, live, services.deleter)
     return dialogues
+
+
+def dialogues_of(services: Services) -> Dialogues:
+    """Conversations by the configuration's way, those of a renewal by courier where there is one."""
+    if services.courier is None:
+        return Dialogues(services.egress)
+    egress = services.config.egress
+    allow = tuple((str(opened.network), opened.port) for opened in egress.allow)
+    way = Way(allow, egress.proxy, egress.timeouts.connect_s, egress.limits.connections)
+    return Dialogues(services.egress, Sender(services.courier, way))
 
 
 @asynccontextmanager
@@ -74,7 +86,7 @@ async def opened(
     except BaseException:
         await store.close()
         raise
-    dialogues = Dialogues(services.egress)
+    dialogues = dialogues_of(services)
     services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     services.deliverer = Deliverer(store, config, services.catalog, services.egress, services.metrics)
@@ -116,6 +128,8 @@ async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> 
         end.push_async_callback(services.keys.minted.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.links.close)
+        if services.courier is not None:
+            end.push_async_callback(services.courier.close)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.deleter.close)
         end.push_async_callback(services.made.close)

@@ -19,6 +19,7 @@ from gateway.connections.outcomes import Outcomes
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
+from gateway.courier import Courier
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.keys import Keys
@@ -37,8 +38,8 @@ class Services:
 
     A reload puts another Services in the place of this one (`gateway.reloading`), so take it from the application anew
     for each request. `retired` are ways out of earlier configurations on which something is still under way, `turning`
-    lets one reload follow the other. `serving` is what ``/ready`` tells: false before the start is complete and again
-    once a stop has begun.
+    lets one reload follow the other. `courier` is there where a process of our own serves. `serving` is what ``/ready``
+    tells: false before the start is complete and again once a stop has begun.
     """
 
     config: Config
@@ -51,6 +52,7 @@ class Services:
     request_log: RequestLog
     started_at: datetime
     retired: tuple[Egress, ...] = ()
+    courier: Courier | None = None
     turning: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
     store: Store = field(init=False)

@@ -5,6 +5,7 @@ from typing import Final, TypeVar
 
 from gateway import clock
 from gateway.auth.mode import Dialogue
+from gateway.connections.attempt import Attempt, Sender
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.oauth.token import TokenRefused, TokenUnavailable
@@ -21,11 +22,16 @@ T = TypeVar("T")
 class Dialogues:
     """Asks what a dialogue yields, and hands it what came back."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, sender: Sender | None = None) -> None:
         self._egress = egress
+        self._sender = sender
 
-    async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S) -> T:
-        """What the dialogue returns. `timeout_s`: for each answer.
+    async def has_courier(self) -> bool:
+        """Whether there is one to send with an attempt's calls; it is started where need be."""
+        return self._sender is not None and await self._sender.courier.ready()
+
+    async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
+        """What the dialogue returns. `timeout_s`: for each answer. `attempt`: whose calls these are, where they are noted.
 
         Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
         where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
@@ -40,7 +46,7 @@ class Dialogues:
                     raise TokenUnavailable("the provider took too long for all that had to be asked")
                 secrets += call.secrets
                 try:
-                    reply = await self._ask(call, timeout_s)
+                    reply = await self._answered(call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
                     unanswered = TokenUnavailable(f"the token endpoint: {fault.message}", maybe_done=maybe_done)
@@ -59,6 +65,12 @@ class Dialogues:
             raise TokenUnavailable(reason, fault.retry_after_s, maybe_done=fault.maybe_done) from None
         finally:
             dialogue.close()
+
+    async def _answered(self, call: Call, timeout_s: float, attempt: Attempt | None) -> Reply:
+        reply = None
+        if attempt is not None:
+            reply = attempt.found(call) or await attempt.sent(self._sender, call, timeout_s, LIMIT_BYTES)
+        return reply or await self._ask(call, timeout_s)
 
     async def _ask(self, call: Call, timeout_s: float) -> Reply:
         began = clock.monotonic()

@@ -20,15 +20,16 @@ from gateway.auth.mode import AuthMode
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.connections import backoff
-from gateway.connections.commit import LOOK_AGAIN_S, Pair, again, commit, rescue, same, who
+from gateway.connections.asker import Asker
+from gateway.connections.commit import LOOK_AGAIN_S, again, commit, rescue, same, who
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
-from gateway.connections.lease import LEASE, TOKEN_CALL_S, held
+from gateway.connections.lease import LEASE, held
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
-from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import scrubbed
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.states import Happening
@@ -47,12 +48,13 @@ class Redeemer:
         self._store = store
         self._integrations = integrations
         self._catalog = catalog
-        self._dialogues = dialogues
+        self._asker = Asker(store, dialogues)
         self._metrics = metrics
 
     def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
         """Work by another configuration, also where a turn is being waited for: what is not declared is not asked for."""
-        self._integrations, self._catalog, self._dialogues = integrations, catalog, dialogues
+        self._integrations, self._catalog = integrations, catalog
+        self._asker = Asker(self._store, dialogues)
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
@@ -110,7 +112,7 @@ class Redeemer:
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = Context(provider, integration, config, row.metadata)
-                pair = await self._pair(row, mode, kept, context)
+                pair, stored = await self._asker.pair(row, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and nothing was asked
@@ -122,7 +124,6 @@ class Redeemer:
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
                 await self._store.connections.release_lease(row.ref, owner=owner, still_open=True)
                 raise
-            stored = await self._store.pairs.keep(row, pair.fresh, pair.expires_at)
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
             saved = await rescue(self._store, row, pair)
@@ -132,34 +133,6 @@ class Redeemer:
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
         return saved
-
-    async def _pair(self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context) -> Pair:
-        """From the provider; or from the disk, where an earlier attempt had its answer and died before the commit."""
-        left = await self._store.pairs.left(row) if row.intent is not None else None
-        if left is not None:
-            log.info("refresh_found_on_the_disk", **who(row.ref))
-            return Pair(context.provider, kept, left.credential, left.expires_at)
-        await self._store.pairs.prepare(row.ref.environment)
-        await clock.give_way()  # not once the answer is there, which is to be on the disk as soon as can be
-        fresh = await self._called(row, mode, kept, context)
-        return Pair(context.provider, kept, fresh, mode.expires_at(fresh))
-
-    async def _called(
-        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context
-    ) -> dict[str, Any]:
-        try:
-            return await self._dialogues.hold(mode.renew(kept, context), timeout_s=TOKEN_CALL_S)
-        except TokenRefused as fault:
-            before = self._before(row)
-            if fault.code not in GRANT_GONE or before is None:
-                raise
-            # The provider still takes the token before this one, for the case that it, not we, lost the rotation.
-            log.warning("previous_refresh_token_tried", **who(row.ref), reason=fault.code)
-            return await self._dialogues.hold(mode.renew({**kept, **before}, context), timeout_s=TOKEN_CALL_S)
-
-    def _before(self, row: Connection) -> Mapping[str, Any] | None:
-        in_time = row.previous_until is not None and clock.now() < row.previous_until
-        return self._store.open(row.previous) if in_time and row.previous is not None else None
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
         """Judged by the row as it is now: whoever holds another credential or the lease by now overrules us."""

@@ -13,9 +13,9 @@ from gateway import clock, logs
 from gateway.app import create_app
 from gateway.config import Config
 from gateway.errors import StartRefused
+from gateway.hardening import harden
 from gateway.metrics import Board
 from gateway.server.admin import Admin
-from gateway.server.hardening import harden
 from gateway.server.sockets import listening
 from gateway.server.worker import Worker
 from gateway.server.workers import supervise

@@ -16,6 +16,7 @@ from aiohttp import web
 from gateway import reloading
 from gateway.app import create_app
 from gateway.config import Config
+from gateway.courier import Courier
 from gateway.lean import give_back_memory
 from gateway.server.admin import Admin
 from gateway.server.asking import Asking
@@ -89,6 +90,7 @@ class Worker:
         run = GatewayRunner(self.app, drain_s=drain_s)
         async with AsyncExitStack() as around:
             await around.enter_async_context(self._admin(run, place))
+            self.app[SERVICES].courier = Courier()
             around.push_async_callback(run.cleanup)
             await run.setup()
             self._ask_for_missing_keys(reread)

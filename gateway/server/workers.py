@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import structlog
 
-from gateway.server.hardening import end_with_parent
+from gateway.hardening import end_with_parent
 
 Work = Callable[[int, Callable[[], None]], int]
 Outcome = Literal["taken", "refused", "stop"]

@@ -15,13 +15,19 @@ from typing import Any, Final
 
 import structlog
 
+from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
+from gateway.store.notes import Note, Noted, new_attempt, new_key, opened
 from gateway.store.slot_file import SlotFile, all_files, is_dead, records
 from gateway.vault import Vault, VaultError
 
 TABLE: Final = "pairs"  # of no database: what such a value is bound to
 COLUMN: Final = "answer"
+OWN: Final = {"ref", "row", "version"}
+KEYS: Final = (OWN, OWN | {"attempt", "key", "step"})
+LOOK_AGAIN_S: Final = 0.05
+WAIT_S: Final = 5.0  # a lease outlasts its calls, so that a courier which is still at one stands still
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +40,14 @@ class Found:
     expires_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What one that died has left: a pair that it read, or what a courier was answered for it, by the calls' order."""
+
+    pair: Found | None = None
+    answers: tuple[Noted, ...] = ()
+
+
 class Pairs:
     """`place`: what the files' names begin with; None where there is no folder of our own, and nothing is noted."""
 
@@ -44,17 +58,31 @@ class Pairs:
         self._file: SlotFile | None = None
         self._opening = asyncio.Lock()  # refreshes that begin together shall have one file
 
-    async def prepare(self, environment: str) -> None:
+    @property
+    def can_note(self) -> bool:
+        """Whether there is a folder of our own."""
+        return self._place is not None
+
+    async def prepare(self, environment: str, *, file: bool = True) -> None:
         """Before the call, so that afterwards nothing but the note itself takes time. Never raises for want of a file."""
         if self._place is None:
             return
         await self._keys.allow(environment)
         async with self._opening:
-            if self._file is None:
+            if file and self._file is None:
                 try:
                     self._file = await asyncio.to_thread(SlotFile, self._place)
                 except OSError as fault:
                     log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}")
+
+    def note(self, row: Connection) -> Note | None:
+        """How a courier is to note what an attempt to renew the credential of `row` is answered; None as for `place`."""
+        if self._place is None:
+            return None
+        attempt, key = new_attempt(), new_key()
+        sealed = self._vault.seal_json({"key": key.hex()}, environment=row.ref.environment, **_place_of(row))
+        about = {**_about(row), "attempt": attempt, "key": sealed.ciphertext.hex()}
+        return Note(self._place.absolute(), attempt, json.dumps(about), key)
 
     async def keep(
         self, row: Connection, credential: Mapping[str, Any], expires_at: datetime | None
@@ -66,23 +94,37 @@ class Pairs:
         try:
             value = {"credential": credential, "expires_at": expires_at.isoformat() if expires_at else None}
             sealed = self._vault.seal_json(value, environment=row.ref.environment, **_place_of(row))
-            about = json.dumps({"ref": row.ref, "row": row.uid, "version": row.version}).encode()
+            about = json.dumps(_about(row)).encode()
             room = await _noted(file, about + b"\n" + sealed.ciphertext)
         except (OSError, VaultError, TypeError) as fault:  # the commit comes next, and has its own troubles
             log.warning("pair_not_noted", connection_id=row.ref.connection_id, detail=str(fault))
             return _nothing
         return lambda: file.give_back(room)
 
-    async def left(self, row: Connection) -> Found | None:
-        """What a process that died got for the credential that `row` has still."""
+    async def left(self, row: Connection) -> Left:
+        """What another got for the credential that `row` has still. Waits for a courier that is still asking for it."""
         if self._place is None:
-            return None
-        for about, ciphertext in await asyncio.to_thread(_all_in, self._place):
-            if (about["row"], about["version"]) == (row.uid, row.version):
-                found = await self._opened(row, ciphertext)
-                if found is not None:
-                    return found
-        return None
+            return Left()
+        until = clock.monotonic() + WAIT_S
+        while True:
+            asking, found = False, dict[str, list[tuple[int, Noted]]]()
+            for living, about, ciphertext in await asyncio.to_thread(_all_in, self._place):
+                if (about["row"], about["version"]) != (row.uid, row.version):
+                    continue
+                if "attempt" not in about:
+                    pair = await self._pair(row, ciphertext)
+                    if pair is not None:
+                        return Left(pair)
+                    continue
+                noted = await self._noted(row, about, ciphertext)
+                if noted is not None:
+                    found.setdefault(about["attempt"], []).append((about["step"], noted))
+                asking = asking or (living and noted is None)
+            if not asking or clock.monotonic() >= until:
+                break
+            await clock.sleep(LOOK_AGAIN_S)
+        newest = max(found.values(), key=lambda steps: max(noted.reply.asked_at for _, noted in steps), default=[])
+        return Left(answers=tuple(noted for _, noted in sorted(newest, key=lambda step: step[0])))
 
     async def sweep(self, current: Callable[[ConnectionRef], Awaitable[Connection | None]]) -> None:
         """Remove files of processes that died, once all that is in them is in the database or of no use any more."""
@@ -90,7 +132,9 @@ class Pairs:
             return
         for path in await asyncio.to_thread(_dead, self._place):
             needed = False
-            for about, _ in await asyncio.to_thread(_read, path):
+            for about, ciphertext in await asyncio.to_thread(_read, path):
+                if not ciphertext:  # of a call that was not answered, or is of no use
+                    continue
                 row = await current(ConnectionRef(*about["ref"]))
                 needed = needed or (row is not None and (row.uid, row.version) == (about["row"], about["version"]))
             if not needed:
@@ -102,16 +146,30 @@ class Pairs:
             self._file.close()
             self._file = None
 
-    async def _opened(self, row: Connection, ciphertext: bytes) -> Found | None:
-        sealed = Sealed(ciphertext, row.ref.environment, **_place_of(row))
-        try:
-            await self._keys.learn(sealed)
-            value = self._vault.open_json(sealed)
-        except VaultError as fault:  # cut off by the kill, or sealed under a key that is gone
-            log.warning("pair_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
+    async def _pair(self, row: Connection, ciphertext: bytes) -> Found | None:
+        value = await self._opened(row, ciphertext)
+        if value is None:
             return None
         ends = value["expires_at"]
         return Found(value["credential"], datetime.fromisoformat(ends) if ends else None)
+
+    async def _noted(self, row: Connection, about: Mapping[str, Any], sealed: bytes) -> Noted | None:
+        """None while there is no answer."""
+        value = await self._opened(row, bytes.fromhex(about["key"])) if sealed else None
+        return None if value is None else opened(bytes.fromhex(value["key"]), about, sealed)
+
+    async def _opened(self, row: Connection, ciphertext: bytes) -> dict[str, Any] | None:
+        sealed = Sealed(ciphertext, row.ref.environment, **_place_of(row))
+        try:
+            await self._keys.learn(sealed)
+            return self._vault.open_json(sealed)
+        except VaultError as fault:  # cut off by the kill, or sealed under a key that is gone
+            log.warning("pair_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
+            return None
+
+
+def _about(row: Connection) -> dict[str, Any]:
+    return {"ref": row.ref, "row": row.uid, "version": row.version}
 
 
 def _place_of(row: Connection) -> Any:
@@ -139,8 +197,13 @@ def _dead(place: Path) -> list[Path]:
     return [path for path in all_files(place) if is_dead(path)]
 
 
-def _all_in(place: Path) -> list[tuple[dict[str, Any], bytes]]:
-    return [one for path in all_files(place) for one in _read(path)]
+def _all_in(place: Path) -> list[tuple[bool, dict[str, Any], bytes]]:
+    """Each record, and whether its writer may be at it still."""
+    found = []
+    for path in all_files(place):
+        living = not is_dead(path)  # before it is read: what it writes last is then not missed
+        found += [(living, about, ciphertext) for about, ciphertext in _read(path)]
+    return found
 
 
 def _read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
@@ -152,7 +215,7 @@ def _read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
                 told = json.loads(about) if newline else None
             except ValueError:
                 continue
-            if isinstance(told, dict) and told.keys() == {"ref", "row", "version"}:
+            if isinstance(told, dict) and told.keys() in KEYS:
                 found.append((told, ciphertext))
     except OSError:  # removed meanwhile
         pass

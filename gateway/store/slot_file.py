@@ -52,7 +52,7 @@ class SlotFile:
 
         None, and nothing is written, where that takes more room than is free just now.
         """
-        if len(record) + HEAD.size > SLOT_BYTES or not self._choosing.acquire(blocking=False):
+        if not fits(record, range(1)) or not self._choosing.acquire(blocking=False):
             return None
         try:
             if not self._free:
@@ -63,11 +63,19 @@ class SlotFile:
             self._choosing.release()
         room = range(at, at + 1)
         try:
-            self._put(room, record)
+            self.put(room, record)
         except OSError:
             self.give_back(room)
             return None
         return room
+
+    def put(self, room: range, record: bytes) -> None:
+        """In the file when this returns, in place of what was in `room`, where it must fit. Raises OSError."""
+        os.pwrite(self._fd, HEAD.pack(MAGIC, len(record)) + record, room.start * SLOT_BYTES)
+
+    def erase(self, room: range) -> None:
+        """Have nobody find what is in `room`. Raises OSError."""
+        os.pwrite(self._fd, bytes(HEAD.size), room.start * SLOT_BYTES)
 
     def sync(self) -> None:
         """On the disk is, when this returns, what was in the file before. Raises OSError."""
@@ -88,7 +96,7 @@ class SlotFile:
 
     def write(self, room: range, record: bytes) -> None:
         """On the disk when this returns. Raises OSError."""
-        self._put(room, record)
+        self.put(room, record)
         self.sync()
 
     def give_back(self, room: range) -> None:
@@ -104,14 +112,15 @@ class SlotFile:
                 self.path.unlink()
         os.close(self._fd)
 
-    def _put(self, room: range, record: bytes) -> None:
-        os.pwrite(self._fd, HEAD.pack(MAGIC, len(record)) + record, room.start * SLOT_BYTES)
-
     def _grow(self) -> None:
         first, self._slots = self._slots, self._slots + ROOM
         os.pwrite(self._fd, bytes(ROOM * SLOT_BYTES), first * SLOT_BYTES)
         os.fsync(self._fd)
         self._free.extend(range(first, self._slots))
+
+
+def fits(record: bytes, room: range) -> bool:
+    return len(record) + HEAD.size <= len(room) * SLOT_BYTES
 
 
 def records(path: Path) -> Iterator[bytes]:

@@ -120,8 +120,9 @@ class Serving:
         return code
 
     def workers(self) -> list[int]:
-        pid = self.process.pid
-        return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        """Its children, whichever of its threads has started them."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sorted(int(pid) for task in tasks for pid in (task / "children").read_text().split())
 
     async def connect(self) -> None:
         """Make the connection that `head` asks for."""

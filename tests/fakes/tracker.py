@@ -30,7 +30,7 @@ class Grant:
 @dataclass
 class Tracker:
     """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset, and
-    `hold_api` all others.
+    `hold_api` all others. `hold_answer` keeps the answers to those that have been worked off.
 
     `refusal` is the API's status for a token it does not know.
     """
@@ -41,6 +41,7 @@ class Tracker:
     refusal: int = 403
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
+    hold_answer: asyncio.Event = field(default_factory=asyncio.Event)
     hold_api: asyncio.Event = field(default_factory=asyncio.Event)
     calls: Counter[str] = field(default_factory=Counter)
     grants: list[Grant] = field(default_factory=list)
@@ -56,6 +57,7 @@ class Tracker:
 
     def __post_init__(self) -> None:
         self.hold.set()
+        self.hold_answer.set()
         self.hold_api.set()
 
     def app(self) -> web.Application:
@@ -105,7 +107,9 @@ class Tracker:
             if self._codes.pop(form.get("code", ""), None) is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
             return web.json_response(self.grant())
-        return self._refreshed(form.get("refresh_token", ""))
+        answer = self._refreshed(form.get("refresh_token", ""))
+        await self.hold_answer.wait()
+        return answer
 
     def _refreshed(self, token: str) -> web.Response:
         for grant in self.grants:

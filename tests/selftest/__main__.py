@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from tests.fakes.postgres import PostgresServer
-from tests.selftest.crash import ALL, Outcome, crash
+from tests.selftest.crash import ALL, REFRESH_S, Outcome, crash
 from tests.selftest.cuts import CUTS, cut
 from tests.selftest.full_disk import full_disk
 from tests.selftest.restart import postgres_restart
@@ -37,7 +37,7 @@ async def refreshes(kills: int, dice: random.Random) -> AsyncIterator[Seen]:
     """kill -9 at random moments of refreshes"""
     lost = bad = 0
     for number in range(kills):
-        after_s = dice.uniform(0, 0.12)
+        after_s = dice.uniform(0, REFRESH_S)
         with tempfile.TemporaryDirectory() as folder:
             seen = await crash("never", Path(folder), after_s=after_s)
         lost, bad = lost + seen.lost, bad + (not _fine(seen))
@@ -69,8 +69,9 @@ async def network(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
 
 async def stall(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
     """the holder of a lease stalled past it"""
-    with tempfile.TemporaryDirectory() as folder:
-        yield await stalled_holder(Path(folder))
+    for courier in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            yield await stalled_holder(Path(folder), courier=courier)
 
 
 async def disk(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:

@@ -23,8 +23,13 @@ from tests.selftest.points import LEASE, POINTS
 
 REF: Final = ConnectionRef("dev", "tracker", "c1")
 AT_PROVIDER: Final = "at the provider, before it rotates"
-ALL: Final = (*(point for point in POINTS if point != "never"), AT_PROVIDER)
+ROTATING: Final = "at the provider, after it rotated"
+ALONE: Final = "there too, and its courier with it"
+HELD: Final = (AT_PROVIDER, ROTATING, ALONE)
+ALL: Final = (*(point for point in POINTS if point != "never"), *HELD)
 LIMIT_S: Final = 30.0
+DISTANCE_S: Final = 0.05
+REFRESH_S: Final = 0.45  # of a process that has just started, until the pair is in the database
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,16 @@ class Outcome:
         return self.lost and self.reason != "rotation_lost"
 
 
-class Forgiving(Tracker):
+class Distant(Tracker):
+    """Works a refresh off at once; its answer takes a while to get here."""
+
+    async def _token(self, request: web.Request) -> web.Response:
+        answer = await super()._token(request)
+        await asyncio.sleep(DISTANCE_S)
+        return answer
+
+
+class Forgiving(Distant):
     """Takes the refresh token before the last one again, as providers with a grace time do."""
 
     def _refreshed(self, token: str) -> web.Response:
@@ -63,7 +77,7 @@ class Forgiving(Tracker):
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None) -> Outcome:
     """Kill a process at `point`, or `after_s` seconds into the refresh wherever it then is."""
-    tracker = Forgiving() if forgiving else Tracker()
+    tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
@@ -89,26 +103,36 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker) -> Non
 
 async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:
     file = written(folder, config)
-    async with process("never" if point == AT_PROVIDER else point, file) as serving:
-        if point == AT_PROVIDER:
-            tracker.hold.clear()
+    async with process("never" if point in HELD else point, file) as serving:
+        if point in HELD:
+            (tracker.hold if point == AT_PROVIDER else tracker.hold_answer).clear()
         calling = asyncio.create_task(call(serving.port))
-        if point == AT_PROVIDER:
-            async with asyncio.timeout(LIMIT_S):
-                while not tracker.calls["refresh_token"]:
-                    await asyncio.sleep(0.001)
+        if point in HELD:
+            await asked(tracker)
+            couriers = serving.workers()
             serving.signal(signal.SIGKILL)
+            for pid in couriers if point == ALONE else ():
+                os.kill(pid, signal.SIGKILL)
         elif after_s is not None:
             await asyncio.sleep(after_s)
             serving.signal(signal.SIGKILL)
         code = await serving.ended()
         await asyncio.gather(calling, return_exceptions=True)
-        if point == AT_PROVIDER:
-            tracker.answer = web.Response(status=503)  # whoever asked is gone, and its request is never worked off
+        if point in HELD:
+            if point == AT_PROVIDER:
+                tracker.answer = web.Response(status=503)
             tracker.hold.set()
+            tracker.hold_answer.set()
             await asyncio.sleep(0.1)
             tracker.answer = None
         return code == -signal.SIGKILL
+
+
+async def asked(tracker: Tracker) -> None:
+    """Wait until the token endpoint has a request."""
+    async with asyncio.timeout(LIMIT_S):
+        while not tracker.calls["refresh_token"]:
+            await asyncio.sleep(0.001)
 
 
 def written(folder: Path, config: dict[str, Any]) -> Path:

@@ -15,7 +15,7 @@ POINTS: Final = (
     "before the claim",
     "after the intent",
     "answer in memory",
-    "answer noted",
+    "before the commit",
     "inside the commit",
     "after the commit",
     "never",
@@ -39,12 +39,12 @@ def die(*_: Any, **__: Any) -> Any:
 def arm(point: str) -> None:
     """Put the kill in its place."""
     from gateway.connections import redeem
+    from gateway.connections.attempt import Attempt
     from gateway.store import refreshes
     from gateway.store.connections import ConnectionStore
-    from gateway.store.pairs import Pairs
 
-    def after(name: str) -> Callable[..., Any]:
-        did = getattr(ConnectionStore, name)
+    def after(name: str, of: Any = ConnectionStore) -> Callable[..., Any]:
+        did = getattr(of, name)
 
         async def then_die(*args: Any, **options: Any) -> Any:
             await did(*args, **options)
@@ -57,8 +57,8 @@ def arm(point: str) -> None:
     elif point == "after the intent":
         ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
     elif point == "answer in memory":
-        Pairs.keep = die  # type: ignore[method-assign]
-    elif point == "answer noted":
+        Attempt.sent = after("sent", Attempt)  # type: ignore[method-assign]
+    elif point == "before the commit":
         redeem.commit = die
     elif point == "inside the commit":
         refreshes.note_change = die  # type: ignore[attr-defined]

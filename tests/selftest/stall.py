@@ -1,6 +1,7 @@
 """The process that holds a refresh's lease stands still until the lease has run out, and wakes when another has renewed."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from tests.selftest.crash import LIMIT_S, Forgiving, call, expired, process, wri
 from tests.selftest.seen import Seen
 
 
-async def stalled_holder(folder: Path) -> Seen:
-    """The provider answers the first while it stands still; only the second one's token is good at the provider then."""
+async def stalled_holder(folder: Path, *, courier: bool = False) -> Seen:
+    """The provider answers the first while it stands still. Its courier hears that, and the second one finds it noted.
+
+    `courier`: that stands still too, so the second one asks itself, and only its token is good at the provider then.
+    """
     tracker = Forgiving()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -25,15 +29,21 @@ async def stalled_holder(folder: Path) -> Seen:
             async with asyncio.timeout(LIMIT_S):
                 while not tracker.calls["refresh_token"]:
                     await asyncio.sleep(0.005)
-            sleeper.signal(signal.SIGSTOP)
+            couriers = sleeper.workers() if courier else []
+            stilled = [sleeper.process.pid, *couriers]
+            for pid in stilled:
+                os.kill(pid, signal.SIGSTOP)
             tracker.hold.set()
             other = await call(second.port)
             asked = tracker.calls["refresh_token"]
-            sleeper.signal(signal.SIGCONT)
+            for pid in stilled:
+                os.kill(pid, signal.SIGCONT)
             late = await waiting
             after = [await call(node.port) for node in (sleeper, second, sleeper, second)]
     finally:
         await server.close()
-    fine = (other, late, asked, after) == (200, 200, 2, [200] * 4) and tracker.calls["refresh_token"] == 2
-    told = f"the second one renewed ({other}), the late one overwrote nothing ({late}); then {after}"
-    return Seen("lease holder stalled past its lease", told, 0 if fine else 1, fine)
+    wanted = 2 if courier else 1
+    fine = (other, late, asked, after) == (200, 200, wanted, [200] * 4) and tracker.calls["refresh_token"] == wanted
+    told = f"{asked} token requests; the second one renewed ({other}), the late one overwrote nothing ({late}); then {after}"
+    who = "lease holder and its courier" if courier else "lease holder"
+    return Seen(f"{who} stalled past its lease", told, 0 if fine else 1, fine)

@@ -32,8 +32,9 @@ async def test_a_cut_network_loses_nothing_that_is_not_told(tmp_path: Path, plac
     assert seen.fine, seen
 
 
-async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path) -> None:
-    seen = await stalled_holder(tmp_path)
+@pytest.mark.parametrize("courier", [False, True])
+async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path, courier: bool) -> None:
+    seen = await stalled_holder(tmp_path, courier=courier)
     assert seen.fine, seen
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.records.connection import Connection
 from gateway.store import Store
+from gateway.store.pairs import Left
 from gateway.store.slot_file import all_files
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -32,7 +33,7 @@ async def test_a_pair_that_was_not_stored_is_found_by_the_next_process(opener: O
     await here.pairs.keep(row, FRESH, NOW + timedelta(hours=1))
     await here.close()
     there = await opener()
-    found = await there.pairs.left(row)
+    found = (await there.pairs.left(row)).pair
     assert found is not None
     assert (found.credential, found.expires_at) == (FRESH, NOW + timedelta(hours=1))
     assert b"new-refresh" not in files(path)[0].read_bytes()
@@ -43,9 +44,9 @@ async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> 
     row = await held(here)
     await here.pairs.prepare("dev")
     await here.pairs.keep(row, FRESH, None)
-    assert await here.pairs.left(replace(row, version=row.version + 1)) is None
-    assert await here.pairs.left(replace(row, uid="another")) is None
-    found = await here.pairs.left(row)
+    assert await here.pairs.left(replace(row, version=row.version + 1)) == Left()
+    assert await here.pairs.left(replace(row, uid="another")) == Left()
+    found = (await here.pairs.left(row)).pair
     assert found is not None
     assert found.expires_at is None
 
@@ -94,7 +95,7 @@ async def test_without_a_file_a_refresh_goes_on(opener: Opener, path: Path, monk
     row = await held(store)
     await store.pairs.prepare("dev")
     (await store.pairs.keep(row, FRESH, None))()
-    assert await store.pairs.left(row) is None
+    assert await store.pairs.left(row) == Left()
 
 
 async def test_a_damaged_pair_is_no_pair(opener: Opener, path: Path) -> None:
@@ -106,4 +107,4 @@ async def test_a_damaged_pair_is_no_pair(opener: Opener, path: Path) -> None:
     raw = bytearray(file.read_bytes())
     raw[raw.index(b'"version"') + 60] ^= 1
     file.write_bytes(bytes(raw))
-    assert await (await opener(KEY)).pairs.left(row) is None
+    assert await (await opener(KEY)).pairs.left(row) == Left()

@@ -1,0 +1,115 @@
+"""The courier at work: errands from its gateway, until that is gone and all that was begun is over."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from gateway import clock
+from gateway.courier.errand import Brought, Errand, Way, framed, received
+from gateway.courier.jotter import Jotter
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.errors import EgressError
+from gateway.egress.guard import Guard, IPNetwork
+from gateway.records.call import Reply
+
+# A service manager may tell all processes of a service to end. We end with our gateway, which lets refreshes finish first.
+OF_OTHERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A network that the operator opened, on one port or, with None, on any."""
+
+    network: IPNetwork
+    port: int | None
+
+
+class Round:
+    """The errands of one gateway."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._jotter = Jotter()
+        self._ways: dict[Way, Egress] = {}
+
+    async def take(self, number: int, errand: Errand) -> None:
+        """Do it, and tell what came of it."""
+        brought = await self._brought(errand)
+        self.tell({"id": number, **brought.as_json()})
+
+    def done(self, attempt: str) -> None:
+        self._jotter.done(attempt)
+
+    def tell(self, message: dict[str, Any]) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(framed(message))
+
+    async def close(self) -> None:
+        await self._jotter.close()
+        for egress in self._ways.values():
+            await egress.close()
+
+    async def _brought(self, errand: Errand) -> Brought:
+        call, note = errand.call, errand.note
+        room = await self._jotter.begin(note, errand.step)
+        began = clock.monotonic()
+        try:
+            answer = await self._egress(errand.way).fetch(
+                call.method,
+                call.url,
+                headers=call.headers,
+                body=call.body,
+                limit_bytes=errand.limit_bytes,
+                timeout_s=errand.timeout_s,
+                identity=call.identity,
+            )
+        except BaseException as fault:
+            if room is not None:
+                self._jotter.drop(note, room)
+            if isinstance(fault, EgressError):
+                return Brought(False, fault=fault)
+            raise
+        asked_at = clock.now() - timedelta(seconds=clock.monotonic() - began)
+        reply = Reply(answer.status, answer.headers, answer.body, asked_at)
+        if room is None:
+            return Brought(False, reply)
+        if not 200 <= reply.status < 300:  # whoever asks again hears a refusal again
+            self._jotter.drop(note, room)
+            return Brought(False, reply)
+        return Brought(await self._jotter.keep(note, room, note.record(errand.step, call, reply)), reply)
+
+    def _egress(self, way: Way) -> Egress:
+        found = self._ways.get(way)
+        if found is None:
+            for former in self._ways.values():
+                former.retire()
+            found = self._ways[way] = _egress_of(way)
+        return found
+
+
+async def serve(sock: socket.socket) -> None:
+    """Do what comes over `sock` until its other end is closed, and what was begun is over."""
+    for number in OF_OTHERS:
+        signal.signal(number, signal.SIG_IGN)
+    reader, writer = await asyncio.open_connection(sock=sock)
+    here, tasks = Round(writer), set[asyncio.Task[None]]()
+    here.tell({"ready": True})
+    while (message := await received(reader)) is not None:
+        if "done" in message:
+            here.done(message["done"])
+            continue
+        task = asyncio.create_task(here.take(message["id"], Errand.of_json(message["errand"])))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await here.close()
+
+
+def _egress_of(way: Way) -> Egress:
+    openings = [Opened(ipaddress.ip_network(network), port) for network, port in way.allow]
+    timeouts = Timeouts(connect_s=way.connect_s)
+    return Egress(Guard(openings), proxy=way.proxy, timeouts=timeouts, connections_per_host=way.connections)

@@ -1,0 +1,207 @@
+"""Refreshes by courier: what it noted for a gateway that is gone is not asked for again, and where there is none all goes on."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.connections.lease import LEASE
+from gateway.courier import Courier
+from gateway.records.call import Call, Reply
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.store.slot_file import SlotFile, all_files, records
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+REF = ConnectionRef("dev", "tracker", "c1")
+EXPIRED_S = 3601
+
+
+def made(tracker: Tracker, folder: Path, courier: Courier) -> RunningGateway:
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    return RunningGateway(folder, document([tracker.url.removeprefix("http://").replace(":", "/32:")]), courier=courier)
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    node = made(tracker, tmp_path, Courier())
+    await node.start()
+    yield node
+    await node.stop()
+
+
+def place(running: RunningGateway) -> Path:
+    return running.folder / "gateway.db-pairs"
+
+
+def noted(running: RunningGateway) -> list[bytes]:
+    return [record for path in all_files(place(running)) for record in records(path)]
+
+
+async def called(running: RunningGateway) -> tuple[int, str]:
+    async with running.proxied("c1") as answer:
+        told = await answer.json()
+        return answer.status, told.get("token", "")
+
+
+async def row_of(running: RunningGateway) -> Connection:
+    row = await running.services.store.connections.get(REF)
+    assert row is not None
+    return row
+
+
+async def left_open(running: RunningGateway) -> Connection:
+    """As a gateway leaves it that was killed amid the call; the row."""
+    row = await row_of(running)
+    digest = running.services.renewer._redeemer._digest(row)
+    ended = clock.now() - LEASE
+    assert await running.services.store.connections.lease_refresh(
+        REF, owner="killed", now=ended, ttl=LEASE, seen=row, intent=digest
+    )
+    return await row_of(running)
+
+
+def answer_of(told: dict[str, Any]) -> Reply:
+    fields = CIMultiDict({"Content-Type": "application/json"})
+    return Reply(200, fields, json.dumps(told).encode(), clock.now() - timedelta(minutes=10))
+
+
+async def test_a_pair_that_was_stored_leaves_no_note(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S  # a courier's clock is not moved by this test
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert tracker.token_headers[0]["User-Agent"] == "integration-gateway"
+    async with asyncio.timeout(10):
+        while noted(running):
+            await asyncio.sleep(0.005)
+    await running.stop()
+    assert all_files(place(running)) == []
+    await running.start()
+
+
+async def test_what_a_courier_noted_is_not_asked_for_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    store = running.services.store
+    await store.pairs.prepare("dev")
+    note = store.pairs.note(row)
+    assert note is not None
+    form = await tracker_answers(tracker)
+    file = SlotFile(note.place)
+    file.jotted(note.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
+    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    assert (await row_of(running)).expires_at is not None
+    ends = (await row_of(running)).expires_at
+    assert ends is not None
+    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when the courier asked"
+    file.close()
+
+
+async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
+    """What the endpoint would tell the courier, with all that it changes there."""
+    body = tracker._refreshed(tracker.grants[0].refresh_token).body
+    assert isinstance(body, bytes)
+    told: dict[str, Any] = json.loads(body)
+    return told
+
+
+@pytest.mark.parametrize("told", [{"error": "server_error"}, {"no": "token"}])
+async def test_a_noted_answer_that_gives_nothing_is_no_reason_not_to_ask(
+    running: RunningGateway, tracker: Tracker, later: Any, told: dict[str, Any]
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    await running.services.store.pairs.prepare("dev")
+    note = running.services.store.pairs.note(row)
+    assert note is not None
+    file = SlotFile(note.place)
+    file.jotted(note.record(0, Call(f"{tracker.url}/token"), answer_of(told)))
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    file.close()
+
+
+async def test_the_answer_to_another_call_is_not_taken_for_it(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    await running.services.store.pairs.prepare("dev")
+    note = running.services.store.pairs.note(row)
+    assert note is not None
+    file = SlotFile(note.place)
+    file.jotted(note.record(0, Call("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"})))
+    tracker.ttl_s = 2 * EXPIRED_S
+    status, token = await called(running)
+    assert (status, tracker.calls["refresh_token"]) == (200, 1)
+    assert "elsewhere" not in token
+    file.close()
+
+
+async def test_a_call_that_a_living_courier_is_at_is_waited_for(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    await running.services.store.pairs.prepare("dev")
+    note = running.services.store.pairs.note(row)
+    assert note is not None
+    file = SlotFile(note.place)
+    room = file.jotted(note.head(0))
+    assert room is not None
+    calling = asyncio.ensure_future(called(running))
+    done, _ = await asyncio.wait({calling}, timeout=0.3)
+    assert not done
+    form = await tracker_answers(tracker)
+    file.put(room, note.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
+    assert await calling == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    file.close()
+
+
+async def test_a_call_that_a_dead_courier_was_at_is_not_waited_for(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    await running.services.store.pairs.prepare("dev")
+    note = running.services.store.pairs.note(row)
+    assert note is not None
+    file = SlotFile(note.place)
+    file.jotted(note.head(0))
+    file.close()
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    await running.services.store.pairs.sweep(running.services.store.connections.get)
+    assert not [path for path in all_files(place(running)) if path == file.path]
+
+
+async def test_where_no_courier_can_be_started_the_gateway_asks_itself(
+    tracker: Tracker, tmp_path: Path, later: Any
+) -> None:
+    node = made(tracker, tmp_path, Courier(("/nowhere/python",)))
+    await node.start()
+    await node.imported(tracker.grant())
+    later(EXPIRED_S)
+    assert (await called(node))[0] == 200
+    assert len(all_files(place(node))) == 1, "and notes what it was answered"
+    await node.stop()
+    assert all_files(place(node)) == []
