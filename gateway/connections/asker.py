@@ -42,7 +42,7 @@ class Asker:
             log.info("refresh_found_on_the_disk", **who(row.ref))
             return Pair(context.provider, kept, left.pair.credential, left.pair.expires_at), _nothing
         by_courier = self._store.pairs.can_note and await self._dialogues.has_courier()
-        await self._store.pairs.prepare(row.ref.environment, file=not by_courier)
+        await self._store.pairs.prepare(row.ref.environment)
         await clock.give_way()  # not once the answer is there, which is to be on the disk as soon as can be
 
         def attempt(answers: Sequence[Noted] = ()) -> Attempt:

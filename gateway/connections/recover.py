@@ -1,5 +1,7 @@
 """Takes up refreshes whose holder died: an intent that is still open when its lease runs out is tried once more.
 
+A lease whose holder is known to be dead, since it was a process of this machine, ends at once.
+
 Where its answer had come already, the pair is found on the disk. Where the provider had not redeemed the token yet, or still
 takes it for a grace time, that brings a new pair. Where it refuses, the rotation is lost, and the connection says so
 (`rotation_lost`).
@@ -25,6 +27,7 @@ async def recover(store: Store, renewer: Renewer) -> None:
     """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
     while True:
         try:
+            await _end_leases_of_the_dead(store)
             for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
@@ -32,3 +35,11 @@ async def recover(store: Store, renewer: Renewer) -> None:
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         await asyncio.sleep(EVERY_S)
+
+
+async def _end_leases_of_the_dead(store: Store) -> None:
+    if not store.pairs.can_note:
+        return
+    for ref, owner in (await store.connections.holders(clock.now())).items():
+        if await store.pairs.is_gone(owner):
+            await store.connections.end_lease(ref, owner=owner, now=clock.now())

@@ -7,7 +7,6 @@ A refresh token may be good for one use only, and a provider that sees it twice 
 says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
 """
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -64,7 +63,7 @@ class Redeemer:
             await self._ended(seen, fault)
             raise
         while True:
-            owner = uuid.uuid4().hex
+            owner = await self._store.pairs.new_owner()
             row = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
@@ -159,7 +158,7 @@ class Redeemer:
             return
         if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
             return
-        owner = uuid.uuid4().hex
+        owner = await self._store.pairs.new_owner()
         if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=now, ttl=LEASE, seen=seen):
             words = "the access token has expired, and the provider gave no refresh token"
             noted = RefreshFailure(backoff.NOT_RENEWABLE, words, True, now, 1)

@@ -7,6 +7,7 @@ of that time. Whoever takes the refresh up afterwards finds it there and asks no
 
 import asyncio
 import json
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +28,7 @@ COLUMN: Final = "answer"
 OWN: Final = {"ref", "row", "version"}
 KEYS: Final = (OWN, OWN | {"attempt", "key", "step"})
 LOOK_AGAIN_S: Final = 0.05
-WAIT_S: Final = 5.0  # a lease outlasts its calls, so that a courier which is still at one stands still
+WAIT_S: Final = 30.0  # longer than any token call
 
 log = structlog.get_logger(__name__)
 
@@ -63,13 +64,28 @@ class Pairs:
         """Whether there is a folder of our own."""
         return self._place is not None
 
-    async def prepare(self, environment: str, *, file: bool = True) -> None:
+    async def new_owner(self) -> str:
+        """A name for one attempt, by which others on this machine can tell whether its process lives: see `is_gone`."""
+        await self._open()
+        return f"{self._file.name if self._file is not None else ''}.{uuid.uuid4().hex}"
+
+    async def is_gone(self, owner: str) -> bool:
+        """Whether the process is known to be dead whose name that is; a name from elsewhere tells nothing."""
+        name, dot, _ = owner.partition(".")
+        if self._place is None or not dot or not name.isalnum():
+            return False
+        path = self._place.with_name(f"{self._place.name}-{name}")
+        return await asyncio.to_thread(lambda: not path.exists() or is_dead(path))
+
+    async def prepare(self, environment: str) -> None:
         """Before the call, so that afterwards nothing but the note itself takes time. Never raises for want of a file."""
-        if self._place is None:
-            return
-        await self._keys.allow(environment)
+        if self._place is not None:
+            await self._keys.allow(environment)
+            await self._open()
+
+    async def _open(self) -> None:
         async with self._opening:
-            if file and self._file is None:
+            if self._place is not None and self._file is None:
                 try:
                     self._file = await asyncio.to_thread(SlotFile, self._place)
                 except OSError as fault:

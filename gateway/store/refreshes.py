@@ -219,6 +219,20 @@ class Refreshes:
             rows = (await db.execute(wanted.order_by(table.lease_until).limit(limit))).mappings().all()
         return await self._opened(rows)
 
+    async def holders(self, now: datetime) -> dict[ConnectionRef, str]:
+        """Who has a lease with an intent just now."""
+        table = connections.c
+        wanted = select(table.environment, table.integration_id, table.connection_id, table.lease_owner)
+        async with self._transactions.read() as db:
+            rows = await db.execute(wanted.where(table.lease_until > now, table.intent_digest.is_not(None)))
+            return {ConnectionRef(*row[:3]): row.lease_owner for row in rows}
+
+    async def end_lease(self, ref: ConnectionRef, *, owner: str, now: datetime) -> None:
+        """Its holder is known to be dead: the lease has run out, and its intent is as open as it was."""
+        await self._changed(
+            update(connections).where(at(ref), connections.c.lease_owner == owner).values(lease_until=now)
+        )
+
     async def forget_previous(self, now: datetime) -> None:
         """Remove refresh tokens whose grace time is over."""
         old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)

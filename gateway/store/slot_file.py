@@ -23,7 +23,8 @@ class SlotFile:
     """This process's own file, `{place}-{random}`. Blocks; safe to write from several threads at a time."""
 
     def __init__(self, place: Path) -> None:
-        self.path = place.with_name(f"{place.name}-{secrets.token_hex(6)}")
+        self.name = secrets.token_hex(6)
+        self.path = place.with_name(f"{place.name}-{self.name}")
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._slots = 0
         self._free: list[int] = []

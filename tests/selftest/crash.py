@@ -19,7 +19,7 @@ from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
-from tests.selftest.points import LEASE, POINTS
+from tests.selftest.points import POINTS
 
 REF: Final = ConnectionRef("dev", "tracker", "c1")
 AT_PROVIDER: Final = "at the provider, before it rotates"
@@ -169,7 +169,6 @@ async def call(port: int) -> int:
 
 
 async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: bool) -> Outcome:
-    await asyncio.sleep(LEASE.total_seconds())  # the dead holder's lease runs out
     with closing(sqlite3.connect(folder / "gateway.db")) as db:
         sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     after = RunningGateway(folder, config)

@@ -194,6 +194,33 @@ async def test_a_call_that_a_dead_courier_was_at_is_not_waited_for(
     assert not [path for path in all_files(place(running)) if path == file.path]
 
 
+async def test_the_lease_of_a_dead_process_of_this_machine_ends_at_once(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row, store = await row_of(running), running.services.store
+    dead = SlotFile(place(running))
+    living = SlotFile(place(running))
+    assert not await store.pairs.is_gone(f"{living.name}.one")
+    assert not await store.pairs.is_gone(f"{dead.name}.one")
+    assert await store.connections.lease_refresh(
+        REF, owner=f"{dead.name}.one", now=clock.now(), ttl=LEASE, seen=row, intent="of the token"
+    )
+    tracker.ttl_s = 2 * EXPIRED_S
+    began = asyncio.get_running_loop().time()
+    calling = asyncio.ensure_future(called(running))
+    dead.close()
+    assert (await calling)[0] == 200
+    assert asyncio.get_running_loop().time() - began < LEASE.total_seconds() / 2
+    living.close()
+
+
+@pytest.mark.parametrize("owner", ["killed", ".one", "../x.one", ""])
+async def test_a_holder_of_elsewhere_may_live(running: RunningGateway, owner: str) -> None:
+    assert not await running.services.store.pairs.is_gone(owner)
+
+
 async def test_where_no_courier_can_be_started_the_gateway_asks_itself(
     tracker: Tracker, tmp_path: Path, later: Any
 ) -> None:
