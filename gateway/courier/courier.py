@@ -21,7 +21,9 @@ LATE_S: Final = 0.5  # after the time that it has for a call
 END_S: Final = 5.0
 START_AGAIN_S: Final = 60.0
 ENDED: Final = "the process that asked it has ended."
-HANDED_ON: Final = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"})
+SYSTEM: Final = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
+TRUST: Final = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF", "OPENSSL_MODULES"}
+HANDED_ON: Final = SYSTEM | TRUST
 ROOT: Final = Path(__file__).parents[2]
 
 log = structlog.get_logger(__name__)

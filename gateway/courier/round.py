@@ -87,6 +87,7 @@ class Round:
         if found is None:
             for former in self._ways.values():
                 former.retire()
+            self._ways = {way: former for way, former in self._ways.items() if not former.unused}
             found = self._ways[way] = _egress_of(way)
         return found
 

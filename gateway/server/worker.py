@@ -108,11 +108,15 @@ class Worker:
         return 0
 
     def _stop(self, stop: asyncio.Event) -> None:
-        """The first signal drains; the next one, of either kind, ends the process at once."""
+        """The first signal drains; the next one, of either kind, ends the process at once.
+
+        Not one that has a parent: a service manager tells each of them, and then their parent does. That has SIGKILL.
+        """
         stop.set()
+        again = signal.SIG_DFL if self.alone or os.getppid() != self.made_by else signal.SIG_IGN
         for number in ENDING:
             asyncio.get_running_loop().remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, again)
 
     def _hang_up(self, stop: asyncio.Event, reread: asyncio.Event) -> None:
         if self.alone and self.terminal.gone():  # a parent has looked, and sends SIGHUP for no other reason

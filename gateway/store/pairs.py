@@ -70,12 +70,13 @@ class Pairs:
         return f"{self._file.name if self._file is not None else ''}.{uuid.uuid4().hex}"
 
     async def is_gone(self, owner: str) -> bool:
-        """Whether the process is known to be dead whose name that is; a name from elsewhere tells nothing."""
+        """Whether the process is known to be dead whose name that is. A file that is not here tells nothing: a living process of
+        another machine has its own there.
+        """
         name, dot, _ = owner.partition(".")
         if self._place is None or not dot or not name.isalnum():
             return False
-        path = self._place.with_name(f"{self._place.name}-{name}")
-        return await asyncio.to_thread(lambda: not path.exists() or is_dead(path))
+        return await asyncio.to_thread(is_dead, self._place.with_name(f"{self._place.name}-{name}"))
 
     async def prepare(self, environment: str) -> None:
         """Before the call, so that afterwards nothing but the note itself takes time. Never raises for want of a file."""

@@ -1,5 +1,6 @@
 """The store in a PostgreSQL database, which several nodes share."""
 
+import asyncio
 from typing import Final
 
 from sqlalchemy import func, select
@@ -7,6 +8,7 @@ from sqlalchemy import func, select
 from gateway.config import PoolConfig
 from gateway.store.backend import Backend, Upgrade
 from gateway.store.faults import told_as_unavailable
+from gateway.store.node_folder import node_place
 from gateway.store.postgres.connecting import place_of
 from gateway.store.postgres.engine import migrating_engine, postgres_engines
 from gateway.store.postgres.look import examine
@@ -33,4 +35,5 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
         finally:
             await engine.dispose()
 
-    return Backend(place_of(url), transactions, PostgresWatch(url, pool), alone)
+    place = place_of(url)
+    return Backend(place, transactions, PostgresWatch(url, pool), alone, await asyncio.to_thread(node_place, place))
