@@ -81,8 +81,9 @@ async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_pat
     assert load.closed > 0  # the old one has said that it leaves
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_streams_under_way_are_whole(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, False), (2, True)])
+async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyone: bool) -> None:
+    """`everyone`: a service manager may tell the workers to end, whom their parent then tells once more."""
     upstream = Upstream()
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
         await gateway.connect()
@@ -92,6 +93,8 @@ async def test_streams_under_way_are_whole(tmp_path: Path, workers: int) -> None
                 await asyncio.sleep(0.01)
         gateway.signal(signal.SIGHUP)
         await gateway.logged("reloaded", workers)
+        for pid in gateway.workers() if everyone else ():
+            os.kill(pid, signal.SIGTERM)
         gateway.signal(signal.SIGTERM)
         await gateway.logged("stopping", workers)
         upstream.release.set()
