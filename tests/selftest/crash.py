@@ -75,13 +75,16 @@ class Forgiving(Distant):
         return super()._refreshed(token)
 
 
-async def crash(point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None) -> Outcome:
-    """Kill a process at `point`, or `after_s` seconds into the refresh wherever it then is."""
+async def crash(
+    point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None, url: str | None = None
+) -> Outcome:
+    """Kill a process at `point`, or `after_s` seconds into the refresh wherever it then is. `url`: of another store."""
     tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
+    config["store"]["url"] = url or config["store"]["url"]
     try:
         await expired(folder, config, tracker)
         killed = await _killed(point, folder, config, tracker, after_s)
@@ -169,8 +172,7 @@ async def call(port: int) -> int:
 
 
 async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: bool) -> Outcome:
-    with closing(sqlite3.connect(folder / "gateway.db")) as db:
-        sound = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()
     try:
@@ -187,3 +189,11 @@ async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: 
         )
     finally:
         await after.stop()
+
+
+def _is_sound(database: Path) -> bool:
+    """True also where the store is not SQLite's."""
+    if not database.exists():
+        return True
+    with closing(sqlite3.connect(database)) as db:
+        return bool(db.execute("PRAGMA integrity_check").fetchone() == ("ok",))

@@ -27,6 +27,16 @@ async def test_a_process_killed_there_loses_nothing(point: str, tmp_path: Path) 
     assert (seen.status, seen.state, seen.requests, seen.sound) == (200, "active", KEPT[point], True), seen
 
 
+@pytest.mark.parametrize("point", ["after the intent", ROTATING, "before the commit"])
+async def test_on_postgresql_neither_where_a_node_of_the_same_machine_takes_it_up(
+    point: str, tmp_path: Path, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    seen = await crash(point, tmp_path, url=empty_database)
+    assert seen.killed
+    assert (seen.status, seen.state, seen.requests) == (200, "active", 1), seen
+
+
 @pytest.mark.parametrize("point", LOST)
 async def test_an_answer_that_nobody_is_left_to_hear_is_told_as_a_lost_rotation_and_asked_for_once(
     point: str, tmp_path: Path
