@@ -15,8 +15,8 @@ from gateway.connections.lease import TOKEN_CALL_S
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection
 from gateway.store import Store
+from gateway.store.leftovers import Left
 from gateway.store.notes import Noted
-from gateway.store.pairs import Left
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class Asker:
 
         Raises TokenRefused, TokenUnavailable and GatewayError.
         """
-        left = await self._store.pairs.left(row) if row.intent is not None else Left()
+        left = await self._store.leftovers.of(row) if row.intent is not None else Left()
         if left.pair is not None:
             log.info("refresh_found_on_the_disk", **who(row.ref))
             return Pair(context.provider, kept, left.pair.credential, left.pair.expires_at), _nothing

@@ -1,7 +1,6 @@
 """Puts a new pair on the disk. It exists nowhere else, so whatever stumbles is asked again until it takes it."""
 
 import asyncio
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -79,7 +78,7 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
     while (there := await store.connections.get(row.ref)) is not None and same(there, row):
-        owner, now = uuid.uuid4().hex, clock.now()
+        owner, now = await store.pairs.new_owner(), clock.now()
         if await store.connections.lease_refresh(row.ref, owner=owner, now=now, ttl=LEASE, seen=there):
             return await commit(store, row, owner, pair)
         await clock.sleep(next(waits))

@@ -31,7 +31,7 @@ async def recover(store: Store, renewer: Renewer) -> None:
             for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
-            await store.pairs.sweep(store.connections.get)
+            await store.leftovers.sweep(store.connections.get)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         await asyncio.sleep(EVERY_S)
@@ -41,5 +41,5 @@ async def _end_leases_of_the_dead(store: Store) -> None:
     if not store.pairs.can_note:
         return
     for ref, owner in (await store.connections.holders(clock.now())).items():
-        if await store.pairs.is_gone(owner):
+        if await store.leftovers.is_gone(owner):
             await store.connections.end_lease(ref, owner=owner, now=clock.now())

@@ -9,5 +9,6 @@ has the new one; so who waits for it is a process with nothing else to do, which
 
 from gateway.courier.courier import Courier
 from gateway.courier.errand import Errand, Way
+from gateway.courier.line import CourierLost, Line
 
-__all__ = ["Courier", "Errand", "Way"]
+__all__ = ["Courier", "CourierLost", "Errand", "Line", "Way"]

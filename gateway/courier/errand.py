@@ -17,6 +17,7 @@ from gateway.records.call import Call, ClientIdentity, Reply
 from gateway.secret import Secret
 from gateway.store.notes import Note
 
+RELEASE: Final = 1  # of what these messages look like: a courier is started from the files as they are by then
 LENGTH: Final = struct.Struct(">I")
 
 

@@ -5,22 +5,26 @@ from collections import defaultdict
 from pathlib import Path
 
 from gateway.store.notes import Note
+from gateway.store.own_file import OwnFile
 from gateway.store.slot_file import SlotFile, fits
+
+Room = tuple[SlotFile, range]
 
 
 class Jotter:
     """One file for each place that is named. Rooms stay taken until their attempt is `done`."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, SlotFile] = {}
-        self._rooms: dict[str, list[tuple[SlotFile, range]]] = defaultdict(list)
-        self._opening = asyncio.Lock()
+        self._own: dict[Path, OwnFile] = {}
+        self._rooms: dict[str, list[Room]] = defaultdict(list)
         self._syncs = set[asyncio.Future[None]]()
 
-    async def begin(self, note: Note, step: int) -> range | None:
+    async def begin(self, note: Note, step: int) -> Room | None:
         """Room in which it says that the call is under way; None where nothing can be noted."""
+        file = await self._own.setdefault(note.place, OwnFile(note.place)).ready()
+        if file is None:
+            return None
         try:
-            file = await self._file(note.place)
             head = note.head(step)
             room = file.jotted(head)
             if room is None:
@@ -28,11 +32,11 @@ class Jotter:
         except OSError:
             return None
         self._rooms[note.attempt].append((file, room))
-        return room
+        return file, room
 
-    async def keep(self, note: Note, room: range, record: bytes) -> bool:
+    async def keep(self, note: Note, begun: Room, record: bytes) -> bool:
         """Whether `record` is in the file now; it is on its way to the disk then."""
-        file = self._files[note.place]
+        file, room = begun
         try:
             if fits(record, room):
                 file.put(room, record)
@@ -45,10 +49,12 @@ class Jotter:
             return False
         return True
 
-    def drop(self, note: Note, room: range) -> None:
+    def drop(self, note: Note, begun: Room) -> None:
         """There is nothing to note of this call."""
-        self._rooms[note.attempt].remove((self._files[note.place], room))
-        _free(self._files[note.place], room)
+        self._rooms[note.attempt].remove(begun)
+        if not self._rooms[note.attempt]:
+            del self._rooms[note.attempt]
+        _free(*begun)
 
     def done(self, attempt: str) -> None:
         """What was noted of it is in the database, or of no use."""
@@ -58,15 +64,8 @@ class Jotter:
     async def close(self) -> None:
         """Files without notes are removed; the others are for whoever comes next."""
         await asyncio.gather(*self._syncs, return_exceptions=True)
-        for file in self._files.values():
-            file.close()
-
-    async def _file(self, place: Path) -> SlotFile:
-        async with self._opening:
-            file = self._files.get(place)
-            if file is None:
-                file = self._files[place] = await asyncio.to_thread(SlotFile, place)
-            return file
+        for own in self._own.values():
+            own.close()
 
     def _sync(self, file: SlotFile) -> None:
         syncing = asyncio.get_running_loop().run_in_executor(None, file.sync)

@@ -2,14 +2,16 @@
 
 import asyncio
 import ipaddress
+import select
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from gateway import clock
-from gateway.courier.errand import Brought, Errand, Way, framed, received
+from gateway.courier.errand import RELEASE, Brought, Errand, Way, framed, received
 from gateway.courier.jotter import Jotter
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.errors import EgressError
@@ -31,14 +33,19 @@ class Opened:
 class Round:
     """The errands of one gateway."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, sock: socket.socket, writer: asyncio.StreamWriter) -> None:
+        self._sock = sock
         self._writer = writer
         self._jotter = Jotter()
-        self._ways: dict[Way, Egress] = {}
+        self._way: tuple[Way, Egress] | None = None
+        self._retired: list[Egress] = []
 
-    async def take(self, number: int, errand: Errand) -> None:
+    async def take(self, number: int, told: Mapping[str, Any]) -> None:
         """Do it, and tell what came of it."""
-        brought = await self._brought(errand)
+        try:
+            brought = await self._brought(Errand.of_json(told))
+        except Exception as fault:  # noqa: BLE001 (whatever it was, the gateway waits to hear of it)
+            brought = Brought(False, fault=EgressError("protocol", f"the call failed: {type(fault).__name__}."))
         self.tell({"id": number, **brought.as_json()})
 
     def done(self, attempt: str) -> None:
@@ -50,12 +57,15 @@ class Round:
 
     async def close(self) -> None:
         await self._jotter.close()
-        for egress in self._ways.values():
+        for egress in (*self._retired, *filter(None, [self._way and self._way[1]])):
             await egress.close()
 
     async def _brought(self, errand: Errand) -> Brought:
         call, note = errand.call, errand.note
         room = await self._jotter.begin(note, errand.step)
+        if room is not None and self._abandoned():  # whoever takes the refresh up may not have seen that we are at it
+            self._jotter.drop(note, room)
+            return Brought(False, fault=EgressError("unreachable", "nobody waits for it.", sent=False))
         began = clock.monotonic()
         try:
             answer = await self._egress(errand.way).fetch(
@@ -67,7 +77,7 @@ class Round:
                 timeout_s=errand.timeout_s,
                 identity=call.identity,
             )
-        except BaseException as fault:
+        except Exception as fault:
             if room is not None:
                 self._jotter.drop(note, room)
             if isinstance(fault, EgressError):
@@ -82,14 +92,19 @@ class Round:
             return Brought(False, reply)
         return Brought(await self._jotter.keep(note, room, note.record(errand.step, call, reply)), reply)
 
+    def _abandoned(self) -> bool:
+        """Whether our gateway is gone already."""
+        looking = select.poll()
+        looking.register(self._sock, select.POLLRDHUP)
+        return bool(looking.poll(0))
+
     def _egress(self, way: Way) -> Egress:
-        found = self._ways.get(way)
-        if found is None:
-            for former in self._ways.values():
-                former.retire()
-            self._ways = {way: former for way, former in self._ways.items() if not former.unused}
-            found = self._ways[way] = _egress_of(way)
-        return found
+        if self._way is None or self._way[0] != way:
+            if self._way is not None:
+                self._way[1].retire()
+                self._retired = [egress for egress in (*self._retired, self._way[1]) if not egress.unused]
+            self._way = way, _egress_of(way)
+        return self._way[1]
 
 
 async def serve(sock: socket.socket) -> None:
@@ -97,13 +112,13 @@ async def serve(sock: socket.socket) -> None:
     for number in OF_OTHERS:
         signal.signal(number, signal.SIG_IGN)
     reader, writer = await asyncio.open_connection(sock=sock)
-    here, tasks = Round(writer), set[asyncio.Task[None]]()
-    here.tell({"ready": True})
+    here, tasks = Round(sock, writer), set[asyncio.Task[None]]()
+    here.tell({"ready": RELEASE})
     while (message := await received(reader)) is not None:
         if "done" in message:
             here.done(message["done"])
             continue
-        task = asyncio.create_task(here.take(message["id"], Errand.of_json(message["errand"])))
+        task = asyncio.create_task(here.take(message["id"], message["errand"]))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks, return_exceptions=True)

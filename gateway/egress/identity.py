@@ -27,7 +27,7 @@ class Identities:
         if found is None:
             try:  # in a thread: reading the authorities and the key takes milliseconds
                 found = await asyncio.to_thread(_made, identity, self._trust)
-            except (ssl.SSLError, ValueError, TypeError) as fault:
+            except Exception as fault:
                 raise EgressError(
                     "tls", "The connection's client_certificate and client_private_key cannot be used for TLS."
                 ) from fault

@@ -13,7 +13,6 @@ from gateway.store.backend import Backend
 from gateway.store.data_keys import DataKeys
 from gateway.store.looking import POSTGRES
 from gateway.store.migrations import REVISIONS, schema_revision
-from gateway.store.pairs import Pairs
 from gateway.store.refusal import StoreRefused
 from gateway.store.store import Store
 from gateway.vault import Keyring, Vault, VaultError
@@ -44,7 +43,7 @@ async def open_store(
         if isinstance(error, Unavailable | VaultError):
             raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(backend.transactions, vault, keys, backend.watch, Pairs(backend.pairs, vault, keys))
+    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs)
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:

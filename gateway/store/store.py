@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -22,6 +23,7 @@ from gateway.store.history import HistoryStore
 from gateway.store.integrations import IntegrationStore
 from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
+from gateway.store.leftovers import Leftovers
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
 from gateway.store.own_changes import OwnChanges
@@ -42,11 +44,14 @@ if TYPE_CHECKING:
 class Store:
     """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch, pairs: Pairs) -> None:
+    def __init__(
+        self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch, place: Path | None
+    ) -> None:
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
-        self.pairs = pairs
+        self.pairs = Pairs(place, vault, keys)
+        self.leftovers = Leftovers(place, vault, keys)
         self.outbox = Outbox(transactions)
         own = OwnChanges()
         self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own)

@@ -25,13 +25,13 @@ POINTS: Final = (
 def shorten() -> None:
     """Short leases and pauses in this process."""
     from gateway.connections import backoff, commit, lease, recover, redeem
-    from gateway.store import pairs
+    from gateway.store import leftovers
 
     redeem.LEASE = commit.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
     lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST = timedelta(seconds=0.5)  # type: ignore[misc]
     recover.EVERY_S = 0.1  # type: ignore[misc]
-    pairs.WAIT_S = 3.0  # type: ignore[misc]
+    leftovers.WAIT_S = 3.0  # type: ignore[misc]
 
 
 def die(*_: Any, **__: Any) -> Any:

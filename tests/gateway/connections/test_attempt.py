@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,49 @@ async def test_a_noted_answer_that_gives_nothing_is_no_reason_not_to_ask(
     file.close()
 
 
+async def test_of_several_attempts_each_answer_is_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    """A process that died after another had died may have been further, or not as far."""
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row, store = await left_open(running), running.services.store
+    await store.pairs.prepare("dev")
+    form = await tracker_answers(tracker)
+    first, second = store.pairs.note(row), store.pairs.note(row)
+    assert first is not None
+    assert second is not None
+    file = SlotFile(first.place)
+    file.jotted(first.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
+    file.jotted(second.record(0, Call(f"{tracker.url}/else"), replace(answer_of({}), asked_at=clock.now())))
+    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    file.close()
+
+
+async def test_a_courier_that_is_lost_leaves_what_it_noted(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.connections.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.connections.recover.EVERY_S", 3600.0)
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    tracker.hold_answer.clear()
+    calling = asyncio.ensure_future(called(running))
+    async with asyncio.timeout(30):
+        while not tracker.grants[0].spent:
+            await asyncio.sleep(0.005)
+    courier = running.services.courier
+    assert courier is not None
+    assert courier._line is not None
+    courier._line._writer.close()  # nobody hears any more what it will be answered
+    tracker.hold_answer.set()
+    assert (await calling)[0] == 503
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
 async def test_the_answer_to_another_call_is_not_taken_for_it(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
@@ -191,7 +235,7 @@ async def test_a_call_that_a_dead_courier_was_at_is_not_waited_for(
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    await running.services.store.pairs.sweep(running.services.store.connections.get)
+    await running.services.store.leftovers.sweep(running.services.store.connections.get)
     assert not [path for path in all_files(place(running)) if path == file.path]
 
 
@@ -203,8 +247,8 @@ async def test_the_lease_of_a_dead_process_of_this_machine_ends_at_once(
     row, store = await row_of(running), running.services.store
     dead = SlotFile(place(running))
     living = SlotFile(place(running))
-    assert not await store.pairs.is_gone(f"{living.name}.one")
-    assert not await store.pairs.is_gone(f"{dead.name}.one")
+    assert not await store.leftovers.is_gone(f"{living.name}.one")
+    assert not await store.leftovers.is_gone(f"{dead.name}.one")
     assert await store.connections.lease_refresh(
         REF, owner=f"{dead.name}.one", now=clock.now(), ttl=LEASE, seen=row, intent="of the token"
     )
@@ -219,7 +263,7 @@ async def test_the_lease_of_a_dead_process_of_this_machine_ends_at_once(
 
 @pytest.mark.parametrize("owner", ["killed", ".one", "../x.one", ""])
 async def test_a_holder_of_elsewhere_may_live(running: RunningGateway, owner: str) -> None:
-    assert not await running.services.store.pairs.is_gone(owner)
+    assert not await running.services.store.leftovers.is_gone(owner)
 
 
 async def test_where_no_courier_can_be_started_the_gateway_asks_itself(

@@ -191,7 +191,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
     """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
     for one in (running, other):
-        one.services.store.pairs._place = None
+        one.services.store.pairs._place = one.services.store.pairs._own = one.services.store.leftovers._place = None
 
 
 async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(

@@ -13,9 +13,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway.courier import Courier, Errand, Way
+from gateway.courier import Courier, CourierLost, Errand, Line, Way
+from gateway.courier.errand import Brought
 from gateway.egress.errors import EgressError
-from gateway.records.call import Call
+from gateway.records.call import Call, ClientIdentity
+from gateway.secret import Secret
 from gateway.store.notes import Note, new_key, opened
 from gateway.store.slot_file import SLOT_BYTES, all_files, is_dead, records
 
@@ -37,6 +39,9 @@ class Endpoint:
         await self.free.wait()
         return web.json_response(self.answer, status=self.status, headers={"X-Told": "yes"})
 
+    async def at_once(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.answer)
+
 
 @pytest.fixture
 async def endpoint() -> Endpoint:
@@ -47,6 +52,7 @@ async def endpoint() -> Endpoint:
 async def server(endpoint: Endpoint) -> AsyncIterator[TestServer]:
     app = web.Application()
     app.router.add_post("/token", endpoint.token)
+    app.router.add_get("/token", endpoint.at_once)
     made = TestServer(app)
     await made.start_server()
     yield made
@@ -75,6 +81,16 @@ def found(errand: Errand) -> list[tuple[dict[str, Any], bytes]]:
     return [(json.loads(about), sealed) for about, _, sealed in told]
 
 
+async def given(courier: Courier, errand: Errand) -> tuple[Line, Brought]:
+    told = await courier.ask(errand)
+    assert told is not None
+    return told
+
+
+async def asked(courier: Courier, errand: Errand) -> Brought:
+    return (await given(courier, errand))[1]
+
+
 async def until(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(LIMIT_S):
         while not condition():
@@ -87,8 +103,7 @@ def pid_of(courier: Courier) -> int:
 
 
 async def test_an_answer_comes_back_and_is_noted_sealed(courier: Courier, endpoint: Endpoint, errand: Errand) -> None:
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.reply is not None
     assert (brought.noted, brought.reply.status) == (True, 200)
     assert json.loads(brought.reply.body) == endpoint.answer
@@ -106,7 +121,7 @@ async def test_one_whose_sender_is_gone_hears_the_answer_and_ends(
     courier: Courier, endpoint: Endpoint, errand: Errand
 ) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(courier.ask(errand))
+    asking = asyncio.ensure_future(given(courier, errand))
     await until(lambda: endpoint.seen)
     assert [sealed for _, sealed in found(errand)] == [b""], "whoever looks sees that it is under way"
     assert courier._line is not None
@@ -123,8 +138,9 @@ async def test_one_whose_sender_is_gone_hears_the_answer_and_ends(
 
 
 async def test_what_is_done_with_is_found_by_nobody(courier: Courier, errand: Errand) -> None:
-    await courier.ask(errand)
-    courier.done("a1")
+    told = await courier.ask(errand)
+    assert told is not None
+    told[0].done("a1")
     await until(lambda: not found(errand))
     await courier.close()
     assert all_files(errand.note.place) == []
@@ -135,16 +151,14 @@ async def test_a_refusal_is_brought_and_not_noted(
     courier: Courier, endpoint: Endpoint, errand: Errand, status: int
 ) -> None:
     endpoint.status = status
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.reply is not None
     assert (brought.reply.status, brought.noted, found(errand)) == (status, False, [])
 
 
 async def test_a_long_answer_is_noted_whole(courier: Courier, endpoint: Endpoint, errand: Errand) -> None:
     endpoint.answer = {"access_token": "x" * SLOT_BYTES * 2}
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.noted
     ((about, sealed),) = found(errand)
     noted = opened(errand.note.key, about, sealed)
@@ -153,13 +167,11 @@ async def test_a_long_answer_is_noted_whole(courier: Courier, endpoint: Endpoint
 
 
 async def test_it_dials_only_what_the_configuration_opens(courier: Courier, errand: Errand) -> None:
-    brought = await courier.ask(replace(errand, way=replace(errand.way, allow=())))
-    assert brought is not None
+    brought = await asked(courier, replace(errand, way=replace(errand.way, allow=())))
     assert brought.fault is not None
     assert brought.fault.kind == "refused"
     assert found(errand) == []
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.reply is not None
 
 
@@ -167,15 +179,14 @@ async def test_one_that_dies_is_told_and_followed_by_another(
     courier: Courier, endpoint: Endpoint, errand: Errand
 ) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(courier.ask(errand))
+    asking = asyncio.ensure_future(given(courier, errand))
     await until(lambda: endpoint.seen)
     os.kill(pid_of(courier), signal.SIGKILL)
     with pytest.raises(EgressError, match="has ended") as told:
         await asking
     assert told.value.sent, "what was asked may have been done"
     endpoint.free.set()
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.noted
 
 
@@ -187,49 +198,126 @@ async def test_one_that_stands_still_is_given_up(courier: Courier, endpoint: End
     assert told.value.sent, "what was asked may have been done"
     assert courier._line is not None
     await until(lambda: courier._line is not None and not courier._line.up)
-    brought = await courier.ask(errand)
-    assert brought is not None
+    brought = await asked(courier, errand)
     assert brought.noted
 
 
 async def test_signals_to_all_of_a_service_do_not_end_it(courier: Courier, endpoint: Endpoint, errand: Errand) -> None:
     endpoint.free.clear()
-    asking = asyncio.ensure_future(courier.ask(errand))
+    asking = asyncio.ensure_future(given(courier, errand))
     await until(lambda: endpoint.seen)
     assert os.getsid(pid_of(courier)) == pid_of(courier), "in a session of its own"
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(pid_of(courier), number)
     endpoint.free.set()
-    brought = await asking
-    assert brought is not None
+    brought = (await asking)[1]
     assert brought.noted
 
 
-async def test_secrets_of_the_environment_do_not_go_along(
-    courier: Courier, errand: Errand, monkeypatch: pytest.MonkeyPatch
+async def test_one_late_answer_costs_nobody_elses(courier: Courier, endpoint: Endpoint, errand: Errand) -> None:
+    """Who is late is not waited for, and what else its courier is at is brought and noted all the same."""
+    endpoint.free.clear()
+    other = replace(errand, note=replace(errand.note, attempt="a2", about=errand.note.about.replace("a1", "a2")))
+    bystander = asyncio.ensure_future(given(courier, other))
+    await until(lambda: endpoint.seen)
+    os.kill(pid_of(courier), signal.SIGSTOP)
+    line = courier._line
+    assert line is not None
+    with pytest.raises(CourierLost, match="no answer"):
+        await courier.ask(replace(errand, timeout_s=0.1))
+    os.kill(line.process.pid, signal.SIGCONT)
+    assert (await asked(courier, replace(errand, call=replace(errand.call, method="GET")))).reply is not None
+    endpoint.free.set()
+    brought = (await bystander)[1]
+    assert brought.noted
+    await until(lambda: line.over)
+
+
+async def test_a_way_that_changes_leaves_what_is_under_way(
+    courier: Courier, endpoint: Endpoint, errand: Errand
 ) -> None:
-    monkeypatch.setenv("GATEWAY_ENCRYPTION_KEY", "for the gateway alone")
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(given(courier, errand))
+    await until(lambda: endpoint.seen)
+    for connections in (11, 10, 12):
+        way = replace(errand.way, connections=connections)
+        assert (await asked(courier, replace(errand, way=way, call=replace(errand.call, method="GET")))).reply
+    endpoint.free.set()
+    assert (await asking)[1].noted
+
+
+async def test_what_goes_wrong_inside_is_told(courier: Courier, errand: Errand) -> None:
+    identity = ClientIdentity("no certificate", Secret("no key"))
+    call = replace(errand.call, url="https://127.0.0.1:1/token", identity=identity)
+    way = replace(errand.way, allow=(("127.0.0.1/32", None),))
+    brought = await asked(courier, replace(errand, call=call, way=way))
+    assert brought.fault is not None
+    assert brought.fault.kind == "tls"
+    brought = await asked(courier, replace(errand, way=replace(errand.way, allow=(("no network", None),))))
+    assert brought.fault is not None
+    assert "ValueError" in brought.fault.message
+    assert found(errand) == []
+    assert (await asked(courier, errand)).noted, "and it is still there"
+
+
+async def test_it_asks_nobody_for_a_gateway_that_is_gone(courier: Courier, endpoint: Endpoint, errand: Errand) -> None:
+    """Whoever takes the refresh up may have looked before it was noted that somebody is at it."""
     assert await courier.ready()
-    seen = Path(f"/proc/{pid_of(courier)}/environ").read_bytes() if os.geteuid() == 0 else b"PATH="
-    assert b"PATH=" in seen
-    assert b"for the gateway alone" not in seen
-    assert b"old" not in Path(f"/proc/{pid_of(courier)}/cmdline").read_bytes()
+    line = courier._line
+    assert line is not None
+    os.kill(line.process.pid, signal.SIGSTOP)
+    asking = asyncio.ensure_future(courier.ask(errand))
+    await asyncio.sleep(0)
+    line._writer.close()
+    with pytest.raises(CourierLost):
+        await asking
+    os.kill(line.process.pid, signal.SIGCONT)
+    await until(lambda: line.over)
+    assert (endpoint.seen, found(errand)) == ([], [])
 
 
-@pytest.mark.parametrize("command", [("/nowhere/python",), ("/bin/false",)])
+async def test_a_file_that_somebody_removes_is_made_anew(courier: Courier, errand: Errand) -> None:
+    assert (await asked(courier, errand)).noted
+    for path in all_files(errand.note.place):
+        path.unlink()
+    assert (await asked(courier, errand)).noted
+    assert len(found(errand)) == 1
+
+
+async def test_secrets_of_the_environment_do_not_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_ENCRYPTION_KEY", "for the gateway alone")
+    shown = tmp_path / "shown"
+    courier = Courier(("/bin/sh", "-c", f"env > {shown}; echo $0 $* >> {shown}"))
+    assert not await courier.ready()
+    text = shown.read_text()
+    assert "PATH=" in text
+    assert "for the gateway alone" not in text
+
+
+@pytest.mark.parametrize("command", [("/nowhere/python",), ("/bin/sh", "-c", "echo >> {}"), ("/bin/cat",)])
 async def test_without_one_nothing_is_asked_and_it_is_not_tried_again_at_once(
-    command: tuple[str, ...], errand: Errand, endpoint: Endpoint
+    command: tuple[str, ...], errand: Errand, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    courier = Courier(command)
+    monkeypatch.setattr("gateway.courier.courier.START_S", 0.2)
+    starts = tmp_path / "starts"
+    courier = Courier(tuple(part.format(starts) for part in command))
     assert not await courier.ready()
     assert await courier.ask(errand) is None
     assert endpoint.seen == []
+    assert not starts.exists() or starts.read_text() == "\n"
     await courier.close()
+
+
+async def test_one_of_another_release_is_done_without(
+    errand: Errand, courier: Courier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.courier.courier.RELEASE", 0)
+    assert not await courier.ready()
+    assert await courier.ask(errand) is None
 
 
 async def test_where_nothing_can_be_noted_it_says_so(courier: Courier, errand: Errand, tmp_path: Path) -> None:
     nowhere = replace(errand, note=replace(errand.note, place=tmp_path / "none" / "pairs"))
-    brought = await courier.ask(nowhere)
-    assert brought is not None
+    brought = await asked(courier, nowhere)
     assert brought.reply is not None
     assert not brought.noted

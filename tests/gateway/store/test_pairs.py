@@ -9,7 +9,7 @@ import pytest
 
 from gateway.records.connection import Connection
 from gateway.store import Store
-from gateway.store.pairs import Left
+from gateway.store.leftovers import Left
 from gateway.store.slot_file import all_files
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -33,7 +33,7 @@ async def test_a_pair_that_was_not_stored_is_found_by_the_next_process(opener: O
     await here.pairs.keep(row, FRESH, NOW + timedelta(hours=1))
     await here.close()
     there = await opener()
-    found = (await there.pairs.left(row)).pair
+    found = (await there.leftovers.of(row)).pair
     assert found is not None
     assert (found.credential, found.expires_at) == (FRESH, NOW + timedelta(hours=1))
     assert b"new-refresh" not in files(path)[0].read_bytes()
@@ -44,9 +44,9 @@ async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> 
     row = await held(here)
     await here.pairs.prepare("dev")
     await here.pairs.keep(row, FRESH, None)
-    assert await here.pairs.left(replace(row, version=row.version + 1)) == Left()
-    assert await here.pairs.left(replace(row, uid="another")) == Left()
-    found = (await here.pairs.left(row)).pair
+    assert await here.leftovers.of(replace(row, version=row.version + 1)) == Left()
+    assert await here.leftovers.of(replace(row, uid="another")) == Left()
+    found = (await here.leftovers.of(row)).pair
     assert found is not None
     assert found.expires_at is None
 
@@ -58,10 +58,10 @@ async def test_a_file_is_swept_once_its_pairs_are_of_no_use(opener: Opener, path
     await here.pairs.keep(row, FRESH, None)
     await here.close()
     there = await opener()
-    await there.pairs.sweep(there.connections.get)
+    await there.leftovers.sweep(there.connections.get)
     assert len(files(path)) == 1, "the database has still the credential that it replaces"
     await there.connections.delete(REF, now=NOW)
-    await there.pairs.sweep(there.connections.get)
+    await there.leftovers.sweep(there.connections.get)
     assert files(path) == []
 
 
@@ -90,12 +90,12 @@ async def test_without_a_file_a_refresh_goes_on(opener: Opener, path: Path, monk
     def refused(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("gateway.store.pairs.SlotFile", refused)
+    monkeypatch.setattr("gateway.store.own_file.SlotFile", refused)
     store = await opener()
     row = await held(store)
     await store.pairs.prepare("dev")
     (await store.pairs.keep(row, FRESH, None))()
-    assert await store.pairs.left(row) == Left()
+    assert await store.leftovers.of(row) == Left()
 
 
 async def test_a_damaged_pair_is_no_pair(opener: Opener, path: Path) -> None:
@@ -107,4 +107,4 @@ async def test_a_damaged_pair_is_no_pair(opener: Opener, path: Path) -> None:
     raw = bytearray(file.read_bytes())
     raw[raw.index(b'"version"') + 60] ^= 1
     file.write_bytes(bytes(raw))
-    assert await (await opener(KEY)).pairs.left(row) == Left()
+    assert await (await opener(KEY)).leftovers.of(row) == Left()

@@ -1,11 +1,12 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from gateway.store.slot_file import ROOM, SLOT_BYTES, SlotFile, all_files, is_dead, records
+from gateway.store.slot_file import ROOM, SLOT_BYTES, SlotFile, all_files, is_dead, records, unfinished_files
 
 OTHER = """
 import os, sys
@@ -90,3 +91,35 @@ def test_what_has_no_room_just_now_is_not_jotted_down(tmp_path: Path) -> None:
     file.give_back(room)
     file.close()
     assert all_files(tmp_path / "pairs") == [file.path], "the others are still needed"
+
+
+def test_where_it_cannot_be_made_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "pwrite", lambda _fd, content, _at: len(content) // 2)  # as on a disk that fills up
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            SlotFile(tmp_path / "pairs")
+    assert list(tmp_path.iterdir()) == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_record_that_is_written_half_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = SlotFile(tmp_path / "pairs")
+    monkeypatch.setattr(os, "pwrite", lambda _fd, content, _at: len(content) - 1)
+    assert file.jotted(b"one") is None
+    with pytest.raises(OSError, match="No space"):
+        file.noted(b"one")
+    file.close()
+    assert all_files(tmp_path / "pairs") == [], "no room of it is taken"
+
+
+def test_what_a_process_left_that_was_killed_while_it_made_its_file_is_found_later(tmp_path: Path) -> None:
+    place = tmp_path / "pa[i]rs"
+    place.with_name("pa[i]rs.0123.new").touch()
+    now = time.time()
+    assert (unfinished_files(place, now), len(unfinished_files(place, now + 3600))) == ([], 1)
+    file = SlotFile(place)
+    assert (all_files(place), file.lost) == ([file.path], False)
+    file.path.unlink()
+    assert file.lost
+    file.close()
