@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
+from gateway.connections.lease import end_leases_of_the_dead
 from gateway.connections.renew import Renewer
 from gateway.errors import GatewayError
 from gateway.store import Store
@@ -27,7 +28,7 @@ async def recover(store: Store, renewer: Renewer) -> None:
     """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
     while True:
         try:
-            await _end_leases_of_the_dead(store)
+            await end_leases_of_the_dead(store)
             for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
@@ -35,11 +36,3 @@ async def recover(store: Store, renewer: Renewer) -> None:
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         await asyncio.sleep(EVERY_S)
-
-
-async def _end_leases_of_the_dead(store: Store) -> None:
-    if not store.pairs.can_note:
-        return
-    for ref, owner in (await store.connections.holders(clock.now())).items():
-        if await store.leftovers.is_gone(owner):
-            await store.connections.end_lease(ref, owner=owner, now=clock.now())

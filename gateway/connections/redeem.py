@@ -24,7 +24,7 @@ from gateway.connections.commit import LOOK_AGAIN_S, again, commit, rescue, same
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
-from gateway.connections.lease import LEASE, held
+from gateway.connections.lease import LEASE, end_leases_of_the_dead, held
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
@@ -99,6 +99,7 @@ class Redeemer:
             if not same(row, seen):
                 return row
             if (row.mark, row.intent) == (known.mark, known.intent):  # it was not that: another holds the lease
+                await end_leases_of_the_dead(self._store)
                 await clock.sleep(next(waits))
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:

@@ -19,6 +19,9 @@ START_AGAIN_S: Final = 60.0
 SYSTEM: Final = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
 TRUST: Final = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF", "OPENSSL_MODULES"}
 HANDED_ON: Final = SYSTEM | TRUST
+EFFECT: Final = (
+    "tokens are renewed without it, and a gateway that is killed amid that may lose one: let it start a process"
+)
 ROOT: Final = Path(__file__).parents[2]
 
 log = structlog.get_logger(__name__)
@@ -65,7 +68,7 @@ class Courier:
                 except (OSError, TimeoutError) as fault:
                     self._not_before = clock.monotonic() + START_AGAIN_S
                     reason = str(fault) or f"it was not ready within {START_S:g} s"
-                    log.warning("courier_not_started", detail=reason, effect="tokens are renewed without it")
+                    log.warning("courier_not_started", detail=reason, effect=EFFECT)
             return self._line
 
     async def _start(self) -> Line:

@@ -79,7 +79,9 @@ class Line:
             self._writer.close()
             for future in self._awaited.values():
                 if not future.done():
-                    future.set_exception(CourierLost("unreachable", "the process that asked it has ended."))
+                    future.set_exception(
+                        CourierLost("unreachable", "the courier, our process that asked it, has ended.")
+                    )
         await asyncio.to_thread(self._reaped)
 
     def _reaped(self) -> None:

@@ -87,7 +87,10 @@ class Leftovers:
             await clock.sleep(LOOK_AGAIN_S)
 
     async def sweep(self, current: Callable[[ConnectionRef], Awaitable[Connection | None]]) -> None:
-        """Remove files of processes that died, once all that is in them is in the database or of no use any more."""
+        """Remove files of processes that died, once all that is in them is in the database or of no use any more.
+
+        Only an intent that is still open is ever settled from there.
+        """
         if self._place is None:
             return
         for path in await asyncio.to_thread(_dead, self._place):
@@ -96,7 +99,8 @@ class Leftovers:
                 if not sealed:  # of a call that was not answered
                     continue
                 row = await current(ConnectionRef(*about["ref"]))
-                needed = needed or (row is not None and (row.uid, row.version) == (about["row"], about["version"]))
+                if row is not None and (row.uid, row.version) == (about["row"], about["version"]):
+                    needed = needed or row.intent is not None
             if not needed:
                 path.unlink(missing_ok=True)
 

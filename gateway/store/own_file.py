@@ -10,6 +10,7 @@ from gateway import clock
 from gateway.store.slot_file import SlotFile
 
 AGAIN_S: Final = 10.0  # where it could not be made
+EFFECT: Final = "a process that is killed amid a refresh may lose that token: make room or rights in that folder"
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ class OwnFile:
                     self._file = await asyncio.to_thread(SlotFile, self._place)
                 except OSError as fault:
                     self._not_before = clock.monotonic() + AGAIN_S
-                    log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}")
+                    log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}", effect=EFFECT)
             return self._file
 
     def close(self) -> None:

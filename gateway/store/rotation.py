@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
@@ -20,7 +20,7 @@ from gateway.records.connection import Sealed
 from gateway.store.data_keys import DataKeys, stored_keys
 from gateway.store.key_counts import KeyCounts, count, pages
 from gateway.store.sealed_columns import SEALED, SealedColumn
-from gateway.store.tables import data_keys, metadata
+from gateway.store.tables import connections, data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
 from gateway.vault import Vault, VaultError
 
@@ -32,6 +32,7 @@ COURTESY: Final = 4.0  # times as long as a batch took, its waiting included: wh
 LONGEST_REST_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
 PATIENCE_S: Final = 60.0
+REFRESHES_S: Final = 3.0  # to end, of those that are under way; a provider that takes longer is not waited for
 
 Step = Callable[[int, int], None]  # values done, of how many
 
@@ -40,12 +41,14 @@ Step = Callable[[int, int], None]  # values done, of how many
 class Rotated:
     """`damaged`: values that no key opens, as ``table.column of row``; they, and the keys they name, stay as they are.
 
-    `left`: values that are still under an older data key.
+    `left`: values that are still under an older data key. `kept_keys`: under which nothing is in the database, but perhaps
+    what a token endpoint has answered to a refresh that began before (ADR 33); they are under the first master key by now.
     """
 
     sealed: int = 0
     new_keys: int = 0
     removed_keys: int = 0
+    kept_keys: int = 0
     left: int = 0
     damaged: list[str] = field(default_factory=list)
 
@@ -62,12 +65,13 @@ class Rotation:
     async def counts(self) -> KeyCounts:
         return await count(self._transactions)
 
-    async def wrap_anew(self) -> int:
-        """Wrap every data key under the first master key, and touch no value. Returns how many were under another."""
+    async def wrap_anew(self, only: Collection[str] | None = None) -> int:
+        """Wrap every data key, or those of `only`, under the first master key, and touch no value. Returns how many were not."""
 
         async def write(db: AsyncConnection) -> int:
             stored = await db.run_sync(stored_keys)
             others = [key for key in stored if key.master_key_id != self._keys.keyring.first_id]
+            others = [key for key in others if only is None or key.id in only]
             for key in others:
                 anew = self._keys.keyring.wrap_anew(key)
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
@@ -101,7 +105,11 @@ class Rotation:
                 break
             await asyncio.sleep(NEXT_PASS_S)
         after = await self.counts()
-        told.removed_keys = await self._remove([key.id for key in after.data_keys if key.id in old and not key.total])
+        unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
+        kept = await self._kept_for_answers(unused)
+        if kept:
+            await self.wrap_anew(kept)
+        told.removed_keys, told.kept_keys = await self._remove(unused - kept), len(kept)
         told.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
         return told
 
@@ -213,7 +221,26 @@ class Rotation:
                     raise
             await asyncio.sleep(NEXT_PASS_S)
 
-    async def _remove(self, ids: Sequence[str]) -> int:
+    async def _kept_for_answers(self, unused: Collection[str]) -> frozenset[str]:
+        """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
+
+        What their providers answer lies on a disk, in no table. Who is killed leaves it there for whoever comes next.
+        """
+        newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
+        begun = connections.c.intent_at <= newest.scalar_subquery()
+        wanted = select(data_keys.c.id).where(
+            data_keys.c.id.in_(unused),
+            exists().where(connections.c.environment == data_keys.c.environment, begun),
+        )
+        end = time.monotonic() + REFRESHES_S
+        while True:
+            async with self._transactions.read() as db:
+                kept = frozenset((await db.execute(wanted)).scalars())
+            if not kept or time.monotonic() > end:
+                return kept
+            await asyncio.sleep(NEXT_PASS_S)
+
+    async def _remove(self, ids: Collection[str]) -> int:
         """Remove data keys of which it was seen, after `_settle`, that nothing is sealed under them."""
         if not ids:
             return 0

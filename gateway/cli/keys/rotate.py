@@ -84,6 +84,7 @@ async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float
             "sealed_anew": done.sealed,
             "new_data_keys": done.new_keys,
             "removed_data_keys": done.removed_keys,
+            "kept_data_keys": done.kept_keys,
             "left": done.left,
             "damaged": done.damaged,
             "took_s": round(took_s, 2),
@@ -95,6 +96,11 @@ async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float
         print(f"{sealed} sealed anew in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
         if not done.sealed and not done.new_keys:
             print("Everything was under the first encryption key already; --data-keys seals it anew all the same.")
+        if done.kept_keys:
+            which, them = ("key stays", "it") if done.kept_keys == 1 else ("keys stay", "them")
+            print(
+                f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes it."
+            )
         print(advice(masters(config.store, counts)))
     for value in done.damaged:
         print(f"gateway: {value} does not open; it was left as it is", file=sys.stderr)

@@ -10,14 +10,17 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.errors import Unavailable
+from gateway.records.call import Call, Reply
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.store import Store, StoreRefused, rotation
 from gateway.store.sealed_columns import SEALED
-from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from gateway.store.slot_file import SlotFile
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 from tests.gateway.store.test_flows import flow
 
 NEXT = os.urandom(32)
@@ -326,3 +329,35 @@ async def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(
         sizes.append(len(next(rotating._batches(range(1000)))))
     assert sizes == [40, 20, 10, 5, 5, 10, 20]
     assert [key for some in rotating._batches(range(101)) for key in some] == list(range(101))
+
+
+@sqlite_only
+async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_rotation(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lies on the disk under the former data key, which stays for as long as the refresh is open."""
+    monkeypatch.setattr(rotation, "REFRESHES_S", 0.0)
+    store = await opener(KEY)
+    await fill(store, 2)
+    row = await store.connections.get(nth(1, "prod"))
+    assert row is not None
+    now = clock.now()
+    assert await store.connections.lease_refresh(row.ref, owner="o", now=now, ttl=TTL, seen=row, intent="digest")
+    await store.pairs.prepare("prod")
+    note = store.pairs.note(row)
+    assert note is not None
+    reply = Reply(200, {}, b"fresh", now)
+    SlotFile(note.place).jotted(note.record(0, Call("https://a.example/token"), reply))
+    await store.close()
+
+    both = await opener(NEXT, KEY)
+    done = await both.rotation.rotate(quietly)
+    assert (done.new_keys, done.removed_keys, done.kept_keys, done.left) == (2, 1, 1, 0)
+    await both.close()
+
+    after = await opener(NEXT)
+    (noted,) = (await after.leftovers.of(row)).answers
+    assert noted.reply.body == b"fresh"
+    assert (await after.rotation.rotate(quietly)).removed_keys == 0
+    await after.connections.release_lease(row.ref, owner="o")
+    assert (await after.rotation.rotate(quietly)).removed_keys == 1
