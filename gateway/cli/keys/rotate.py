@@ -99,7 +99,7 @@ async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float
         if done.kept_keys:
             which, them = ("key stays", "it") if done.kept_keys == 1 else ("keys stay", "them")
             print(
-                f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes it."
+                f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes {them}."
             )
         print(advice(masters(config.store, counts)))
     for value in done.damaged:
