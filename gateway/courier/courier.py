@@ -103,7 +103,10 @@ class Courier:
         handed_on = {
             name: value for name, value in os.environ.items() if name in HANDED_ON or name.startswith("PYTHON")
         }
-        paths = (str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]))
+        paths = (
+            str(ROOT),
+            *(str(Path(path).absolute()) for path in sys.path if path),
+        )  # modules are found where ours are
         return subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             [*self._command, str(descriptor)],
             cwd="/",

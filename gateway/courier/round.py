@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from gateway import clock
 from gateway.courier.errand import RELEASE, Brought, Errand, Way, framed, received
@@ -20,6 +20,8 @@ from gateway.records.call import Reply
 
 # A service manager may tell all processes of a service to end. We end with our gateway, which lets refreshes finish first.
 OF_OTHERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+
+GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linux's
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ class Round:
     async def _brought(self, errand: Errand) -> Brought:
         call, note = errand.call, errand.note
         room = await self._jotter.begin(note, errand.step)
-        if room is not None and self._abandoned():  # whoever takes the refresh up may not have seen that we are at it
-            self._jotter.drop(note, room)
+        if self._abandoned():  # whoever takes the refresh up may not have seen that we are at it
+            if room is not None:
+                self._jotter.drop(note, room)
             return Brought(False, fault=EgressError("unreachable", "nobody waits for it.", sent=False))
         began = clock.monotonic()
         try:
@@ -95,7 +98,7 @@ class Round:
     def _abandoned(self) -> bool:
         """Whether our gateway is gone already."""
         looking = select.poll()
-        looking.register(self._sock, select.POLLRDHUP)
+        looking.register(self._sock, GONE)
         return bool(looking.poll(0))
 
     def _egress(self, way: Way) -> Egress:

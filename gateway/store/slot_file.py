@@ -19,6 +19,7 @@ SLOT_BYTES: Final = 16 << 10
 ROOM: Final = 8  # slots made at once: a file that grows costs a commit of the file system's own
 HEAD: Final = struct.Struct("<4sI")
 MAGIC: Final = b"pair"
+SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has the latter only
 UNFINISHED: Final = ".new"
 UNFINISHED_S: Final = 600.0  # to make one takes milliseconds
 
@@ -93,7 +94,7 @@ class SlotFile:
 
     def sync(self) -> None:
         """On the disk is, when this returns, what was in the file before. Raises OSError."""
-        os.fdatasync(self._fd)
+        SYNC(self._fd)
 
     def taken(self, size: int) -> range:
         """Room for a record of `size` bytes, until it is given back."""

@@ -123,3 +123,13 @@ def test_what_a_process_left_that_was_killed_while_it_made_its_file_is_found_lat
     file.path.unlink()
     assert file.lost
     file.close()
+
+
+def test_a_system_without_fdatasync_has_another_way(tmp_path: Path) -> None:
+    """As macOS, where people try things first."""
+    code = "import os, sys; del os.fdatasync; " + OTHER.replace("WRITE", 'file.noted(b"left")').replace(
+        "import os, sys\n", ""
+    )
+    subprocess.run([sys.executable, "-c", code.lstrip(), str(tmp_path / "pairs")], check=False, timeout=60)
+    (path,) = all_files(tmp_path / "pairs")
+    assert list(records(path)) == [b"left"]
