@@ -1,11 +1,13 @@
 """``gateway doctor``: each thing that may be wrong is found, with the place to change, and nothing secret is shown."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from gateway.cli import main
+from gateway.courier import Courier
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.cli.examined import Examined
@@ -21,6 +23,7 @@ async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running:
         "disk",
         "store",
         "encryption key",
+        "courier",
         "gateway",
         "public URL",
         "clock",
@@ -34,6 +37,21 @@ async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running:
     assert redirect["integration"] == "dev/tracker"
     secret = examined.integration["client_secret"]
     assert all(hidden not in told.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
+
+
+async def test_it_tells_where_no_courier_can_note_or_start(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_place: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.cli.diagnosis.courier.SlotFile", refused)
+        (doubt,) = (await still.told("--offline")).of("courier")
+    assert (doubt["level"], doubt["line"]) == ("warn", still.line("url: sqlite"))
+    assert "Permission denied" in doubt["message"]
+    monkeypatch.setattr("gateway.cli.diagnosis.courier.Courier", lambda: Courier(("/nowhere/python",)))
+    (doubt,) = (await still.told("--offline")).of("courier")
+    assert doubt["level"] == "warn"
+    assert "second process" in doubt["message"]
 
 
 async def test_it_is_readable_too(examined: Examined) -> None:
