@@ -3,11 +3,13 @@
 import asyncio
 from collections import defaultdict
 from pathlib import Path
+from typing import Final
 
 from gateway.store.notes import Note
 from gateway.store.own_file import OwnFile
 from gateway.store.slot_file import SlotFile, fits
 
+SOON_S: Final = 0.05
 Room = tuple[SlotFile, range]
 
 
@@ -35,12 +37,12 @@ class Jotter:
         return file, room
 
     async def keep(self, note: Note, begun: Room, record: bytes) -> bool:
-        """Whether `record` is in the file now; it is on its way to the disk then."""
+        """Whether `record` is in the file now. It goes to the disk a moment later, unless it is done with by then."""
         file, room = begun
         try:
             if fits(record, room):
                 file.put(room, record)
-                self._sync(file)
+                asyncio.get_running_loop().call_later(SOON_S, self._sync_unless_done, note.attempt, file)
             else:
                 longer = await asyncio.to_thread(file.noted, record)
                 self._rooms[note.attempt].append((file, longer))
@@ -67,7 +69,10 @@ class Jotter:
         for own in self._own.values():
             own.close()
 
-    def _sync(self, file: SlotFile) -> None:
+    def _sync_unless_done(self, attempt: str, file: SlotFile) -> None:
+        """As a rule the database has it by now, on the disk."""
+        if attempt not in self._rooms:
+            return
         syncing = asyncio.get_running_loop().run_in_executor(None, file.sync)
         self._syncs.add(syncing)
         syncing.add_done_callback(self._syncs.discard)
