@@ -83,7 +83,8 @@ async def disk(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
 async def postgres(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
     """PostgreSQL restarted under load"""
     server = await asyncio.to_thread(PostgresServer)
-    await asyncio.to_thread(server.start)
+    server.launch()  # not in a thread: it ends with the thread that has started it
+    await server.answers()
     try:
         with tempfile.TemporaryDirectory() as folder:
             yield await postgres_restart(Path(folder), server, seconds=10.0)

@@ -37,7 +37,8 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
             await asyncio.sleep(seconds)
             await asyncio.to_thread(server.stop)
             away = await _write(running, tracker)
-            await asyncio.to_thread(server.start)
+            server.launch()  # not in a thread: it ends with the thread that has started it
+            await server.answers()
             began, healed = time.monotonic(), 0
             while healed != 201 and time.monotonic() - began < LIMIT_S:
                 healed = await _write(running, tracker)
