@@ -5,13 +5,12 @@ lost the lease to another, or comes when the credential is another by now, chang
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Update, select, update
+from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
 from gateway.records.states import Happening, of_failure
 from gateway.store.changes import note_change
@@ -21,7 +20,6 @@ from gateway.store.connection_rows import (
     NO_PREVIOUS,
     PREVIOUS,
     WHOLE_ROW,
-    at,
     connection_of,
     failure_columns,
     life_columns,
@@ -29,88 +27,16 @@ from gateway.store.connection_rows import (
     sealed_in,
     stored,
 )
-from gateway.store.data_keys import DataKeys
 from gateway.store.history import note_happening
-from gateway.store.last import execute_last
-from gateway.store.outbox import Outbox
-from gateway.store.own_changes import OwnChanges
-from gateway.store.refresh_statements import CLAIM, CLAIM_SEEN, HELD, HELD_BEFORE, RENEWED, SAVED
+from gateway.store.leases import Leases
+from gateway.store.refresh_statements import HELD, HELD_BEFORE, RENEWED, SAVED
 from gateway.store.tables import connections
-from gateway.store.transactions import Transactions
-from gateway.vault import Vault
 
 NEVER: Final = Lifespan()
 
 
-class Refreshes:
+class Refreshes(Leases):
     """The part of `ConnectionStore` that refreshes use."""
-
-    def __init__(
-        self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox, own: OwnChanges
-    ) -> None:
-        self._transactions = transactions
-        self._vault = vault
-        self._keys = keys
-        self._outbox = outbox
-        self._own = own
-        self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
-
-    async def lease_refresh(
-        self,
-        ref: ConnectionRef,
-        *,
-        owner: str,
-        now: datetime,
-        ttl: timedelta,
-        seen: Connection | None = None,
-        intent: str | None = None,
-    ) -> bool:
-        """Ask to be the one that refreshes this credential for the next `ttl` (ADR 5).
-
-        One conditional UPDATE, so it means the same on SQLite and on PostgreSQL. `owner` names this attempt, not the
-        node. With `seen` it succeeds only while the row is as `seen` has it, so that nothing need be read again; and
-        `intent`, the digest of the refresh token that is about to be redeemed, is on the disk when this returns. False:
-        another holds the lease, the row is another by now or is gone; wait for what is written.
-        """
-        began = clock.monotonic()
-        values: dict[str, Any] = {**place(ref), "claimed_at": now, "lease_owner": owner}
-        if seen is not None:
-            digest = seen.intent.digest if seen.intent is not None else None
-            values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
-        if intent is not None:
-            values |= {"intent_digest": intent, "intent_at": now}
-
-        async def write(db: AsyncConnection) -> bool:
-            if not self._rehearsed and intent is not None:
-                self._rehearsed = True
-                nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
-                await db.execute(RENEWED, nobody | SAVED)
-            lease = {"lease_until": _then(now, began) + ttl}  # from when it is written: there may have been a queue
-            claim = CLAIM if seen is None else CLAIM_SEEN
-            return (await execute_last(db, claim, values | lease)).rowcount == 1
-
-        if intent is None:
-            return await self._transactions.write(write)
-        # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
-
-    async def extend_lease(self, ref: ConnectionRef, *, owner: str, now: datetime, ttl: timedelta) -> bool:
-        """Hold the lease for `ttl` from `now` on, also if it has run out meanwhile. False: it is another's by now."""
-        began = clock.monotonic()
-        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
-
-        async def write(db: AsyncConnection) -> bool:
-            return (await db.execute(mine.values(lease_until=_then(now, began) + ttl))).rowcount == 1
-
-        return await self._transactions.write(write)
-
-    async def release_lease(self, ref: ConnectionRef, *, owner: str, still_open: bool = False) -> None:
-        """Give the lease back: nothing was asked. Nothing happens if it is another's by now.
-
-        `still_open`: an earlier intent is as unsettled as it was.
-        """
-        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
-        await self._changed(mine.values(NO_LEASE if still_open else NO_LEASE | NO_INTENT))
 
     async def save_refreshed(
         self,
@@ -219,20 +145,6 @@ class Refreshes:
             rows = (await db.execute(wanted.order_by(table.lease_until).limit(limit))).mappings().all()
         return await self._opened(rows)
 
-    async def holders(self, now: datetime) -> dict[ConnectionRef, str]:
-        """Who has a lease with an intent just now."""
-        table = connections.c
-        wanted = select(table.environment, table.integration_id, table.connection_id, table.lease_owner)
-        async with self._transactions.read() as db:
-            rows = await db.execute(wanted.where(table.lease_until > now, table.intent_digest.is_not(None)))
-            return {ConnectionRef(*row[:3]): row.lease_owner for row in rows}
-
-    async def end_lease(self, ref: ConnectionRef, *, owner: str, now: datetime) -> None:
-        """Its holder is known to be dead: the lease has run out, and its intent is as open as it was."""
-        await self._changed(
-            update(connections).where(at(ref), connections.c.lease_owner == owner).values(lease_until=now)
-        )
-
     async def forget_previous(self, now: datetime) -> None:
         """Remove refresh tokens whose grace time is over."""
         old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
@@ -243,19 +155,8 @@ class Refreshes:
         await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
         return found
 
-    async def _changed(self, statement: Update) -> bool:
-        async def write(db: AsyncConnection) -> bool:
-            return (await db.execute(statement)).rowcount == 1
-
-        return await self._transactions.write(write)
-
     def _seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
         sealed = self._vault.seal_json(
             value, environment=ref.environment, table="connections", row=uid, column=column, version=version
         )
         return sealed.ciphertext
-
-
-def _then(now: datetime, began: float) -> datetime:
-    """What was `now` at `began` (monotonic), by the time that has passed since."""
-    return now + timedelta(seconds=clock.monotonic() - began)

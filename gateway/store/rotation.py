@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, exists, func, select, update
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.records.connection import Sealed
+from gateway.store.answer_keys import kept_for_answers
 from gateway.store.data_keys import DataKeys, stored_keys
 from gateway.store.key_counts import KeyCounts, count, pages
 from gateway.store.sealed_columns import SEALED, SealedColumn
-from gateway.store.tables import connections, data_keys, metadata
+from gateway.store.tables import data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
 from gateway.vault import Vault, VaultError
 
@@ -32,7 +33,6 @@ COURTESY: Final = 4.0  # times as long as a batch took, its waiting included: wh
 LONGEST_REST_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
 PATIENCE_S: Final = 60.0
-REFRESHES_S: Final = 3.0  # to end, of those that are under way; a provider that takes longer is not waited for
 
 Step = Callable[[int, int], None]  # values done, of how many
 
@@ -106,7 +106,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
         after = await self.counts()
         unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
-        kept = await self._kept_for_answers(unused)
+        kept = await kept_for_answers(self._transactions, unused)
         if kept:
             await self.wrap_anew(kept)
         told.removed_keys, told.kept_keys = await self._remove(unused - kept), len(kept)
@@ -219,25 +219,6 @@ class Rotation:
             except Unavailable:
                 if time.monotonic() > end:
                     raise
-            await asyncio.sleep(NEXT_PASS_S)
-
-    async def _kept_for_answers(self, unused: Collection[str]) -> frozenset[str]:
-        """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
-
-        What their providers answer lies on a disk, in no table. Who is killed leaves it there for whoever comes next.
-        """
-        newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
-        begun = connections.c.intent_at <= newest.scalar_subquery()
-        wanted = select(data_keys.c.id).where(
-            data_keys.c.id.in_(unused),
-            exists().where(connections.c.environment == data_keys.c.environment, begun),
-        )
-        end = time.monotonic() + REFRESHES_S
-        while True:
-            async with self._transactions.read() as db:
-                kept = frozenset((await db.execute(wanted)).scalars())
-            if not kept or time.monotonic() > end:
-                return kept
             await asyncio.sleep(NEXT_PASS_S)
 
     async def _remove(self, ids: Collection[str]) -> int:

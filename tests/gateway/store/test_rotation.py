@@ -17,7 +17,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.secret import Secret
-from gateway.store import Store, StoreRefused, rotation
+from gateway.store import Store, StoreRefused, answer_keys, rotation
 from gateway.store.sealed_columns import SEALED
 from gateway.store.slot_file import SlotFile
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
@@ -336,7 +336,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lies on the disk under the former data key, which stays for as long as the refresh is open."""
-    monkeypatch.setattr(rotation, "REFRESHES_S", 0.0)
+    monkeypatch.setattr(answer_keys, "REFRESHES_S", 0.0)
     store = await opener(KEY)
     await fill(store, 2)
     row = await store.connections.get(nth(1, "prod"))
