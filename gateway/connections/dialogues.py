@@ -1,6 +1,5 @@
 """Holds the conversations of auth modes with providers: the one place where codes, passwords and refresh tokens leave."""
 
-from datetime import timedelta
 from typing import Final, TypeVar
 
 from gateway import clock
@@ -8,6 +7,7 @@ from gateway.auth.mode import Dialogue
 from gateway.connections.attempt import Attempt, Sender
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
+from gateway.egress.reply import replied
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import Call, Reply, scrubbed
 
@@ -70,19 +70,4 @@ class Dialogues:
         reply = None
         if attempt is not None:
             reply = attempt.found(call) or await attempt.sent(self._sender, call, timeout_s, LIMIT_BYTES)
-        return reply or await self._ask(call, timeout_s)
-
-    async def _ask(self, call: Call, timeout_s: float) -> Reply:
-        began = clock.monotonic()
-        answer = await self._egress.fetch(
-            call.method,
-            call.url,
-            headers=call.headers,
-            body=call.body,
-            limit_bytes=LIMIT_BYTES,
-            timeout_s=timeout_s,
-            identity=call.identity,
-        )
-        # Reckoned back from now by the clock that nobody sets, so that one set meanwhile moves no expiry.
-        asked_at = clock.now() - timedelta(seconds=clock.monotonic() - began)
-        return Reply(answer.status, answer.headers, answer.body, asked_at)
+        return reply or await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)

@@ -65,6 +65,9 @@ class Jotter:
 
     async def close(self) -> None:
         """Files without notes are removed; the others are for whoever comes next."""
+        for attempt, rooms in self._rooms.items():
+            for file, _ in rooms:
+                self._sync_unless_done(attempt, file)
         await asyncio.gather(*self._syncs, return_exceptions=True)
         for own in self._own.values():
             own.close()

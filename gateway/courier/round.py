@@ -7,16 +7,14 @@ import signal
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
-from gateway import clock
 from gateway.courier.errand import RELEASE, Brought, Errand, Way, framed, received
 from gateway.courier.jotter import Jotter
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.errors import EgressError
 from gateway.egress.guard import Guard, IPNetwork
-from gateway.records.call import Reply
+from gateway.egress.reply import replied
 
 # A service manager may tell all processes of a service to end. We end with our gateway, which lets refreshes finish first.
 OF_OTHERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
@@ -69,25 +67,15 @@ class Round:
             if room is not None:
                 self._jotter.drop(note, room)
             return Brought(False, fault=EgressError("unreachable", "nobody waits for it.", sent=False))
-        began = clock.monotonic()
         try:
-            answer = await self._egress(errand.way).fetch(
-                call.method,
-                call.url,
-                headers=call.headers,
-                body=call.body,
-                limit_bytes=errand.limit_bytes,
-                timeout_s=errand.timeout_s,
-                identity=call.identity,
-            )
+            egress = self._egress(errand.way)
+            reply = await replied(egress, call, timeout_s=errand.timeout_s, limit_bytes=errand.limit_bytes)
         except Exception as fault:
             if room is not None:
                 self._jotter.drop(note, room)
             if isinstance(fault, EgressError):
                 return Brought(False, fault=fault)
             raise
-        asked_at = clock.now() - timedelta(seconds=clock.monotonic() - began)
-        reply = Reply(answer.status, answer.headers, answer.body, asked_at)
         if room is None:
             return Brought(False, reply)
         if not 200 <= reply.status < 300:  # whoever asks again hears a refusal again

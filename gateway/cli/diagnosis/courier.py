@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import Patient
 from gateway.courier import Courier
-from gateway.store.node_folder import node_place
+from gateway.store.look import sqlite_path
+from gateway.store.note_place import node_place, place_beside
 from gateway.store.slot_file import SlotFile
 
 CHECK = "courier"
@@ -17,7 +17,7 @@ AT_STAKE = "a gateway that is killed while it renews a token may lose it"
 async def courier(patient: Patient) -> AsyncIterator[Finding]:
     """Both are tried, by this user on this machine, and nothing of it stays."""
     url, where = patient.config.store.url, patient.where("store", "url")
-    place = Path(f"{url.removeprefix('sqlite:///')}-pairs") if url.startswith("sqlite:///") else node_place("doctor")
+    place = place_beside(sqlite_path(url)) if url.startswith("sqlite:") else node_place("doctor")
     if place is None:
         yield Finding(
             "warn", CHECK, f"{AT_STAKE}: there is no folder for notes", where, "set TMPDIR to a folder of its own"

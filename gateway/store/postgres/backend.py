@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from gateway.config import PoolConfig
 from gateway.store.backend import Backend, Upgrade
 from gateway.store.faults import told_as_unavailable
-from gateway.store.node_folder import node_place
+from gateway.store.note_place import node_place
 from gateway.store.postgres.connecting import place_of
 from gateway.store.postgres.engine import migrating_engine, postgres_engines
 from gateway.store.postgres.look import examine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.node_folder import node_place
+from gateway.store.note_place import node_place
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A folder of this machine, its owner's alone, for what nodes on a shared database note for each other here (ADR 33)."""
+"""Where notes lie (ADR 32, ADR 33): beside a database's file, or in a folder of this machine for nodes on a shared one."""
 
 import hashlib
 import os
@@ -8,6 +8,11 @@ from typing import Final
 
 STATE: Final = "STATE_DIRECTORY"  # systemd's, where the unit has one: it outlives the service
 TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (what lies there is checked to be ours)
+
+
+def place_beside(database: Path) -> Path:
+    """What the names of files about `database` begin with."""
+    return database.with_name(f"{database.name}-pairs")
 
 
 def node_place(database: str) -> Path | None:
