@@ -17,6 +17,7 @@ from gateway.connections.lease import LEASE
 from gateway.courier import Courier
 from gateway.records.call import Call, Reply
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.store.notes import Note
 from gateway.store.slot_file import SlotFile, all_files, records
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
@@ -67,6 +68,17 @@ async def left_open(running: RunningGateway) -> Connection:
         REF, owner="killed", now=ended, ttl=LEASE, seen=row, intent=digest
     )
     return await row_of(running)
+
+
+async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Note:
+    """A refresh of an expired token that was left open; how its courier was to note what it was answered."""
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    await running.services.store.pairs.prepare("dev")
+    note = running.services.store.pairs.note(row)
+    assert note is not None
+    return note
 
 
 def answer_of(told: dict[str, Any]) -> Reply:
@@ -123,12 +135,7 @@ async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
 async def test_a_noted_answer_that_gives_nothing_is_no_reason_not_to_ask(
     running: RunningGateway, tracker: Tracker, later: Any, told: dict[str, Any]
 ) -> None:
-    await running.imported(tracker.grant())
-    later(EXPIRED_S)
-    row = await left_open(running)
-    await running.services.store.pairs.prepare("dev")
-    note = running.services.store.pairs.note(row)
-    assert note is not None
+    note = await cut_off(running, tracker, later)
     file = SlotFile(note.place)
     file.jotted(note.record(0, Call(f"{tracker.url}/token"), answer_of(told)))
     tracker.ttl_s = 2 * EXPIRED_S
@@ -183,12 +190,7 @@ async def test_a_courier_that_is_lost_leaves_what_it_noted(
 async def test_the_answer_to_another_call_is_not_taken_for_it(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
-    later(EXPIRED_S)
-    row = await left_open(running)
-    await running.services.store.pairs.prepare("dev")
-    note = running.services.store.pairs.note(row)
-    assert note is not None
+    note = await cut_off(running, tracker, later)
     file = SlotFile(note.place)
     file.jotted(note.record(0, Call("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"})))
     tracker.ttl_s = 2 * EXPIRED_S
@@ -201,12 +203,7 @@ async def test_the_answer_to_another_call_is_not_taken_for_it(
 async def test_a_call_that_a_living_courier_is_at_is_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
-    later(EXPIRED_S)
-    row = await left_open(running)
-    await running.services.store.pairs.prepare("dev")
-    note = running.services.store.pairs.note(row)
-    assert note is not None
+    note = await cut_off(running, tracker, later)
     file = SlotFile(note.place)
     room = file.jotted(note.head(0))
     assert room is not None
@@ -223,12 +220,7 @@ async def test_a_call_that_a_living_courier_is_at_is_waited_for(
 async def test_a_call_that_a_dead_courier_was_at_is_not_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    await running.imported(tracker.grant())
-    later(EXPIRED_S)
-    row = await left_open(running)
-    await running.services.store.pairs.prepare("dev")
-    note = running.services.store.pairs.note(row)
-    assert note is not None
+    note = await cut_off(running, tracker, later)
     file = SlotFile(note.place)
     file.jotted(note.head(0))
     file.close()
