@@ -111,11 +111,11 @@ class Worker:
         """The first signal drains; the next one, of either kind, ends the process at once.
 
         Not one that has a parent: a service manager tells each of them, and then their parent does. That has SIGKILL.
+        The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
         """
         stop.set()
         again = signal.SIG_DFL if self.alone or os.getppid() != self.made_by else signal.SIG_IGN
         for number in ENDING:
-            asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, again)
 
     def _hang_up(self, stop: asyncio.Event, reread: asyncio.Event) -> None:

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from tests.fakes.patience import PATIENCE_S
+
 PIECE = 16_384
 SHORT = bytes(range(65, 91)) * 50  # 1,300 bytes
 
@@ -27,6 +29,12 @@ class Upstream:
         self.release = asyncio.Event()
         self.begun = 0
         self.port = 0
+        self._moved = asyncio.Condition()
+
+    async def has_begun(self, streams: int) -> None:
+        """Wait until so many streams have sent their first half."""
+        async with asyncio.timeout(PATIENCE_S), self._moved:
+            await self._moved.wait_for(lambda: self.begun >= streams)
 
     async def short(self, request: web.Request) -> web.Response:
         return web.Response(body=SHORT)
@@ -38,7 +46,9 @@ class Upstream:
         await answer.prepare(request)
         half = len(body) // 2
         await answer.write(body[:half])
-        self.begun += 1
+        async with self._moved:
+            self.begun += 1
+            self._moved.notify_all()
         await self.release.wait()
         await answer.write(body[half:])
         await answer.write_eof()
@@ -53,9 +63,11 @@ class Upstream:
         await server.start_server()
         assert server.port is not None
         self.port = server.port
-        yield self
-        self.release.set()
-        await server.close()
+        try:
+            yield self
+        finally:
+            self.release.set()
+            await server.close()
 
 
 class Load:
@@ -86,7 +98,7 @@ class Load:
     async def further(self, requests: int) -> None:
         """Wait until so many more have been answered, or one has failed."""
         goal = self.total + requests
-        async with asyncio.timeout(60), self._moved:
+        async with asyncio.timeout(PATIENCE_S), self._moved:
             await self._moved.wait_for(lambda: self.total >= goal or self.failed)
 
     async def stop(self) -> None:

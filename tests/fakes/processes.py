@@ -18,8 +18,8 @@ import aiohttp
 import yaml
 
 from tests.fakes.gateways import SECRET_KEY, document, write_entry
+from tests.fakes.patience import PATIENCE_S
 
-LIMIT_S = 60.0
 ROOT = Path(__file__).parents[2]
 CONNECTION = {"Provider-Config-Key": "up", "Connection-Id": "c1"}
 # What systemd does for a socket unit: descriptor 3 and upward, meant for this process id.
@@ -78,6 +78,7 @@ class Serving:
         self.port = 0
         self.metrics_url = ""
         self.log: list[dict[str, Any]] = []
+        self._silent = False
         self._heard = asyncio.Condition()
         self._listening = asyncio.create_task(self._listen())
 
@@ -90,10 +91,13 @@ class Serving:
                 except ValueError:  # for the operator, not for the log; or torn by another worker's
                     self.log.append({"event": line.decode().rstrip()})
                 self._heard.notify_all()
+        async with self._heard:
+            self._silent = True
+            self._heard.notify_all()
 
     async def ready(self) -> None:
         assert self.process.stdout is not None
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             line = (await self.process.stdout.readline()).decode()
         found = re.fullmatch(r"gateway ready on http://127\.0\.0\.1:(\d+)\n", line)
         assert found, (line, self.log)
@@ -105,24 +109,30 @@ class Serving:
 
     async def logged(self, event: str, times: int = 1) -> list[dict[str, Any]]:
         """The first entries of that name, once there are so many."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S), self._heard:
+                await self._heard.wait_for(lambda: self._silent or len(self.entries(event)) >= times)
+        found = self.entries(event)
+        assert len(found) >= times, f"{event} was logged {len(found)} times, not {times}: {self.log}"
+        return found
 
-        def found() -> list[dict[str, Any]]:
-            return [entry for entry in self.log if entry["event"] == event]
-
-        async with asyncio.timeout(LIMIT_S), self._heard:
-            await self._heard.wait_for(lambda: len(found()) >= times)
-        return found()
+    def entries(self, event: str) -> list[dict[str, Any]]:
+        """Those of that name so far."""
+        return [entry for entry in self.log if entry["event"] == event]
 
     async def ended(self) -> int:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             code = await self.process.wait()
             await self._listening
         return code
 
     def workers(self) -> list[int]:
-        """Its children, whichever of its threads has started them."""
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        return sorted(int(pid) for task in tasks for pid in (task / "children").read_text().split())
+        """Its children, whichever of its threads has started them; none once it has ended."""
+        pids = list[int]()
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+                pids += map(int, (task / "children").read_text().split())
+        return sorted(pids)
 
     async def connect(self) -> None:
         """Make the connection that `head` asks for."""
@@ -162,8 +172,14 @@ async def serving(files: "Files | NodeFile", listener: socket.socket | None = No
         await gateway.ready()
         yield gateway
     finally:
+        workers = gateway.workers()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
+        for (
+            pid
+        ) in workers:  # which would drain at their parent's death, after a test that failed for as long as they may
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         assert process.stdout is not None
         await process.stdout.read()  # workers that outlive their parent for a moment hold it open
         await process.wait()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-PATIENCE_S = 10.0  # far more than any answer takes; a test that needs it has failed
+from tests.fakes.patience import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,15 @@ class RawClient:
         async with asyncio.timeout(PATIENCE_S):
             return await self.reader.readuntil(mark)
 
+    async def exactly(self, size: int) -> bytes:
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.reader.readexactly(size)
+
     async def answer(self) -> RawAnswer:
         """The next answer, framed by its Content-Length, with nothing read beyond it."""
         head = await self.until(b"\r\n\r\n")
         length = parsed(head, head_only=True).headers.get("content-length", "0")
-        async with asyncio.timeout(PATIENCE_S):
-            return parsed(head + await self.reader.readexactly(int(length)))
+        return parsed(head + await self.exactly(int(length)))
 
 
 @asynccontextmanager

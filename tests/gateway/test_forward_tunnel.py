@@ -11,8 +11,9 @@ from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
 
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import US, Gateway, gateway_to, opened_at
-from tests.fakes.raw import PATIENCE_S, parsed
+from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import RawProvider, Script, raw_provider
 
 ASK = "\r\n".join(

@@ -88,9 +88,7 @@ async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyon
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, drain_s=60)) as gateway:
         await gateway.connect()
         reading = [asyncio.create_task(streamed(gateway.port, number)) for number in range(STREAMS)]
-        async with asyncio.timeout(60):
-            while upstream.begun < STREAMS:
-                await asyncio.sleep(0.01)
+        await upstream.has_begun(STREAMS)
         gateway.signal(signal.SIGHUP)
         await gateway.logged("reloaded", workers)
         for pid in gateway.workers() if everyone else ():
@@ -110,13 +108,11 @@ def pieces(number: int) -> int:
 
 async def streamed(port: int, number: int) -> bytes:
     """The body of a stream, its chunks put together; to the last one, else it is not whole."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(head(f"/stream/{number}/{pieces(number)}"))
-    assert b" 200 " in await reader.readline()
-    await reader.readuntil(b"\r\n\r\n")
-    body = b""
-    while length := int(await reader.readline(), 16):
-        body += (await reader.readexactly(length + 2))[:-2]
-    assert await reader.readline() == b"\r\n"
-    writer.close()
-    return body
+    async with dial(port) as client:
+        client.send(head(f"/stream/{number}/{pieces(number)}"))
+        assert b" 200 " in await client.until(b"\r\n\r\n")
+        body = b""
+        while length := int(await client.until(b"\r\n"), 16):
+            body += (await client.exactly(length + 2))[:-2]
+        assert await client.until(b"\r\n") == b"\r\n"
+        return body

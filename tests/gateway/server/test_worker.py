@@ -1,5 +1,6 @@
-"""What a worker's parent makes of a wish to read the file again."""
+"""What a worker's parent makes of a wish to read the file again, and how a worker takes signals to end."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from gateway import clock, reloading
 from gateway import config as configuration
 from gateway.app import create_app
 from gateway.server.terminal import Terminal
-from gateway.server.worker import Worker
+from gateway.server.worker import ENDING, Worker
 from gateway.server.workers import ASKED
 from gateway.store.missing_keys import Pauses
 from tests.fakes.gateways import document
@@ -74,3 +75,33 @@ def test_another_key_is_looked_for_at_once(parent: Worker) -> None:
         parent.asking.ask(os.getpid(), asked)
         assert parent.asking.due() == due
     assert parent.asking.due() == []
+
+
+@pytest.fixture
+def ending_signals() -> Iterator[None]:
+    """The signals that end a worker, as they were before the test."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def test_no_moment_of_the_first_signal_lets_the_second_one_kill_a_worker(
+    parent: Worker, monkeypatch: pytest.MonkeyPatch, ending_signals: None
+) -> None:
+    stop = asyncio.Event()
+    for number in ENDING:
+        asyncio.get_running_loop().add_signal_handler(number, parent._stop, stop)
+    replace, replaced = signal.signal, list[object]()
+
+    def noted(number: int, handler: signal.Handlers) -> object:
+        replaced.append(signal.getsignal(number))
+        return replace(number, handler)
+
+    parent.made_by = os.getppid()  # as in a worker, whose parent tells it once more
+    monkeypatch.setattr("gateway.server.worker.signal.signal", noted)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stop.wait()
+    assert len(replaced) == len(ENDING)
+    assert signal.SIG_DFL not in replaced
+    assert {signal.getsignal(number) for number in ENDING} == {signal.SIG_IGN}
