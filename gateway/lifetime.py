@@ -43,9 +43,11 @@ def complete(services: Services) -> Dialogues:
     store, catalog, live, integrations = services.store, services.catalog, services.live, services.integrations
     dialogues, public_url = dialogues_of(services), services.config.server.public_url
     services.creator = Creator(store, catalog, live, services.egress, dialogues, public_url)
-    services.sessions = Sessions(store)
+    services.sessions = Sessions(store, services.config.connect)
     services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
-    services.links = Links(store, services.sessions, public_url)
+    environments = services.config.environments.values()
+    open_to_declared = [one.name for one in environments if one.connect_links_in_errors]
+    services.links = Links(store, services.sessions, public_url, open_to_declared)
     services.issuer = Issuer(store, services.keys.minted)
     live.followers = (services.keys.minted, services.links)
     services.flows = Flows(store, integrations, services.creator, dialogues, services.outcomes, public_url)

@@ -106,6 +106,7 @@ def turn(app: web.Application, ready: Next) -> None:
         new.gates = gates_of(ready.config)
     new.integrations.take_over(old.integrations)
     dialogues = complete(new)
+    new.sessions.take_over(old.sessions)
     new.flows.take_over(old.flows)
     new.links.take_over(old.links)
     new.deleter.take_over(old.deleter)

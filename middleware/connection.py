@@ -67,4 +67,5 @@ async def _opened(services: Services, caller: Caller, ref: ConnectionRef, timing
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
                 # Without the nearest name that there is.
                 raise no_integration(ref.environment, ref.integration_id) from fault
-            raise await services.links.with_remedy(fault, caller.policy, ref, pollable=pollable) from fault
+            remedy = services.links.with_remedy
+            raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

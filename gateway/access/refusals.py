@@ -85,11 +85,11 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
     )
 
 
-def with_more(fault: GatewayError, payload: Mapping[str, Any]) -> GatewayError:
-    """A copy of `fault` with more in its payload: the fault itself may be told to others too."""
+def with_more(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
+    """A copy of `fault` with more in its payload, and `message` for its own: the fault itself may be shared by callers."""
     return type(fault)(
         fault.code,
-        fault.message,
+        fault.message if message is None else message,
         errors=fault.errors,
         payload={**(fault.payload or {}), **payload},
         retry_after_s=fault.retry_after_s,

@@ -97,6 +97,7 @@ async def create_session(request: web.Request) -> web.Response:
     check_tags(request[CALLER], tags)
     token, session = await services.sessions.open(
         environment,
+        request[CALLER].key_id,
         end_user=user,
         tags=tags,
         allowed_integrations=offered,
@@ -132,6 +133,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     check_tags(caller, tags)
     token, session = await services.sessions.open(
         ref.environment,
+        caller.key_id,
         end_user=user or row.end_user,
         tags=tags,
         allowed_integrations=(ref.integration_id,),

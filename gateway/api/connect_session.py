@@ -111,7 +111,7 @@ async def _awaited(request: web.Request, session_digest: str, client: str | None
     services = request.app[SERVICES]
     with services.outcomes.waiting(client or session_digest) as waiting:
         found = await _found(services, session_digest, client)
-        if not found and wait_s and not services.outcomes.crowded:
+        if not found and wait_s and not services.outcomes.crowded(services.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
             found = await _found(services, session_digest, client)
     return found

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from aiohttp import WSMsgType, web
 
-from gateway.connections.outcomes import client_digest
+from gateway.connections.outcomes import Outcomes, client_digest
 from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.services import SERVICES
+from gateway.wire.client_network import client_network
 
 HEARTBEAT_S: Final = 25.0
 LONGEST_S: Final = 3600.0  # a window that is not finished by then has no session left
@@ -22,9 +23,15 @@ LIMIT_BYTES: Final = 4096
 
 async def socket(request: web.Request) -> web.StreamResponse:
     """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; whoever connected closes."""
-    outcomes = request.app[SERVICES].outcomes
-    if outcomes.crowded:
+    services = request.app[SERVICES]
+    outcomes, limits = services.outcomes, services.config.connect
+    if outcomes.crowded(limits.result_sockets):
         raise Unavailable("busy", "Too many windows wait for an answer here. Try again.", retry_after_s=5)
+    with outcomes.socket_of(client_network(request.remote), limits.result_sockets_per_address):
+        return await _told(request, outcomes)
+
+
+async def _told(request: web.Request, outcomes: Outcomes) -> web.StreamResponse:
     answer = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
     client = outcomes.new_client()
     with outcomes.waiting(client_digest(client) or "") as waiting:

@@ -72,7 +72,7 @@ async def get_connection(request: web.Request) -> web.Response:
     with_history = _includes_history(query)
     services = request.app[SERVICES]
     ref = await ref_of(request, services, query)
-    policy = request[CALLER].policy
+    policy, key_id = request[CALLER].policy, request[CALLER].key_id
     with_refresh_token = truth(query, "refresh_token")
     force = truth(query, "force_refresh")
     readable, revealed = policy.allows(READ), policy.allows(READ_CREDENTIALS)
@@ -82,12 +82,12 @@ async def get_connection(request: web.Request) -> web.Response:
     try:
         connection, not_renewed = await services.live.current(ref, force=force)
     except NotFound as fault:
-        raise await services.links.with_remedy(fault, policy, ref) from fault
+        raise await services.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
     except (ReconnectNeeded, Unavailable) as fault:
         row = await services.store.connections.get(ref)
         if row is None:
             raise
-        mended = await services.links.with_remedy(fault, policy, ref)
+        mended = await services.links.with_remedy(fault, policy, ref, key_id=key_id)
         # A copy: the fault itself may be told to others who waited for the same renewal.
         shown = whole(services.store, row, credentials=False)
         if with_history:

@@ -15,6 +15,7 @@ from gateway.config.load import load, parse
 from gateway.config.model import (
     AllowedNetwork,
     Config,
+    ConnectConfig,
     EgressConfig,
     EnvironmentConfig,
     IntegrationConfig,
@@ -27,6 +28,7 @@ from gateway.config.model import (
 __all__ = [
     "AllowedNetwork",
     "Config",
+    "ConnectConfig",
     "EgressConfig",
     "EnvironmentConfig",
     "Fault",

@@ -75,6 +75,7 @@ def _built(
             shape.branding.color,
             shape.branding.color_dark,
         ),
+        connect=model.ConnectConfig(**shape.connect.model_dump()),
         path=path,
         document=document,
     )
@@ -104,6 +105,7 @@ def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
         variables=shape.variables,
         integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
         connect_origins=tuple(dict.fromkeys(origin for origin in shape.connect_origins if origin is not None)),
+        connect_links_in_errors=shape.connect_links_in_errors,
     )
 
 

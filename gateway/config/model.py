@@ -77,7 +77,10 @@ class IntegrationConfig:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentConfig:
-    """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``)."""
+    """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``).
+
+    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424.
+    """
 
     name: str
     secret_keys: tuple[Secret, ...]
@@ -88,6 +91,17 @@ class EnvironmentConfig:
     variables: Mapping[str, Secret]
     integrations: Mapping[str, IntegrationConfig]
     connect_origins: tuple[str, ...] = ()
+    connect_links_in_errors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectConfig:
+    """`sessions_open` and `sessions_per_minute` for each key, the others for each worker: WebSockets that wait for a result."""
+
+    sessions_open: int = 10_000
+    sessions_per_minute: int = 600
+    result_sockets: int = 20_000
+    result_sockets_per_address: int = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +164,7 @@ class Config:
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
     branding: BrandingConfig
+    connect: ConnectConfig
     path: Path | None
     document: Document = field(repr=False, compare=False)
 

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from gateway.config import key_values, store_url, values
-from gateway.config.model import AllowedNetwork, PoolConfig
+from gateway.config.model import AllowedNetwork, ConnectConfig, PoolConfig
 from gateway.secret import Secret
 
 
@@ -154,6 +154,7 @@ class EnvironmentShape(Section):
     webhook_signing_key_previous: SigningKey | None = None
     variables: dict[VariableName, Variable] = {}
     connect_origins: list[PageOrigin | None] = []
+    connect_links_in_errors: Truth = False
     integrations: dict[IntegrationId, IntegrationShape] = {}
 
 
@@ -179,6 +180,16 @@ class EgressShape(Section):
     limits: LimitsShape = LimitsShape()
 
 
+_CONNECT: Final = ConnectConfig()
+
+
+class ConnectShape(Section):
+    sessions_open: Whole = Field(_CONNECT.sessions_open, ge=1, le=10_000_000)
+    sessions_per_minute: Whole = Field(_CONNECT.sessions_per_minute, ge=1, le=1_000_000)
+    result_sockets: Whole = Field(_CONNECT.result_sockets, ge=1, le=1_000_000)
+    result_sockets_per_address: Whole = Field(_CONNECT.result_sockets_per_address, ge=1, le=1_000_000)
+
+
 class BrandingShape(Section):
     name: DisplayName | None = None
     logo: Text | None = None
@@ -194,6 +205,7 @@ class GatewayShape(Section):
     environments: dict[EnvironmentName, EnvironmentShape] = {}
     egress: EgressShape = EgressShape()
     branding: BrandingShape = BrandingShape()
+    connect: ConnectShape = ConnectShape()
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
@@ -208,5 +220,6 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress", "timeouts"): TimeoutsShape,
     ("egress", "limits"): LimitsShape,
     ("branding",): BrandingShape,
+    ("connect",): ConnectShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""

@@ -4,6 +4,7 @@ import random
 from datetime import datetime, timedelta
 from typing import Final
 
+from gateway.connections import advice
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
@@ -74,12 +75,12 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
             "reconnect_needed",
             f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
             + (
-                "Let its end user authorize again: POST /connect/sessions makes the link."
+                advice.sentence(advice.RECONNECT)
                 if noted.code in GONE
-                else "What was typed in holds no longer: connect again, or import it anew."
+                else advice.sentence(f"{advice.RECONNECT}, or import the new password or key under the same id")
                 if noted.code in TYPED_IN
-                else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}', "
-                "or let its end user authorize again."
+                else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are "
+                f"right, {advice.RECONNECT}."
             ),
             payload=payload,
             retry_after_s=wait_s,
@@ -103,8 +104,10 @@ def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
     ref = connection.ref
     return ReconnectNeeded(
         "reconnect_needed",
-        f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. Let its end "
-        f"user authorize again; for tokens that last, ask for the scope that allows it (often offline_access).",
+        f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. "
+        + advice.sentence(
+            f"{advice.RECONNECT}; for tokens that last, ask for the scope that allows it (often offline_access)"
+        ),
         payload={
             "provider_config_key": ref.integration_id,
             "connection_id": ref.connection_id,

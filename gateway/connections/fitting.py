@@ -6,6 +6,7 @@ from typing import Any
 from gateway.auth import modes
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
+from gateway.connections import advice
 from gateway.errors import ReconnectNeeded
 from gateway.records.connection import ConnectionRef
 
@@ -17,7 +18,7 @@ def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) ->
         raise ReconnectNeeded(
             "reconnect_needed",
             f"Connection '{ref.connection_id}' holds a credential of type {held['type']}, but provider "
-            f"'{provider.name}' now uses {provider.auth_mode}. Connect again.",
+            f"'{provider.name}' now uses {provider.auth_mode}. {advice.sentence(advice.RECONNECT)}",
             payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
         )
     return mode

@@ -13,7 +13,7 @@ from gateway import clock
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
-from gateway.connections import backoff
+from gateway.connections import advice, backoff
 from gateway.connections.cache import Cache
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
@@ -165,7 +165,12 @@ class Live(Cache):
             raise ReconnectNeeded(
                 "reconnect_needed",
                 f"Connection '{connection.ref.connection_id}' was made with provider '{connection.provider}', but "
-                f"integration '{integration.integration_id}' now uses '{integration.provider}'. Connect again.",
+                f"integration '{integration.integration_id}' now uses '{integration.provider}'. "
+                + advice.sentence(advice.RECONNECT),
+                payload={
+                    "provider_config_key": connection.ref.integration_id,
+                    "connection_id": connection.ref.connection_id,
+                },
             )
         return provider
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from gateway.connections import advice
 from gateway.errors import NotFound
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.store import Store
@@ -30,7 +31,7 @@ class Loads:
             raise NotFound(
                 "unknown_connection",
                 f"Integration '{ref.integration_id}' in environment '{ref.environment}' has no connection "
-                f"'{ref.connection_id}'. Let the end user connect: POST /connect/sessions makes the link.",
+                f"'{ref.connection_id}'. Check the id, or {advice.CONNECT}.",
                 payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
             )
         return row

@@ -6,6 +6,7 @@ outcome is stored first; whoever waits is woken by the change feed and reads it 
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,13 +16,15 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.errors import GatewayError
+from gateway.access.refusals import told
+from gateway.errors import GatewayError, TooManyRequests
 from gateway.records.connecting import Outcome
 from gateway.secret import digest
 from gateway.store import Store
+from gateway.wording import counted
 
+SOCKET_WAIT_S: Final = 10
 OVERLAP: Final = timedelta(seconds=60)  # nodes' clocks differ, and a commit may come late
-MOST_WAITING: Final = 20_000  # windows at once on one worker; each costs a socket
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +50,7 @@ class Outcomes:
         self._store = store
         self._waiting: dict[str, set[Waiting]] = {}
         self._count = 0
+        self._sockets: Counter[str] = Counter()  # by client
         self._looked_at: datetime | None = None
 
     @staticmethod
@@ -54,9 +58,29 @@ class Outcomes:
         """A `ws_client_id`: whoever has it hears the outcome of the window that names it."""
         return str(uuid.uuid4())
 
-    @property
-    def crowded(self) -> bool:
-        return self._count >= MOST_WAITING
+    def crowded(self, most: int) -> bool:
+        """Whether `most` windows and pages wait already in this worker."""
+        return self._count >= most
+
+    @contextmanager
+    def socket_of(self, client: str, most: int) -> Iterator[None]:
+        """Hold one of the WebSockets that `client`, an address, may have open. Raises TooManyRequests."""
+        if self._sockets[client] >= most:
+            fix = f"Close others, or try again in {SOCKET_WAIT_S} s."
+            raise TooManyRequests(
+                "too_many_request",
+                f"{counted(most, 'WebSocket')} of this client's address wait for a result, the most that "
+                f"connect.result_sockets_per_address allows. {fix}",
+                payload={"limit": most, **told("result_sockets_per_address", fix, "whoever edits gateway.yaml")},
+                retry_after_s=SOCKET_WAIT_S,
+            )
+        self._sockets[client] += 1
+        try:
+            yield
+        finally:
+            self._sockets[client] -= 1
+            if not self._sockets[client]:
+                del self._sockets[client]
 
     @contextmanager
     def waiting(self, key: str) -> Iterator[Waiting]:

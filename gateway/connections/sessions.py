@@ -1,34 +1,79 @@
 """Connect sessions: what a customer's back end allows one end user to connect, for half an hour, behind one token."""
 
+import math
 import secrets
 from datetime import timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.errors import Unauthorized
+from gateway.access.refusals import told
+from gateway.config import ConnectConfig
+from gateway.errors import TooManyRequests, Unauthorized
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from gateway.store import Store
+from gateway.wording import counted
 
 SESSION_PREFIX: Final = "nango_connect_session_"
 LIFETIME: Final = timedelta(minutes=30)
 TOKEN_CHARS: Final = 64
 
 
+WINDOW_S: Final = 60.0
+
+
 class Sessions:
-    """Tokens are `SESSION_PREFIX` and 64 hex digits, the form that published SDKs look for; only digests are stored."""
+    """Tokens are `SESSION_PREFIX` and 64 hex digits, the form that published SDKs look for; only digests are stored.
 
-    def __init__(self, store: Store) -> None:
+    `limits`: how many sessions a key may have open, over all nodes, and how many it may create a minute, in each worker.
+    """
+
+    def __init__(self, store: Store, limits: ConnectConfig) -> None:
         self._store = store
+        self._limits = limits
+        self._created: dict[tuple[str, str], int] = {}  # in this window, by environment and key
+        self._window_began_at = 0.0
 
-    async def open(self, environment: str, **what: Any) -> tuple[str, ConnectSession]:
-        """A token, and the session behind it; `what` are the other fields of ConnectSession."""
+    def take_over(self, former: "Sessions") -> None:
+        self._created, self._window_began_at = former._created, former._window_began_at
+
+    async def open(self, environment: str, key_id: str, **what: Any) -> tuple[str, ConnectSession]:
+        """A token, and the session behind it; `what` are the other fields of ConnectSession. Raises TooManyRequests."""
+        self._count(environment, key_id)
         token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
         session = ConnectSession(
-            digest=digest(token), environment=environment, expires_at=clock.now() + LIFETIME, **what
+            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + LIFETIME, **what
         )
-        await self._store.sessions.add(session)
+        most = self._limits.sessions_open
+        first_ends_at = await self._store.sessions.add(session, most_open=most)
+        if first_ends_at is not None:
+            wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
+            raise _too_many(
+                "sessions_open",
+                f"{_whose(key_id)} {counted(most, 'open connect session')}, the most that connect.sessions_open allows.",
+                f"End one with DELETE /connect/session, or try again in {wait_s} s.",
+                most,
+                wait_s,
+            )
         return token, session
+
+    def _count(self, environment: str, key_id: str) -> None:
+        now = clock.monotonic()
+        if now - self._window_began_at >= WINDOW_S:
+            self._window_began_at = now
+            self._created.clear()
+        created, most = self._created.get((environment, key_id), 0), self._limits.sessions_per_minute
+        if created >= most:
+            wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
+            raise _too_many(
+                "sessions_per_minute",
+                f"{_whose(key_id)} created {counted(most, 'connect session')} within a minute, the most that "
+                "connect.sessions_per_minute allows.",
+                f"Try again in {wait_s} s.",
+                most,
+                wait_s,
+            )
+        self._created[environment, key_id] = created + 1
 
     async def find(self, token: str) -> ConnectSession:
         """The session behind a token. Raises Unauthorized; an expired one and an unknown one look alike."""
@@ -52,6 +97,19 @@ class Sessions:
 
     async def end(self, session: ConnectSession) -> None:
         await self._store.sessions.delete(session.digest)
+
+
+def _whose(key_id: str) -> str:
+    return "This key has" if key_id else "The keys of this environment in gateway.yaml have together"
+
+
+def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooManyRequests:
+    return TooManyRequests(
+        "too_many_request",
+        f"{what} {fix}",
+        payload={"limit": limit, **told(rule, fix, "whoever edits gateway.yaml")},
+        retry_after_s=wait_s,
+    )
 
 
 def connect_link(public_url: str, token: str) -> str:

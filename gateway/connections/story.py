@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.catalog.provider import Provider
+from gateway.connections import advice
 from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
 from gateway.records.connection import Connection
 from gateway.records.states import ENDED, RESTORED, Change, State
 from gateway.wording import sentence
 
 SOON: Final = timedelta(days=14)
-RECONNECT: Final = "Let the end user authorize again: POST /connect/sessions makes the link."
 BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 
@@ -146,13 +146,15 @@ def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
         return Action(
             "fix_integration",
             f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
-            f"console; then: {renew}. If they are right, let the end user authorize again.",
+            f"console; then: {renew}. If they are right, {advice.RECONNECT}.",
         )
     if first == "setting_missing":
         return Action("fix_settings", "Connect or import it anew with that setting under connection_config.")
     if first == "credential_changed":
-        return Action("import", "Import the new password or key under the same connection_id, or connect again.")
-    return Action("reconnect", RECONNECT) if first else Action("none", "Nothing needs to be done.")
+        return Action("import", f"Import the new password or key under the same connection_id, or {advice.RECONNECT}.")
+    return (
+        Action("reconnect", advice.sentence(advice.RECONNECT)) if first else Action("none", "Nothing needs to be done.")
+    )
 
 
 def _th(number: int) -> str:

@@ -54,6 +54,11 @@ class Caller:
     def key(self) -> Key | None:
         return None if self.access is None else self.access.key
 
+    @property
+    def key_id(self) -> str:
+        """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
+        return "" if self.access is None else str(self.access.key.id)
+
 
 def access_of(key: Key, meter: Meter | None) -> Access:
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()

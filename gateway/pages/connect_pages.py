@@ -74,7 +74,8 @@ async def form_page(
         advice=words(advice if words.has(advice) else "advice_other", name=one.name) if fault else None,
         all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
         event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
-        **_whose(session, words),
+        pinned=_pinned(request, session, words),
+        **_whose(session, words, row),
     )
     if fault:
         answer.headers["Gateway-Error"] = fault.code
@@ -122,6 +123,12 @@ def expired(request: web.Request, fault: GatewayError, words: Words) -> web.Resp
     )
 
 
+def shortened(email: str) -> str:
+    """``a…@example.com``: enough for its owner."""
+    name, at, host = email.rpartition("@")
+    return f"{name[:1]}…{at}{host}"
+
+
 async def _renewed(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
     if not session.reconnects or session.connection_id is None:
         return None
@@ -129,9 +136,21 @@ async def _renewed(request: web.Request, session: ConnectSession, key: str) -> C
     return await request.app[SERVICES].store.connections.get(ref)
 
 
-def _whose(session: ConnectSession, words: Words) -> dict[str, Any]:
+def _pinned(request: web.Request, session: ConnectSession, words: Words) -> str | None:
+    """The connection that the session is for, named: whoever opens its link connects an account under that name."""
+    if session.connection_id is None:
+        return None
+    app = request.app[SERVICES].config.branding.name or words.plain("the_app")
+    return words("for_connection", app=app, connection=session.connection_id)
+
+
+def _whose(session: ConnectSession, words: Words, row: Connection | None = None) -> dict[str, Any]:
+    """`row`: the connection that is authorized again. Its e-mail address is shortened, since the session does not hold it and
+    its link may have been created by a key that reads no addresses."""
     user = session.end_user
     who = (user.display_name or user.email or user.id) if user else None
+    if user is None and row is not None and (user := row.end_user) is not None:
+        who = user.display_name or (shortened(user.email) if user.email else user.id)
     if user and user.organization_display_name:
         who = f"{who} · {user.organization_display_name}"
     return {

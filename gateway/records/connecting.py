@@ -13,7 +13,8 @@ class ConnectSession:
     """Made by the customer's back end, handed to the browser as a token, kept as that token's digest (hex SHA-256).
 
     `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``:
-    integration ▸ ``{connection_config, authorization_params, user_scopes}``. `connection_id` is the id that
+    integration ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty
+    for a key of gateway.yaml, None for a session of before that was stored. `connection_id` is the id that
     whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect.
     """
 
@@ -28,6 +29,7 @@ class ConnectSession:
     webhook_url_override: str | None = None
     connection_id: str | None = None
     integration_id: str | None = None
+    key_id: str | None = None
 
     @property
     def reconnects(self) -> bool:

@@ -9,6 +9,7 @@ REVISIONS: Final = (
     "0004",
     "0005",
     "0006",
+    "0007",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

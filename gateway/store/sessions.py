@@ -26,18 +26,32 @@ class SessionStore:
         self._vault = vault
         self._keys = keys
 
-    async def add(self, session: ConnectSession) -> None:
+    async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
+        """None once it is stored. Where its key has `most_open` that have not expired, nothing is stored, and the answer is
+        when the first of them expires."""
         row = {
             **{name: getattr(session, name) for name in COLUMNS},
             "end_user": end_user_to_json(session.end_user),
             "allowed_integrations": list(session.allowed_integrations),
         }
 
-        async def write(db: AsyncConnection) -> None:
+        async def write(db: AsyncConnection) -> datetime | None:
+            if most_open is not None:
+                its = (
+                    connect_sessions.c.environment == session.environment,
+                    connect_sessions.c.key_id == session.key_id,
+                    connect_sessions.c.expires_at > clock.now(),
+                )
+                some = select(connect_sessions.c.expires_at).where(*its).order_by(connect_sessions.c.expires_at)
+                last = (await db.execute(some.offset(most_open - 1).limit(1))).scalar()
+                if last is not None:
+                    first: datetime | None = (await db.execute(some.limit(1))).scalar()
+                    return first
             sealed = self._vault.seal_json(session.defaults, **_address(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
+            return None
 
-        await self._transactions.write(write, before=lambda: self._keys.allow(session.environment))
+        return await self._transactions.write(write, before=lambda: self._keys.allow(session.environment))
 
     async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
         """The session whose token has this digest, unless it has expired."""

@@ -33,6 +33,7 @@ catalog: [catalog]                       # its sandbox.yaml says where the sandb
 environments:
   dev:
     secret_keys: ["${{file:secret_key}}"]
+    connect_links_in_errors: true        # so that a call for a missing connection shows a link; false by default
     integrations:
       sandbox:
         provider: sandbox

@@ -18,8 +18,10 @@ connect_sessions = Table(
     Column("webhook_url_override", Text),
     Column("connection_id", Text),
     Column("integration_id", Text),
+    Column("key_id", Text),
     Index("connect_sessions_by_connection", "environment", "connection_id"),
     Index("connect_sessions_by_expiry", "expires_at"),
+    Index("connect_sessions_by_key", "environment", "key_id", "expires_at"),
 )
 
 flows = Table(

@@ -1,6 +1,7 @@
 """The WebSocket that published browser clients wait on (api-contract 2.4)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -8,7 +9,7 @@ import pytest
 from aiohttp import web
 
 import gateway
-from gateway.connections import outcomes
+from gateway.config import ConnectConfig
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_connecting import arrive
@@ -174,7 +175,8 @@ async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway
 
 
 async def test_a_crowd_is_refused(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outcomes, "MOST_WAITING", 1)
+    few = replace(running.services.config, connect=ConnectConfig(result_sockets=1))
+    monkeypatch.setattr(running.services, "config", few)
     socket, _ = await opened(running)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await opened(running)

@@ -1,15 +1,36 @@
 """A call that fails for want of a connection hands out the link that mends it, and the address to ask whether it has."""
 
 import asyncio
+import secrets
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from gateway import clock
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
+
+BOTH = ["environment:proxy", "environment:connect_sessions:write"]
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """As elsewhere; keys of gateway.yaml get links too."""
+    gateway = linking(tracker, tmp_path)
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+def linking(tracker: Tracker, folder: Path, **connect: Any) -> RunningGateway:
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]) | {"connect": connect}
+    whole["environments"]["dev"]["connect_links_in_errors"] = True
+    return RunningGateway(folder, whole)
 
 
 async def failed(running: RunningGateway, connection_id: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
@@ -18,7 +39,9 @@ async def failed(running: RunningGateway, connection_id: str, headers: dict[str,
 
 
 async def minted(running: RunningGateway, **wish: Any) -> dict[str, str]:
-    told = await running.json("POST", "/environment/api-keys", json={"display_name": "agent", **wish}, expect=200)
+    told = await running.json(
+        "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}, expect=200
+    )
     return {"Authorization": f"Bearer {told['data']['secret']}"}
 
 
@@ -153,3 +176,175 @@ async def test_a_capability_may_carry_the_right_to_connect(running: RunningGatew
     await connected(running, link)
     async with running.http.get(f"{told['data']['base_url']}/ex/jira/x") as answer:
         assert answer.status == 200
+
+
+async def ended(running: RunningGateway, tracker: Tracker, **more: Any) -> None:
+    """Connection c1, which only its end user can bring back."""
+    token = tracker.grant()["access_token"]
+    await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"}, **more)
+
+
+async def test_the_message_itself_says_to_open_the_link(running: RunningGateway, tracker: Tracker) -> None:
+    """SDKs show nothing else of an error."""
+    missing = (await failed(running, "u1"))[1]
+    assert missing["message"] == (
+        "Integration 'tracker' in environment 'dev' has no connection 'u1'. Check the id, or open "
+        f"{missing['payload']['connect_url']} to connect."
+    )
+    await ended(running, tracker)
+    dead = (await failed(running, "c1"))[1]
+    assert f" Open {dead['payload']['connect_url']} to authorize again" in dead["message"]
+    for error in (missing, dead):
+        assert "POST" not in error["message"]
+
+
+async def test_keys_of_gateway_yaml_get_no_link_unless_their_environment_says_so(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    del running.document["environments"]["dev"]["connect_links_in_errors"]
+    await running.restart()
+    await ended(running, tracker)
+    for connection_id, status, path in (("u1", 404, "/connect/sessions"), ("c1", 424, "/connect/sessions/reconnect")):
+        code, error = await failed(running, connection_id)
+        assert code == status
+        assert "session_token" not in str(error)
+        assert f"POST {path} " in error["message"]
+        assert f"POST {path} " in error["payload"]["fix"]
+        code, polled_error = await polled(running, error["payload"]["poll_url"])
+        assert code == status
+        assert "session_token" not in str(polled_error)
+    agent = await minted(running, scopes=BOTH)
+    assert "connect_url" in (await failed(running, "u1", agent))[1]["payload"], "minted keys get it by their scope"
+
+
+async def test_following_the_message_without_a_link_keeps_the_connection_s_id(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    del running.document["environments"]["dev"]["connect_links_in_errors"]
+    await running.restart()
+    await ended(running, tracker)
+    status, error = await failed(running, "c1")
+    assert (status, "POST /connect/sessions/reconnect" in error["message"]) == (424, True)
+    named = {"connection_id": "c1", "integration_id": "tracker"}
+    made = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=201)
+    await connected(running, made["data"]["connect_link"])
+    async with running.proxied("c1", "/ex/jira/x") as answer:
+        assert answer.status == 200
+    assert [one["connection_id"] for one in (await running.json("GET", "/connections"))["connections"]] == ["c1"]
+
+
+async def test_a_key_that_may_not_connect_reads_in_the_message_which_scope_can(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await ended(running, tracker)
+    plain = await minted(running, scopes=["environment:proxy"])
+    for connection_id in ("u1", "c1"):
+        assert "environment:connect_sessions:write" in (await failed(running, connection_id, plain))[1]["message"]
+
+
+async def test_the_page_behind_a_link_names_the_connection_and_whose_it_is(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    link = (await failed(running, "user-2"))[1]["payload"]["connect_url"]
+    async with running.http.get(link) as answer:
+        assert "for connection “user-2”" in await answer.text()
+    await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com"})
+    link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    async with running.http.get(link) as answer:
+        text = await answer.text()
+    assert "for connection “c1”" in text
+    assert "For b…@example.com" in text
+    assert "bob@example.com" not in text, "a key that creates sessions reads no addresses"
+    async with running.http.get(f"{running.url}/connect?session_token={await running.session_token()}") as answer:
+        assert "for connection" not in await answer.text()
+
+
+async def test_the_page_names_the_end_user_by_the_name_that_the_application_gave(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await ended(running, tracker, end_user={"id": "u", "email": "bob@example.com", "display_name": "Bob <b>"})
+    link = (await failed(running, "c1"))[1]["payload"]["connect_url"]
+    async with running.http.get(link) as answer:
+        assert "For Bob &lt;b&gt;" in await answer.text()
+
+
+async def test_two_keys_share_no_link(running: RunningGateway) -> None:
+    keys = [await minted(running, scopes=BOTH) for _ in range(2)]
+    links = {(await failed(running, "u1", key))[1]["payload"]["connect_url"] for key in [*keys, *keys]}
+    assert len(links) == 2
+    own = (await failed(running, "u1"))[1]["payload"]["connect_url"]
+    await connected(running, own)
+    async with asyncio.timeout(5):
+        while running.services.links._kept or running.services.links._ending:
+            await asyncio.sleep(0)
+    for link in links:
+        with pytest.raises(Exception, match="unknown or has expired"):
+            await session_of(running, link)
+
+
+async def test_the_open_sessions_of_a_key_are_limited(tracker: Tracker, tmp_path: Path) -> None:
+    running = linking(tracker, tmp_path, sessions_open=2)
+    await running.start()
+    try:
+        agent = await minted(running, scopes=BOTH)
+        links = [(await failed(running, f"u{n}", agent))[1] for n in range(3)]
+        assert ["connect_url" in error["payload"] for error in links] == [True, True, False]
+        status, error = await asked_for_session(running, agent)
+        assert (status, error["code"]) == (429, "too_many_request")
+        assert error["message"] == (
+            "This key has 2 open connect sessions, the most that connect.sessions_open allows. End one with DELETE "
+            f"/connect/session, or try again in {error['retry_after']} s."
+        )
+        assert 1 <= error["retry_after"] <= 1800
+        assert (await failed(running, "u0", agent))[1]["payload"]["connect_url"] == links[0]["payload"]["connect_url"]
+        assert (await asked_for_session(running, running.headers))[0] == 201, "another key is not held up"
+        token = parse_qs(urlsplit(links[0]["payload"]["connect_url"]).query)["session_token"][0]
+        bearer = {"Authorization": f"Bearer {token}"}
+        async with running.http.delete(f"{running.url}/connect/session", headers=bearer) as answer:
+            assert answer.status == 204
+        assert (await asked_for_session(running, agent))[0] == 201
+    finally:
+        await running.stop()
+
+
+async def test_the_open_sessions_of_a_key_end_by_themselves(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = linking(tracker, tmp_path, sessions_open=1)
+    await running.start()
+    try:
+        assert (await asked_for_session(running, running.headers))[0] == 201
+        status, error = await asked_for_session(running, running.headers)
+        assert status == 429
+        later = clock.now() + timedelta(seconds=error["retry_after"])
+        monkeypatch.setattr("gateway.clock.now", lambda: later)
+        assert (await asked_for_session(running, running.headers))[0] == 201
+    finally:
+        await running.stop()
+
+
+async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = linking(tracker, tmp_path, sessions_per_minute=2)
+    await running.start()
+    try:
+        at = clock.monotonic() + 1000
+        monkeypatch.setattr("gateway.clock.monotonic", lambda: at)
+        statuses = [(await asked_for_session(running, running.headers))[0] for _ in range(3)]
+        assert statuses == [201, 201, 429]
+        error = (await asked_for_session(running, running.headers))[1]
+        assert (error["code"], error["payload"]["rule"]) == ("too_many_request", "sessions_per_minute")
+        assert error["retry_after"] == 60
+        other = at + 60
+        monkeypatch.setattr("gateway.clock.monotonic", lambda: other)
+        assert (await asked_for_session(running, running.headers))[0] == 201
+    finally:
+        await running.stop()
+
+
+async def asked_for_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
+    wish = {"end_user": {"id": "u"}}
+    async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as answer:
+        told = (await answer.json()).get("error", {})
+        return answer.status, told | {"retry_after": int(answer.headers.get("Retry-After", 0))}

@@ -117,7 +117,7 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     bound = {"integration_id": "keyed", "connection_id": "gone"}
     defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
-    token, _ = await stage.gateway.services.sessions.open("dev", **bound, **defaults)
+    token, _ = await stage.gateway.services.sessions.open("dev", "", **bound, **defaults)
     typed = "/api-auth/api-key/keyed?connect_session_token="
     told = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
     assert "Connect anew" in told["message"]
