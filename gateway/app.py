@@ -20,8 +20,10 @@ from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
 from gateway.gauges import gauges
 from gateway.keys import Keys
+from gateway.keys.invalid import InvalidKeys
 from gateway.lifetime import opened
 from gateway.metrics import Metrics
+from gateway.metrics.families import INVALID_KEYS
 from gateway.pages.environment import setup_templates
 from gateway.request_log import RequestLog
 from gateway.routes import add_routes
@@ -70,6 +72,7 @@ def services_of(config: Config) -> Services:
         gates=gates_of(config),
         metrics=metrics,
         request_log=RequestLog(observe=metrics.observe),
+        invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         started_at=clock.now(),
     )
 

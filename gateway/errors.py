@@ -26,7 +26,6 @@ Code = Literal[
     "invalid_connect_session_token_format",
     "unknown_connect_session_token",
     "forbidden",
-    "missing_webhook_signature",
     "invalid_webhook_signature",
     # the request itself
     "bad_framing",
@@ -44,7 +43,6 @@ Code = Literal[
     "not_found",
     "not_supported",
     # what the caller named
-    "unknown_environment",
     "unknown_provider_config",
     "unknown_provider_template",
     "unknown_connection",

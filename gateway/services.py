@@ -23,6 +23,7 @@ from gateway.courier import Courier
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.keys import Keys
+from gateway.keys.invalid import InvalidKeys
 from gateway.keys.issue import Issuer
 from gateway.metrics import Metrics
 from gateway.request_log import RequestLog
@@ -50,6 +51,7 @@ class Services:
     gates: Gates
     metrics: Metrics
     request_log: RequestLog
+    invalid_keys: InvalidKeys
     started_at: datetime
     retired: tuple[Egress, ...] = ()
     courier: Courier | None = None

@@ -5,9 +5,12 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import Unauthorized
+from gateway.keys.caller import Caller
+from gateway.records.access import Kind
 from gateway.services import SERVICES
+from gateway.wire.client_network import client_network
 from middleware.chain import Handler
-from middleware.facts import CALLER, ENVIRONMENT
+from middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
 
@@ -15,10 +18,20 @@ SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn CALLER and ENVIRONMENT. Raises Unauthorized."""
-    caller = await request.app[SERVICES].keys.caller(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    caller = await caller_of(request, key_in(request.headers.get(hdrs.AUTHORIZATION)), "key")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
     return await handler(request)
+
+
+async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
+    """Raises Unauthorized, or TooManyRequests where too many invalid keys have come from the client's address."""
+    services = request.app[SERVICES]
+    try:
+        return await services.keys.caller(text, kind)
+    except Unauthorized as fault:
+        client = client_network(request.remote)
+        raise services.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
 
 
 def key_in(field: str | None) -> str:

@@ -10,7 +10,7 @@ from gateway.keys.caller import Caller
 from gateway.keys.known import unknown
 from gateway.records.capability import Capability
 from gateway.secret import Secret, digest
-from gateway.services import SERVICES
+from middleware.bearer_key import caller_of
 from middleware.chain import Handler
 from middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
 
@@ -28,7 +28,7 @@ async def capability(request: web.Request, handler: Handler) -> web.StreamRespon
     An answer that is streamed is made `unreferred` by whoever prepares it, an error by `error_shape`.
     """
     token = request.match_info[PLACE]
-    caller = await request.app[SERVICES].keys.caller(token, "capability")
+    caller = await caller_of(request, token, "capability")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
     request[CAPABILITY] = capability_of(caller, Secret(token), mounted(request, token))

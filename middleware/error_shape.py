@@ -15,7 +15,7 @@ from middleware.pace import paced
 from middleware.request_id import named
 
 MARK: Final = istr("Gateway-Error")
-CHALLENGE: Final = 'Bearer realm="gateway"'  # a 401 says how to do better (RFC 9110 §15.5.2)
+CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:
         response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
-    if fault.status == 401:
+    if fault.status in (401, 403):
         response.headers.setdefault(hdrs.WWW_AUTHENTICATE, CHALLENGE)
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
         # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.

@@ -24,6 +24,7 @@ def lacking(*scopes: str) -> Forbidden:
             "required": list(scopes),
             **told("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
         },
+        headers={"WWW-Authenticate": f'Bearer realm="gateway", error="insufficient_scope", scope="{scopes[0]}"'},
     )
 
 

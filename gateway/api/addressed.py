@@ -1,6 +1,5 @@
 """Which integration or connection an address names, by the rules of api-contract 0.6."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,17 +7,15 @@ from aiohttp import web
 
 from gateway.access.refusals import no_integration
 from gateway.api.body import wrong_query
-from gateway.api.shapes import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.caller import Caller
 from gateway.records.connection import ConnectionRef
 from gateway.services import Services
+from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from middleware.connection import check_reach, check_tags
 from middleware.facts import CALLER, ENVIRONMENT
 
 LONGEST: Final = 255
-KEY: Final = re.compile(PROVIDER_CONFIG_KEY)
-ID: Final = re.compile(CONNECTION_ID)
 
 
 async def ref_of(request: web.Request, services: Services, query: Mapping[str, str]) -> ConnectionRef:
@@ -26,7 +23,7 @@ async def ref_of(request: web.Request, services: Services, query: Mapping[str, s
 
     NotFound too for what the caller's key does not reach.
     """
-    connection_id = in_path(request, "connection_id", ID, "connectionId")
+    connection_id = in_path(request, "connection_id", CONNECTION_ID, "connectionId")
     key = query.get("provider_config_key")
     if not key:
         raise wrong_query("provider_config_key", "Name the integration: ?provider_config_key=<key>.")
@@ -36,9 +33,10 @@ async def ref_of(request: web.Request, services: Services, query: Mapping[str, s
 async def known_ref(services: Services, caller: Caller, ref: ConnectionRef) -> ConnectionRef:
     """`ref`, whose integration there is, and which `caller` reaches. Raises InvalidRequest, NotFound."""
     key = ref.integration_id
-    if len(key) > LONGEST or not KEY.fullmatch(key):
+    if len(key) > LONGEST or misfit(key, PROVIDER_CONFIG_KEY):
         raise wrong_query(
-            "provider_config_key", "No integration can have such a key: letters, digits, spaces and ~:.@_- only."
+            "provider_config_key",
+            f"'provider_config_key' {misfit(key, PROVIDER_CONFIG_KEY) or too_long()}.",
         )
     check_reach(caller, ref)
     if caller.policy.of_resources and not services.integrations.has(ref.environment, key):
@@ -50,13 +48,19 @@ async def known_ref(services: Services, caller: Caller, ref: ConnectionRef) -> C
 
 def unique_key(request: web.Request) -> str:
     """The integration's key in the path. Raises InvalidRequest."""
-    return in_path(request, "unique_key", KEY, "uniqueKey")
+    return in_path(request, "unique_key", PROVIDER_CONFIG_KEY, "uniqueKey")
 
 
-def in_path(request: web.Request, name: str, form: re.Pattern[str], told: str) -> str:
-    """A part of the path in that form. Raises InvalidRequest ``invalid_uri_params``, which calls it `told`."""
+def too_long() -> str:
+    return f"is longer than {LONGEST} characters"
+
+
+def in_path(request: web.Request, name: str, form: str, told: str) -> str:
+    """A part of the path: of that `form`. Raises InvalidRequest ``invalid_uri_params``, which calls it
+    `told`."""
     text = request.match_info[name]
-    if len(text) > LONGEST or not form.fullmatch(text):
-        message = f"'{told}' in the path is longer than {LONGEST} characters or holds one that it may not have."
+    wrong = too_long() if len(text) > LONGEST else misfit(text, form)
+    if wrong is not None:
+        message = f"'{told}' in the path {wrong}."
         raise InvalidRequest("invalid_uri_params", message, errors=[Issue("invalid_format", message, (told,))])
     return text

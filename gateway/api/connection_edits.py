@@ -6,7 +6,7 @@ from aiohttp import hdrs, web
 from pydantic import Field
 
 from gateway import clock
-from gateway.api.addressed import ID, in_path, known_ref, ref_of
+from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.body import Strict, query_of, read_json
 from gateway.api.connect import check_tags
 from gateway.api.json_text import parse
@@ -15,6 +15,7 @@ from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES, Services
 from gateway.store import Edit, UnknownConnection
+from gateway.wire.ids import CONNECTION_ID
 from middleware.facts import CALLER, ENVIRONMENT
 from middleware.scope import needs
 
@@ -94,7 +95,7 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
     if not key:
         message = "Name the integration in the header Provider-Config-Key."
         raise InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, ("provider-config-key",))])
-    ref = ConnectionRef(environment, key, in_path(request, "connection_id", ID, "connectionId"))
+    ref = ConnectionRef(environment, key, in_path(request, "connection_id", CONNECTION_ID, "connectionId"))
     await known_ref(services, request[CALLER], ref)
     metadata = parse(await request.read())
     if not isinstance(metadata, dict):

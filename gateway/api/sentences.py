@@ -6,6 +6,7 @@ from typing import Any, Final
 from pydantic_core import ErrorDetails
 
 from gateway.errors import Issue
+from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 
 # pydantic's word for a fault ▸ the word published clients know.
 CODES: Final = {
@@ -44,11 +45,11 @@ SENTENCES: Final[Mapping[str, str]] = {
 
 
 def issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Where in `value` and what, without what stands there: it may be a secret."""
+    """Where in `value` and what, without what stands there, which may be a secret; of an id the character that does not fit."""
     path = tuple(str(step) for step in _within(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
-    return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path), path)
+    return Issue(CODES.get(error["type"], "invalid_type"), _sentence(error, path, value), path)
 
 
 def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
@@ -65,12 +66,16 @@ def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
         yield step
 
 
-def _sentence(error: ErrorDetails, path: Sequence[str]) -> str:
+def _sentence(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
     if not path and error["type"] != "value_error":
         return "The body must be a JSON object."
     if error["type"] == "extra_forbidden":
         return f"'{path[-1][:64]}' is not a field here."
     context, place = error.get("ctx", {}), ".".join(path)
+    if error["type"] == "string_pattern_mismatch" and context["pattern"] in (CONNECTION_ID, PROVIDER_CONFIG_KEY):
+        for step in path:
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        return f"{place} {misfit(str(value), context['pattern'])}."
     if error["type"] == "value_error":
         return f"{place}: {context['error']}." if place else f"{context['error']}."
     sentence = SENTENCES.get(error["type"])

@@ -9,9 +9,8 @@ from gateway.api.body import Strict
 from gateway.config import values
 from gateway.dot_segments import has_dot_segment
 from gateway.records.connection import EndUser
+from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 
-CONNECTION_ID: Final = r"^[a-zA-Z0-9,.;:=+~\[\]|@${}\"'\\/_ -]+$"
-PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
 EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10

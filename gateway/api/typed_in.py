@@ -16,6 +16,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 from gateway.wire.query import members
+from middleware.facts import REQUEST_ID
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -44,7 +45,8 @@ class Form:
                 f"'{integration.integration_id}' uses {provider.auth_mode}; this address is for {self.mode}.",
             )
         typed = self._typed(await request.read(), provider)
-        connection = await services.typed_in.connect(session, integration, typed, members(request.query, "params"))
+        params = members(request.query, "params")
+        connection = await services.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
         told = {"connectionId": connection.ref.connection_id, "providerConfigKey": integration.integration_id}
         return web.json_response(told)
 

@@ -1,7 +1,8 @@
 """Where providers send their webhooks (api-contract 1.9)."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import structlog
 from aiohttp import web
 
 from gateway import clock
@@ -9,15 +10,21 @@ from gateway.errors import NotFound
 from gateway.secret import Secret
 from gateway.services import SERVICES
 from middleware.error_shape import MARK
+from middleware.facts import REQUEST_ID
 
 if TYPE_CHECKING:
     from gateway.errors import Code
+
+NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered for what was asked."
+
+log = structlog.get_logger(__name__)
 
 
 async def take_webhook(request: web.Request) -> web.Response:
     """200 once it is on the disk; 204 where nobody listens to this provider's; 401 in the contract's own shape.
 
-    The query is part of the address, which nobody signs, and is dropped.
+    An unknown environment or integration is answered as a wrong signature is, so that a stranger learns no names. The
+    query is part of the address, which nobody signs, and is dropped.
     """
     from gateway.scripts.webhook import Incoming, SignatureRefused
     from gateway.webhooks.address import webhook_address
@@ -26,8 +33,11 @@ async def take_webhook(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
     if environment not in services.config.environments:
-        raise NotFound("unknown_environment", f"There is no environment '{environment[:64]}'.")
-    integration = services.integrations.get(environment, key)
+        return _refused(request, "unknown environment")
+    try:
+        integration = services.integrations.get(environment, key)
+    except NotFound:
+        return _refused(request, "unknown integration")
     message = Incoming(
         request.method,
         webhook_address(services.config.server.public_url, environment, key),
@@ -38,7 +48,7 @@ async def take_webhook(request: web.Request) -> web.Response:
     try:
         came = await receive(services.store, integration, services.creator.provider_of(integration), message)
     except SignatureRefused as refusal:
-        return _refused(missing=refusal.missing)
+        return _refused(request, "no signature" if refusal.missing else "wrong signature")
     if came.queued:
         services.deliverer.wake()
     return web.Response(status=204) if came.reply is None else web.json_response(came.reply)
@@ -50,19 +60,24 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     Where its question holds a token of our choice, that is the integration's `webhook_secret`.
     """
     services = request.app[SERVICES]
-    integration = services.integrations.get(request.match_info["environment"], request.match_info["unique_key"])
+    integration = services.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
+    if integration is None:
+        raise NotFound("not_found", NO_CHALLENGE)
     how = services.creator.provider_of(integration).webhook_signature
     asks = how.challenge if how is not None and how.challenge is not None else ""
     name = "hub.challenge" if "hub.challenge" in asks else "challenge" if "?challenge=" in asks else ""
     challenge = request.query.get(name, "") if name else ""
     token = Secret(request.query.get("hub.verify_token", ""))
     if not challenge or (name == "hub.challenge" and token not in integration.webhook_secrets):
-        raise NotFound("not_found", "Webhooks are sent here by POST; no challenge is answered for what was asked.")
+        raise NotFound("not_found", NO_CHALLENGE)
     return web.Response(text=challenge[:1024], headers={"X-Content-Type-Options": "nosniff"})
 
 
-def _refused(*, missing: bool) -> web.Response:
-    """Why is not said: whoever tries signatures out learns nothing."""
-    code: Code = "missing_webhook_signature" if missing else "invalid_webhook_signature"
-    words = "Missing webhook signature" if missing else "Invalid webhook signature"
-    return web.json_response({"error": words}, status=401, headers={MARK: code, "Cache-Control": "no-store"})
+def _refused(request: web.Request, why: str) -> web.Response:
+    """The same answer whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why."""
+    names = {"environment": "environment", "integration": "unique_key"}
+    whose = {label: request.match_info[name][:64] for label, name in names.items()}
+    log.info("webhook_refused", **whose, reason=why, request_id=request[REQUEST_ID])
+    code: Code = "invalid_webhook_signature"
+    headers = {MARK: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}
+    return web.json_response({"error": "Invalid webhook signature"}, status=401, headers=headers)

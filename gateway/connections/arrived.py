@@ -17,6 +17,14 @@ LIFETIME: Final = timedelta(minutes=10)  # of a flow
 
 
 @dataclass(frozen=True, slots=True)
+class Back:
+    """The request by which a browser came back, for the log."""
+
+    request_id: str = ""
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The end user is to choose a site. `token` goes into the page's form, the cookie shows that it is the same browser."""
 

@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
+from multidict import MultiMapping
+
 from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import Granted, GrantingMode
 from gateway.catalog.provider import Provider
-from gateway.connections.arrived import Arrived, Choice, Returned
+from gateway.connections.arrived import Arrived, Back, Choice, Returned
 from gateway.connections.create import Creator
 from gateway.connections.dialogues import Dialogues
 from gateway.connections.flow_faults import CallbackFailed, about
@@ -27,6 +29,7 @@ from gateway.secret import Secret, digest
 from gateway.store import Store
 
 STATES: Final = ("state", "payload", "customField")  # how providers call it that have no OAuth `state`
+ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
 NEITHER: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
     "whoever runs it for help."
@@ -60,14 +63,19 @@ class Arrivals:
         """One cookie a flow, so that two windows of a browser can authorize side by side."""
         return self._cookie_prefix + str(int(digest(state)[:12], 16))
 
-    async def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Arrived | Choice:
+    async def finish(
+        self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
+    ) -> Arrived | Choice:
         """The new connection. Raises CallbackFailed with words for the end user; a state that is not this browser's
         stays unused, so that whoever it belongs to can still finish.
         """
-        returned = await self._returned(query, cookies)
-        return await self._to_its_end(returned.flow, returned.details, self._grants.redeemed(returned, query))
+        back = Back(request_id, query)
+        returned = await self._returned(query, cookies, back)
+        return await self._to_its_end(returned.flow, returned.details, self._grants.redeemed(returned, query), back)
 
-    async def choose(self, token: str, site_id: str, cookies: Mapping[str, str]) -> Arrived | Choice:
+    async def choose(
+        self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
+    ) -> Arrived | Choice:
         """The connection with the site that was chosen. Raises CallbackFailed; a site that was not offered uses nothing up."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         if flow is None:
@@ -82,7 +90,7 @@ class Arrivals:
         try:
             _, mode, context = self._for(flow, details)
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, details, fault)
+            await self._telling.failure(flow, details, fault, Back(request_id))
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
@@ -91,7 +99,7 @@ class Arrivals:
         given = [*details.get("given", ()), *site["settings"]]
         chosen = {**details, "config": {**config, **site["settings"]}, "given": given}
         returned = Returned(flow, mode, context, chosen)
-        return await self._to_its_end(flow, details, self._grants.connected(returned, granted))
+        return await self._to_its_end(flow, details, self._grants.connected(returned, granted), Back(request_id))
 
     def take_over(self, former: "Arrivals") -> None:
         """At the end, wait for what is being finished there too."""
@@ -103,10 +111,10 @@ class Arrivals:
             await asyncio.wait(set(self._redeeming), timeout=within_s)
 
     async def _to_its_end(
-        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice]
+        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
-        redeeming = asyncio.create_task(self._telling.told(flow, details, work))
+        redeeming = asyncio.create_task(self._telling.told(flow, details, work, back))
         self._redeeming.add(redeeming)
         redeeming.add_done_callback(self._redeemed)
         try:
@@ -131,7 +139,10 @@ class Arrivals:
                 "state_cookie_err",
             )
 
-    async def _returned(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Returned:
+    async def _returned(self, query: Mapping[str, str], cookies: Mapping[str, str], back: Back) -> Returned:
+        twice = next((name for name in ONCE if _count(query, name) > 1), None)
+        if twice is not None:
+            raise CallbackFailed("invalid_state", f"The provider sent '{twice}' more than once. Start again.")
         state = state_in(query)
         if not state:
             raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
@@ -148,11 +159,14 @@ class Arrivals:
                 raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
             _, mode, context = self._for(flow, details)
             if not mode.answered(context, query):
-                raise about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
+                await self._store.flows.consume(flow.state_digest, now=clock.now())
+                neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
+                neither.spent = True
+                raise neither
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, details, fault)
+            await self._telling.failure(flow, details, fault, back)
             raise
         return Returned(flow, mode, context, details)
 
@@ -164,6 +178,10 @@ class Arrivals:
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
             raise about(flow, InvalidRequest("invalid_state", changed))
         return provider, mode, Context(provider, integration, details["config"], public_url=self._public_url)
+
+
+def _count(query: Mapping[str, str], name: str) -> int:
+    return len(query.getall(name, ())) if isinstance(query, MultiMapping) else int(name in query)
 
 
 def state_in(query: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from gateway.auth.mode import GrantingMode, SetOut, Wish
 from gateway.auth.words import short
 from gateway.connections.arrived import LIFETIME
 from gateway.connections.arriving import Arrivals, granting
+from gateway.connections.failures import log_failure
 from gateway.connections.flow_faults import error_type, not_for_reconnect
 from gateway.connections.offered import check_offered, settings_of
 from gateway.connections.outcomes import client_digest
@@ -42,7 +43,7 @@ class Asked:
     """What the browser, or the page it came from, may choose about a flow.
 
     `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
-    the WebSocket that waits for the outcome. `lang`: of the pages that follow.
+    the WebSocket that waits for the outcome. `lang`: of the pages that follow. `request_id`: for the log.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Asked:
     override: Mapping[str, str] = field(default_factory=dict, repr=False)
     ws_client_id: str | None = None
     lang: str | None = None
+    request_id: str = ""
 
 
 class Flows(Arrivals):
@@ -63,13 +65,25 @@ class Flows(Arrivals):
         try:
             return await self._begin(session, integration_id, asked)
         except GatewayError as fault:
-            await self.refused(session, integration_id, asked.ws_client_id, fault)
+            await self.refused(session, integration_id, asked.ws_client_id, fault, asked.request_id)
             raise
 
     async def refused(
-        self, session: ConnectSession, integration_id: str, ws_client_id: str | None, fault: GatewayError
+        self,
+        session: ConnectSession,
+        integration_id: str,
+        ws_client_id: str | None,
+        fault: GatewayError,
+        request_id: str = "",
     ) -> None:
         """Tell whoever waits that nothing was begun."""
+        log_failure(
+            fault,
+            environment=session.environment,
+            integration=integration_id,
+            request_id=request_id,
+            connection_id=session.connection_id,
+        )
         await self._outcomes.tell(
             Outcome(
                 environment=session.environment,

@@ -26,8 +26,15 @@ TYPES: Final[Mapping[str, str]] = {
 
 
 class CallbackFailed(InvalidRequest):
-    """An authorization that led to nothing; knows what it was for, as far as that is safe to tell."""
+    """An authorization that led to nothing; knows what it was for, as far as that is safe to tell.
 
+    `proven`: the browser that began it came back with its state, so that the query is the provider's. `spent`: its state is
+    good no more.
+    """
+
+    proven: bool = False
+    spent: bool = False
+    environment: str | None = None
     integration_id: str | None = None
     session_digest: str | None = None
     error_type: str | None = None
@@ -44,6 +51,7 @@ def about(flow: Flow, fault: InvalidRequest, kind: str | None = None) -> Callbac
     """`fault`, which ends this flow."""
     failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
+    failed.environment, failed.proven = flow.environment, kind != "state_cookie_err"
     failed.error_type = kind or (fault.error_type if isinstance(fault, CallbackFailed) else None)
     return failed
 

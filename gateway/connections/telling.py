@@ -4,7 +4,8 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from gateway import clock
-from gateway.connections.arrived import Arrived, Choice
+from gateway.connections.arrived import Arrived, Back, Choice
+from gateway.connections.failures import log_failure
 from gateway.connections.flow_faults import error_type
 from gateway.connections.outcomes import Outcomes
 from gateway.connections.unmade import tell_failure
@@ -21,13 +22,13 @@ class Telling:
         self._outcomes = outcomes
 
     async def told(
-        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice]
+        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         """What comes of `work`, told to those who wait for it before it is told to the browser."""
         try:
             came = await work
         except Exception as fault:
-            await self.failure(flow, details, fault)
+            await self.failure(flow, details, fault, back)
             if isinstance(fault, GatewayError):
                 await tell_failure(self._store, flow, details["provider"], details, fault)
             raise
@@ -35,8 +36,16 @@ class Telling:
             await self._outcomes.tell(_outcome(flow, details, connection_id=came.connection.ref.connection_id))
         return came
 
-    async def failure(self, flow: Flow, details: Mapping[str, Any], fault: Exception) -> None:
+    async def failure(self, flow: Flow, details: Mapping[str, Any], fault: Exception, back: Back) -> None:
         """It came to nothing; what is no GatewayError is told without its words."""
+        log_failure(
+            fault,
+            environment=flow.environment,
+            integration=flow.integration_id,
+            request_id=back.request_id,
+            connection_id=flow.connection_id,
+            query=back.query,
+        )
         known = fault if isinstance(fault, GatewayError) else None
         outcome = _outcome(
             flow,

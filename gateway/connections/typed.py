@@ -9,6 +9,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator
+from gateway.connections.failures import log_failure
 from gateway.connections.flow_faults import error_type
 from gateway.connections.offered import settings_of
 from gateway.connections.outcomes import Outcomes
@@ -32,7 +33,12 @@ class TypedIn:
         self._outcomes = outcomes
 
     async def connect(
-        self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
+        self,
+        session: ConnectSession,
+        integration: Integration,
+        typed: Mapping[str, Any],
+        params: Mapping[str, str],
+        request_id: str = "",
     ) -> Connection:
         """`typed`: the credential's fields; `params`: the settings. Raises what making a connection raises, with the paths
         of issues beginning at the field's own name, or at ``params``. Who polls the session hears of either.
@@ -47,6 +53,13 @@ class TypedIn:
             connection = await self._connected(session, integration, typed, params)
         except GatewayError as fault:
             told = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
+            log_failure(
+                fault,
+                environment=session.environment,
+                integration=integration.integration_id,
+                request_id=request_id,
+                connection_id=session.connection_id,
+            )
             await self._outcomes.tell(told)
             raise
         await self._outcomes.tell(replace(outcome, connection_id=connection.ref.connection_id, at=clock.now()))

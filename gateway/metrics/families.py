@@ -28,6 +28,7 @@ OTHERS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
+INVALID_KEYS: Final = "gateway_invalid_keys_total"
 CATALOG_RELOADS: Final = "gateway_catalog_reloads_total"
 
 FAMILIES: Final[dict[str, Family]] = {
@@ -84,6 +85,7 @@ FAMILIES: Final[dict[str, Family]] = {
         ("outcome",),
         "Changes of catalog files while the gateway serves: taken, or refused. Told by one worker.",
     ),
+    INVALID_KEYS: Family("counter", (), "Requests with a key or capability that is unknown, expired or revoked."),
     "gateway_workers": Family("gauge", (), "Processes that serve."),
     "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of these processes, user and system."),
     "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of these processes."),

@@ -7,7 +7,7 @@ from typing import Final
 from gateway.errors import Code
 
 # Told as the contract has it for providers: ``{"error": "Invalid webhook signature"}``.
-WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("missing_webhook_signature", "invalid_webhook_signature")
+WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
 _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     400: (
@@ -44,7 +44,6 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     403: ("forbidden", "integration_not_allowed"),
     404: (
         "not_found",
-        "unknown_environment",
         "unknown_provider_config",
         "unknown_provider_template",
         "unknown_connection",

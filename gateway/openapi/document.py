@@ -11,7 +11,6 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway.api.shapes import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.catalog.listing import Body
 from gateway.errors import Code
 from gateway.openapi.answers.errors import Error, ErrorText
@@ -19,6 +18,7 @@ from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON
 from gateway.openapi.credentials import IMPORTED, either
 from gateway.openapi.operation import Operation, Param
 from gateway.openapi.operations import OPERATIONS
+from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 
 REF: Final = "#/components/schemas/{model}"
 ANY: Final = ("get", "post", "put", "patch", "delete")

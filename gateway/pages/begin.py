@@ -11,6 +11,7 @@ from gateway.pages.failing import failed
 from gateway.records.connecting import ConnectSession
 from gateway.services import SERVICES
 from gateway.wire.query import members
+from middleware.facts import REQUEST_ID
 
 OVERRIDES: Final = {
     "oauth_client_id_override": "client_id",
@@ -37,7 +38,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             raise
-        return failed(request, fault, integration_id=integration_id, tells=True)
+        return failed(request, fault, integration_id=integration_id, tells=True, environment=session.environment)
     answer = web.Response(
         status=302,
         headers={
@@ -74,7 +75,7 @@ async def _set_out(
     if "connection_id" in request.query:
         message = "The session decides about the connection id; leave it out."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
-        await services.flows.refused(session, integration_id, ws_client_id, fault)
+        await services.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
     brought = members(request.query, "credentials")
     asked = Asked(
@@ -84,5 +85,6 @@ async def _set_out(
         override={OVERRIDES[name]: text for name, text in brought.items() if name in OVERRIDES and text},
         ws_client_id=ws_client_id,
         lang=request.query.get("lang"),
+        request_id=request[REQUEST_ID],
     )
     return await services.flows.begin(session, integration_id, asked)

@@ -13,11 +13,12 @@ from gateway.pages.choices import offer, offered
 from gateway.pages.connect_cookie import base_of, holds
 from gateway.pages.failing import failed
 from gateway.pages.form import posted
-from gateway.pages.frame import connect_page
+from gateway.pages.frame import connect_page, openers
 from gateway.pages.words import Words, words_for
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection
 from gateway.services import SERVICES
+from middleware.facts import REQUEST_ID
 
 LONGEST_FORM: Final = 4096
 
@@ -27,10 +28,10 @@ async def callback(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     name = services.flows.cookie_name(state_in(request.query))
     try:
-        came = await services.flows.finish(request.query, request.cookies)
+        came = await services.flows.finish(request.query, request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         answer = await _failed(request, fault)
-        if fault.code == "invalid_state":
+        if fault.code == "invalid_state" and not getattr(fault, "spent", False):
             return answer  # such a one may be another browser's, or still to come
     else:
         answer = await _told(request, came)
@@ -44,7 +45,7 @@ async def site(request: web.Request) -> web.Response:
     try:
         form = await posted(request, LONGEST_FORM)
         token = form.get("token", "")
-        came = await services.flows.choose(token, form.get("site", ""), request.cookies)
+        came = await services.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         return await _failed(request, fault)
     answer = await _told(request, came)
@@ -113,6 +114,7 @@ def connected(
         back_label=words("done_more"),
         tells="success" if tells else None,
         told={},
+        openers=openers(request, ref.environment),
         event={
             "type": "connect",
             "payload": {"providerConfigKey": ref.integration_id, "connectionId": ref.connection_id, "isPending": False},

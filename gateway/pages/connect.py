@@ -23,6 +23,7 @@ from gateway.pages.words import Words, words_for
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES
+from middleware.facts import REQUEST_ID
 
 FORM_BYTES: Final = 256 << 10
 
@@ -91,10 +92,14 @@ async def act(request: web.Request) -> web.StreamResponse:
     try:
         if one.oauth:
             return await _depart(request, session, one, words, params, posted)
-        connection = await request.app[SERVICES].typed_in.connect(session, one.integration, credential, params)
+        typed_in = request.app[SERVICES].typed_in
+        connection = await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID])
     except GatewayError as fault:
         if one.oauth and TOKEN_FIELD in posted:  # in the window that the page has opened
-            return failed(request, fault, words=words, name=one.name, integration_id=one.key, tells=True)
+            environment = session.environment
+            return failed(
+                request, fault, words=words, name=one.name, integration_id=one.key, tells=True, environment=environment
+            )
         return await form_page(request, session, one, words, posted=posted, fault=fault)
     return _connected(request, session, words, connection)
 
@@ -112,6 +117,7 @@ async def _depart(
         config=params,
         ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None,
         lang=words.lang if words.asked else None,
+        request_id=request[REQUEST_ID],
     )
     departure = await request.app[SERVICES].flows.begin(session, one.key, asked)
     answer = connect_page(

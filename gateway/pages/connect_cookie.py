@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import Forbidden, Unauthorized
-from gateway.pages.frame import may_embed
+from gateway.pages.frame import may_embed, origin_of
 from gateway.pages.words import Words
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
@@ -82,8 +82,7 @@ def cookie_name(request: web.Request, name: str) -> str:
 def check_own_form(request: web.Request) -> None:
     """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin)."""
     public_url = request.app[SERVICES].config.server.public_url
-    scheme, _, rest = public_url.partition("://")
-    own = f"{scheme}://{rest.partition('/')[0]}"
+    own = origin_of(public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")
     # A page without a referrer has its forms sent with `Origin: null`; then the browser's word on the site counts.

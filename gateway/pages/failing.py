@@ -1,16 +1,16 @@
 """The page that says what went wrong and what to do about it."""
 
 import json
-from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 
 from gateway.auth.words import short
-from gateway.connections.flow_faults import error_type
+from gateway.connections.flow_faults import CallbackFailed, error_type
 from gateway.errors import GatewayError
-from gateway.pages.frame import connect_page
+from gateway.pages.frame import connect_page, openers
 from gateway.pages.words import Words, words_for
+from middleware.error_shape import CHALLENGE
 from middleware.facts import REQUEST_ID
 
 PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
@@ -29,6 +29,7 @@ def failed(
     back: str | None = None,
     tells: bool = False,
     framed: bool = False,
+    environment: str | None = None,
 ) -> web.Response:
     """With the code and the request's id for whoever is asked for help. No connection is named: none was stored.
 
@@ -55,14 +56,20 @@ def failed(
         back=back,
         back_label=words("again"),
         tells="error" if tells else None,
-        told={"message": _providers_words(request.query) or own, "errorType": error_type(fault)},
+        told={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
+        openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
     answer.headers["Gateway-Error"] = fault.code
+    if status in (401, 403):
+        answer.headers["WWW-Authenticate"] = CHALLENGE
     return answer
 
 
-def _providers_words(query: Mapping[str, str]) -> str | None:
-    """What the provider said in the callback's query, as JSON."""
+def _providers_words(request: web.Request, fault: GatewayError) -> str | None:
+    """What the provider said in the callback's query, as JSON; nothing where the query is not known to be a provider's."""
+    if not isinstance(fault, CallbackFailed) or not fault.proven:
+        return None
+    query = request.query
     said = {name: short(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
     return json.dumps(said, ensure_ascii=False) if said else None

@@ -60,6 +60,21 @@ def embedders(services: Services) -> tuple[str, ...]:
     return (*sorted(named), *(LOOPBACK if trusts_loopback(services) else ()))
 
 
+def openers(request: web.Request, environment: str | None) -> str:
+    """Where the last page of a window posts its result: to the origins registered for `environment` (None: it is not known,
+    so for any) and to our own; to any page where none is registered."""
+    config = request.app[SERVICES].config
+    known = config.environments.get(environment) if environment is not None else None
+    named = config.environments.values() if known is None else [known]
+    registered = sorted({origin for one in named for origin in one.connect_origins})
+    return " ".join([*registered, origin_of(config.server.public_url)] if registered else ["*"])
+
+
+def origin_of(public_url: str) -> str:
+    scheme, _, rest = public_url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
 def may_embed(services: Services, environment: str, origin: str) -> bool:
     """Whether a page of `origin` may show a session of `environment`."""
     config = services.config.environments.get(environment)

@@ -24,10 +24,10 @@ async def jira_post_connection(context: ScriptContext) -> None:
     sites = _sites(await context.get_json(SITES))
     if not sites:
         raise Refused("The account that authorized can reach no site. Sign in with an account that has one.")
-    fitting = choose(sites, context.config)
+    fitting = choose(sites, context.config, _suffix(context))
     if len(fitting) > 1 and context.ask:
         raise SiteOpen([_offered(site) for site in fitting])
-    site = fitting[0]
+    site = _only(fitting, _wanted(context.config, "subdomain"))
     context.set_account(id=None, label=_host(site))
     context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
     try:
@@ -41,13 +41,20 @@ async def jira_post_connection(context: ScriptContext) -> None:
         context.set_account(id=me["accountId"], label=label)
 
 
-def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites."""
+def choose(
+    sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
+) -> Sequence[Mapping[str, Any]]:
+    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites.
+
+    `suffix`: what the entry shows behind `subdomain`, such as ``.atlassian.net``. A `cloudId` means one site by itself, so
+    that its stored `subdomain` fits without one.
+    """
     cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
     fitting = [
         site
         for site in sites
-        if (not cloud_id or site["id"] == cloud_id) and (not subdomain or _is_called(site, subdomain))
+        if (not cloud_id or site["id"] == cloud_id)
+        and (not subdomain or _is_called(site, subdomain, "" if cloud_id else suffix))
     ]
     if fitting:
         return fitting
@@ -59,6 +66,14 @@ def choose(sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Seq
     )
 
 
+def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
+    """The first. Raises Refused where a `subdomain` was given and several hosts fit it."""
+    hosts = sorted({_host(site) for site in fitting})
+    if subdomain and len(hosts) > 1:
+        raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
+    return fitting[0]
+
+
 def _offered(site: Mapping[str, Any]) -> Site:
     name = site.get("name")
     label = _label(site)
@@ -66,10 +81,17 @@ def _offered(site: Mapping[str, Any]) -> Site:
     return Site(site["id"], name if isinstance(name, str) and name else label, site["url"], settings)
 
 
-def _is_called(site: Mapping[str, Any], wanted: str) -> bool:
-    """Equal as a whole: the first host label, or the full host where a dot was given. ``acme`` is never ``xacme``."""
+def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
+    """Equal as a whole: ``acme`` is neither ``xacme`` nor, where the entry has a `suffix`, ``acme`` of any other host."""
     wanted = wanted.casefold().rstrip(".")
+    if "." not in wanted and suffix:
+        wanted += suffix
     return wanted == (_host(site) if "." in wanted else _label(site))
+
+
+def _suffix(context: ScriptContext) -> str:
+    setting = context.provider.connection_config.get("subdomain")
+    return (setting.suffix or "").casefold() if setting is not None else ""
 
 
 def _host(site: Mapping[str, Any]) -> str:

@@ -9,11 +9,10 @@ from multidict import CIMultiDictProxy
 
 from gateway.dot_segments import has_dot_segment
 from gateway.errors import InvalidRequest, Issue
+from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.wire.origin import Address, parse_address
 from gateway.wire.replay import MAX_RETRIES
 
-_INTEGRATION_ID: Final = re.compile(r"[a-zA-Z0-9~:.@ _-]+")
-_CONNECTION_ID: Final = re.compile(r"""[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+""")
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
@@ -63,8 +62,8 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
         return values[0] if values else ""
 
     free = bound_to is None
-    integration_id = field("Provider-Config-Key", _like(_INTEGRATION_ID, "is no integration ID"), required=free)
-    connection_id = field("Connection-Id", _like(_CONNECTION_ID, "is no connection ID"), required=free)
+    integration_id = field("Provider-Config-Key", lambda text: misfit(text, PROVIDER_CONFIG_KEY), required=free)
+    connection_id = field("Connection-Id", lambda text: misfit(text, CONNECTION_ID), required=free)
     if bound_to is not None:
         for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
             if said and said != bound:

@@ -205,8 +205,9 @@
     if (!kind) return;
     const message = { type: `nango_oauth_callback_${kind}` };
     if (kind === "error") message.payload = JSON.parse(main().dataset.told);
-    // To whoever opened it, since that may be any page of the application: there is nothing in it that others may not know.
-    if (window.opener) window.opener.postMessage(message, "*");
+    // The opener is a page of the application, or our own in a frame: only a registered origin or our own hears of it. Where
+    // none is registered, any page may.
+    if (window.opener) for (const origin of main().dataset.openers.split(" ")) window.opener.postMessage(message, origin);
     let channel = null;
     const ended = (event) => { if (event.data && event.data.type === "nango_oauth_callback_ack") window.close(); };
     if (window.BroadcastChannel) { channel = new BroadcastChannel("nango-oauth-callback"); channel.postMessage(message); channel.addEventListener("message", ended); }

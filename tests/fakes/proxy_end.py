@@ -129,7 +129,7 @@ class NoLinks:
     """Whose key may create no connect sessions."""
 
     async def with_remedy(
-        self, fault: GatewayError, policy: object, ref: ConnectionRef, *, pollable: bool
+        self, fault: GatewayError, policy: object, ref: ConnectionRef, *, key_id: str, pollable: bool
     ) -> GatewayError:
         return fault
 

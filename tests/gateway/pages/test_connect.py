@@ -1,6 +1,7 @@
 """The connect page without a browser: where the token goes, who may show and send it, and what stays text."""
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -394,3 +395,71 @@ async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along
         assert (answer.status, "Connect Tracker" in await answer.text()) == (200, True)
     async with running.http.get(f"{address}/i/made", headers=BROWSER) as answer:
         assert (answer.status, answer.content_type) == (404, "text/html")
+
+
+async def state_of(running: RunningGateway, token: str) -> str:
+    """Of an authorization that this browser has begun."""
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        return answer.headers["Location"].partition("state=")[2].partition("&")[0]
+
+
+async def came_back(
+    running: RunningGateway, query: Any, http: aiohttp.ClientSession | None = None
+) -> tuple[int, str, dict[str, str]]:
+    """The callback's status and page, and what the page tells its opener."""
+    async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as answer:
+        html = await answer.text()
+    found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("told", "openers")}
+    return answer.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
+
+
+async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(running: RunningGateway) -> None:
+    words = {"error": "SPOOFED-ERROR", "error_description": "call +1 555 SPOOFED-WORDS", "status_code": "SPOOFED"}
+    state = await state_of(running, await running.session_token())
+    async with aiohttp.ClientSession() as stranger:
+        for query, http in (({"state": "unknown"}, None), ({}, None), ({"state": state}, stranger)):
+            status, html, told = await came_back(running, {**query, **words}, http)
+            assert status == 400
+            assert "SPOOFED" not in html
+            assert "SPOOFED" not in told["told"]
+
+
+async def test_a_parameter_that_comes_twice_is_refused_and_uses_nothing_up(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    state = await state_of(running, await running.session_token())
+    for name, value in (("state", "other"), ("state", state), ("code", "other"), ("iss", "other")):
+        query = [("state", state), ("code", "c"), ("iss", "i"), (name, value)]
+        status, html, _ = await came_back(running, query)
+        assert (status, f"sent &#39;{name}&#39; more than once" in html) == (400, True)
+    status, html, _ = await came_back(running, {"state": state, "error": "access_denied"})
+    assert (status, "access_denied" in html) == (400, True), "it was still good"
+
+
+async def test_a_state_that_comes_back_without_a_code_is_spent(running: RunningGateway, tracker: Tracker) -> None:
+    state = await state_of(running, await running.session_token())
+    status, html, _ = await came_back(running, {"state": state})
+    assert (status, "neither a code nor an error" in html) == (400, True)
+    status, html, _ = await came_back(running, {"state": state, "code": "c"})
+    assert (status, "was used already" in html) == (400, True)
+
+
+async def test_a_window_posts_its_result_to_registered_origins_and_to_our_own(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    denied = {"error": "access_denied"}
+    state = await state_of(running, await running.session_token())
+    assert (await came_back(running, {"state": state, **denied}))[2]["openers"] == "*", "none is registered"
+    environments = running.document["environments"]
+    environments["dev"]["connect_origins"] = ["https://app.example.com"]
+    environments["other"] = {"connect_origins": ["https://other.example.com"]}
+    await running.restart()
+    state = await state_of(running, await running.session_token())
+    told = (await came_back(running, {"state": state, **denied}))[2]
+    assert told["openers"] == f"https://app.example.com {running.url}"
+    told = (await came_back(running, {"state": "unknown"}))[2]
+    assert told["openers"] == f"https://app.example.com https://other.example.com {running.url}"
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    async with running.http.get(begin) as answer:
+        assert f'data-openers="https://app.example.com {running.url}"' in await answer.text()

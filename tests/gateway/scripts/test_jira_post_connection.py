@@ -18,7 +18,9 @@ class Asked:
     """A provider that answers from a dict of path ▸ JSON, or fails."""
 
     def __init__(self, sites: Any, config: Mapping[str, Any] | None = None, **answers: Any) -> None:
-        self.provider = provider(proxy={"base_url": "https://api.example.com", **answers.pop("proxy", {})})
+        settings = answers.pop("connection_config", {})
+        proxy = {"base_url": "https://api.example.com", **answers.pop("proxy", {})}
+        self.provider = provider(proxy=proxy, connection_config=settings)
         self.config = dict(config or {})
         self.answers = {SITES: sites, **answers}
         self.paths: list[str] = []
@@ -62,6 +64,34 @@ async def test_a_subdomain_that_matches_no_site_refuses_and_names_the_sites(give
         await jira_post_connection(asked)
     assert [site["subdomain"] for site in refused.value.payload["sites"]] == ["xacme", "acme"]
     assert "cloudId" not in asked.config
+
+
+LOOKALIKE = {"id": "id-evil", "url": "https://acme.evil.test", "name": "Acme", "scopes": ["read:jira-work"]}
+SUFFIX: dict[str, Any] = {"subdomain": {"suffix": ".atlassian.net", "optional": True}}
+
+
+async def test_a_subdomain_is_no_host_of_another_domain_than_the_entry_s() -> None:
+    asked = Asked([LOOKALIKE, ACME], {"subdomain": "acme"}, connection_config=SUFFIX)
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+    with pytest.raises(Refused, match="No site matches"):
+        await jira_post_connection(Asked([LOOKALIKE], {"subdomain": "acme"}, connection_config=SUFFIX))
+
+
+async def test_a_subdomain_that_fits_hosts_of_two_domains_is_refused_where_the_entry_names_none() -> None:
+    with pytest.raises(Refused, match=r"Give the whole host: acme\.atlassian\.net, acme\.evil\.test\."):
+        await jira_post_connection(Asked([LOOKALIKE, ACME], {"subdomain": "acme"}))
+    asked = Asked([LOOKALIKE, ACME], {"subdomain": "acme.atlassian.net"})
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+
+
+async def test_a_site_that_was_connected_without_a_subdomain_is_found_again_by_its_cloud_id() -> None:
+    asked = Asked([LOOKALIKE], connection_config=SUFFIX)
+    await jira_post_connection(asked)
+    again = Asked([LOOKALIKE, ACME], asked.config, connection_config=SUFFIX)
+    await jira_post_connection(again)
+    assert again.config["cloudId"] == "id-evil"
 
 
 async def test_the_name_of_a_site_is_not_its_host() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
@@ -91,7 +92,7 @@ async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: Runnin
 @pytest.mark.parametrize(
     ("sent", "code", "words"),
     [
-        ({}, "missing_webhook_signature", "Missing webhook signature"),
+        ({}, "invalid_webhook_signature", "Invalid webhook signature"),
         ({"X-Hub-Signature": "sha256=00"}, "invalid_webhook_signature", "Invalid webhook signature"),
         ({"X-Hub-Signature": signature(b"{}", "another")}, "invalid_webhook_signature", "Invalid webhook signature"),
         ({"X-Hub-Signature": signature(b"[]")}, "invalid_webhook_signature", "Invalid webhook signature"),
@@ -135,15 +136,38 @@ async def test_who_cannot_be_checked_or_has_no_listener_is_told_so(hooked: Runni
     for path, status in {
         "/webhook/dev/plain": 204,
         "/webhook/dev/deaf": 204,
-        "/webhook/prod/tracker": 404,
-        "/webhook/dev/nothing": 404,
     }.items():
         assert (await post(hooked, path, b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == status
-    codes = [(await post(hooked, path, b"{}"))[1]["error"]["code"] for path in ("/webhook/x/y", "/webhook/dev/y")]
-    assert codes == ["unknown_environment", "unknown_provider_config"]
     silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
     assert silent == (200, {"status": "success"})
     assert receiver.got == []
+
+
+async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked: RunningGateway) -> None:
+    """Whatever headers are tried: the answers differ in their date and request id alone."""
+    for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
+        answers = set()
+        for path in (ADDRESS, "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
+            async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as answer:
+                fields = dict(answer.headers)
+                fields = {name: fields[name] for name in fields.keys() - {"Date", "Gateway-Request-Id"}}
+                answers.add((answer.status, await answer.read(), tuple(sorted(fields.items()))))
+        assert len(answers) == 1
+    asked = set()
+    for path in (ADDRESS, "/webhook/prod/tracker", "/webhook/dev/nothing"):
+        async with hooked.http.get(f"{hooked.url}{path}?hub.challenge=1") as answer:
+            asked.add((answer.status, await answer.read()))
+    assert len(asked) == 1
+
+
+async def test_the_log_says_why_a_webhook_was_refused(hooked: RunningGateway) -> None:
+    with capture_logs() as logs:
+        await post(hooked, ADDRESS, b"{}")
+        await post(hooked, ADDRESS, b"{}", X_Hub_Signature="sha256=00")
+        await post(hooked, "/webhook/prod/tracker", b"{}")
+        await post(hooked, "/webhook/dev/nothing", b"{}")
+    reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
+    assert reasons == ["no signature", "wrong signature", "unknown environment", "unknown integration"]
 
 
 async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(

@@ -1,0 +1,24 @@
+"""Which characters integration and connection ids may have, and which one of a text is not among them."""
+
+import re
+import string
+from typing import Final
+
+# Published: legal in ECMA-262 with the flag `u`, where a backslash before a quote is a syntax error.
+CONNECTION_ID: Final = r"""^[a-zA-Z0-9,.;:=+~\[\]|@${}"'\\/_ -]+$"""
+PROVIDER_CONFIG_KEY: Final = r"^[a-zA-Z0-9~:.@ _-]+$"
+_MARKS: Final = {CONNECTION_ID: ",.;:=+~[]|@${}\"'\\/_-", PROVIDER_CONFIG_KEY: "~:.@_-"}
+_FORMS: Final = {pattern: re.compile(pattern.removesuffix("$")) for pattern in _MARKS}
+_PLAIN: Final = string.ascii_letters + string.digits + " "
+
+
+def misfit(text: str, pattern: str) -> str | None:
+    """What is wrong with an id that is not of `pattern`, one of these two: ``holds 'ü'; allowed are …``."""
+    if _FORMS[pattern].fullmatch(text):
+        return None
+    marks = _MARKS[pattern]
+    wrong = next((char for char in text if char not in _PLAIN + marks), None)
+    if wrong is None:
+        return "is empty"
+    shown = f"'{wrong}'" if wrong.isprintable() else f"U+{ord(wrong):04X}"
+    return f"holds {shown}; allowed are A-Z a-z 0-9, spaces and {' '.join(marks)}"
