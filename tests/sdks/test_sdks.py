@@ -63,7 +63,7 @@ async def there(tmp_path: Path) -> AsyncIterator[There]:
             for name, vendor in vendors.items()
         }
         configuration = document(["127.0.0.0/8"])
-        configuration["environments"]["dev"]["integrations"] = integrations
+        configuration["environments"]["dev"] |= {"integrations": integrations, "connect_links_in_errors": True}
         gateway = RunningGateway(tmp_path, configuration)
         await gateway.start()
         stack.push_async_callback(gateway.stop)

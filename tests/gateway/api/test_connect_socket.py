@@ -186,3 +186,29 @@ async def test_a_crowd_is_refused(running: RunningGateway, monkeypatch: pytest.M
         await asyncio.sleep(0)
     socket, _ = await opened(running)
     await socket.close()
+
+
+async def test_one_address_holds_so_many_sockets_and_no_more(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = replace(running.services.config, connect=ConnectConfig(result_sockets_per_address=1))
+    monkeypatch.setattr(running.services, "config", few)
+    socket, _ = await opened(running)
+    async with running.http.get(running.url, headers=UPGRADE) as answer:
+        error = (await answer.json())["error"]
+        assert (answer.status, error["code"], answer.headers["Retry-After"]) == (429, "too_many_request", "10")
+        assert "connect.result_sockets_per_address" in error["message"]
+    await socket.close()
+    async with asyncio.timeout(10):
+        while running.services.outcomes._sockets:
+            await asyncio.sleep(0)
+    socket, _ = await opened(running)
+    await socket.close()
+
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}

@@ -348,3 +348,17 @@ async def asked_for_session(running: RunningGateway, headers: dict[str, str]) ->
     async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as answer:
         told = (await answer.json()).get("error", {})
         return answer.status, told | {"retry_after": int(answer.headers.get("Retry-After", 0))}
+
+
+async def test_a_connection_whose_integration_moved_to_another_provider_is_authorized_again(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    write_entry(running.folder, "tracker2", tracker_entry(tracker.url))
+    running.document["environments"]["dev"]["integrations"]["tracker"]["provider"] = "tracker2"
+    await running.restart()
+    status, error = await failed(running, "c1")
+    assert (status, "now uses 'tracker2'" in error["message"]) == (424, True)
+    await connected(running, error["payload"]["connect_url"])
+    async with running.proxied("c1", "/ex/jira/x") as answer:
+        assert answer.status == 200

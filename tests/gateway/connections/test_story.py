@@ -112,7 +112,7 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     assert "c1 (tracker) is needs_reauth since" in text
     assert "1. The end user or an administrator took the access back" in text
     assert "gone for good" in text
-    assert "POST /connect/sessions" in text
+    assert "POST /connect/sessions/reconnect" in text
     code, text = await command("c1", "--json")
     assert json.loads(text)["diagnosis"]["action"]["do"] == "reconnect"
     code, text = await command("nobody")
