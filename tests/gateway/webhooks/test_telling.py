@@ -54,7 +54,7 @@ async def test_a_renewal_that_fails_is_told_where_and_of_whom_its_connection_say
     body = {"connection_id": "c1", "integration_id": "tracker"}
     links = [(await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
     session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
-    links.append((await telling.services.sessions.open("dev", **session))[0])  # as a failed call hands it out
+    links.append((await telling.services.sessions.open("dev", "", **session))[0])  # as a failed call hands it out
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
         assert (await arrive(telling, token))[0] == 400
@@ -66,7 +66,9 @@ async def test_a_renewal_that_fails_is_told_where_and_of_whom_its_connection_say
 
 
 async def test_each_way_to_connect_is_told_once(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
-    async with telling.proxied("c1") as answer:
+    wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
+    told = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
+    async with telling.proxied("c1", headers={"Authorization": f"Bearer {told['data']['secret']}"}) as answer:
         link = (await answer.json())["error"]["payload"]["connect_url"]
     assert (await arrive(telling, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
