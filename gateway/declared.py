@@ -8,6 +8,7 @@ from gateway.auth import modes
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.faults import CatalogFaults
 from gateway.catalog.folder import state_of
+from gateway.catalog.hosts import open_addresses, open_secret_addresses
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
@@ -109,6 +110,7 @@ def _integration(environment: EnvironmentConfig, key: str, declared: Integration
         private_key=declared.private_key,
         scopes=declared.scopes,
         allowed_origins=declared.allowed_origins,
+        allowed_hosts=declared.allowed_hosts,
         forward_set_cookie=declared.forward_set_cookie,
         site_selection="ask" if declared.site_selection == "ask" else "match",
         webhook_secret=declared.webhook_secret,
@@ -144,3 +146,13 @@ def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> 
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
     if provider.auth_mode in NEEDS_CLIENT and declared.client_id and declared.client_secret is None:
         yield place, "no client_secret: token requests go out as a public client, which few providers take"
+    secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
+    chosen = next(iter(open_secret_addresses(provider)), None)
+    if secret and chosen and not declared.allowed_hosts:
+        told = f"{secret.replace('_', ' ')} is withheld where end users choose the host (setting '{chosen[1]}' of {chosen[0]})"
+        yield (*place, secret), f"integration '{place[-1]}': {told}: add allowed_hosts"
+    if declared.allowed_hosts and next(open_addresses(provider), None) is None:
+        yield (
+            (*place, "allowed_hosts"),
+            f"allowed_hosts has no effect: provider '{provider.name}' names its hosts itself",
+        )

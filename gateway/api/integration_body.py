@@ -38,6 +38,8 @@ AppLink = Annotated[str, StringConstraints(min_length=1, max_length=2048), After
 PrivateKey = Annotated[str, AfterValidator(_pem), Field(max_length=16_384)]
 Text = Annotated[str, StringConstraints(max_length=8192)]
 TextMap = dict[str, Text]
+AllowedHost = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(values.allowed_host)]
+AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
@@ -91,6 +93,7 @@ class NewIntegration(Strict):
     display_name: DisplayName | None = None
     credentials: Credentials | None = None
     forward_webhooks: bool = True
+    allowed_hosts: AllowedHosts | None = None
     integration_config: TextMap | None = None
     custom: TextMap | None = None
 
@@ -102,6 +105,7 @@ class IntegrationChanges(Strict):
     display_name: DisplayName | None = None
     credentials: Credentials | None = None
     forward_webhooks: bool | None = None
+    allowed_hosts: AllowedHosts | None = None
     integration_config: TextMap | None = None
     custom: TextMap | None = None
 

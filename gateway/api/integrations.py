@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 from aiohttp import web
 
 from gateway.access.policy import Policy
-from gateway.access.refusals import beyond_limits
+from gateway.access.refusals import beyond_limits, lacking
 from gateway.api.addressed import unique_key
 from gateway.api.body import empty_body, query_of, read_json
 from gateway.api.integration_body import IntegrationChanges, NewIntegration, fields_of, issues
@@ -80,6 +80,7 @@ async def create_integration(request: web.Request) -> web.Response:
         provider=body.provider,
         display_name=body.display_name,
         forward_webhooks=body.forward_webhooks,
+        allowed_hosts=tuple(dict.fromkeys(body.allowed_hosts or ())),
         custom=tuple((body.custom or {}).items()),
         **fields_of(body.credentials),
     )
@@ -100,6 +101,7 @@ async def patch_integration(request: web.Request) -> web.Response:
     if body.unique_key is not None:
         _check_reach(policy, body.unique_key)
     found = _changeable(services, _found(request, services))
+    _check_hosts(policy, found, body)
     provider = services.catalog.get(found.provider)
     faults = [
         *_provider_issues(provider, found.provider, services.catalog),
@@ -111,6 +113,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         "integration_id": body.unique_key,
         "display_name": body.display_name,
         "forward_webhooks": body.forward_webhooks,
+        "allowed_hosts": None if body.allowed_hosts is None else tuple(dict.fromkeys(body.allowed_hosts)),
         "custom": None if body.custom is None else tuple(body.custom.items()),
     }
     changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
@@ -157,6 +160,14 @@ def _check_reach(policy: Policy, key: str) -> None:
         raise beyond_limits("an integration serves all its connections")
     if not policy.reaches_integration(key):
         _unknown(key)
+
+
+def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -> None:
+    """Raises Forbidden where a key that may not read the client secret would name further hosts that it is sent to."""
+    more = set(body.allowed_hosts or ()) - set(found.allowed_hosts)
+    kept = found.client_secret or found.private_key
+    if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
+        raise lacking(READ_CREDENTIALS)
 
 
 def _unknown(key: str) -> NoReturn:

@@ -53,7 +53,7 @@ class App(ExchangedMode, GrantingMode):
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
         yield from ()
-        app_key(context)
+        check_key(context)
         address = with_link(context).url("authorization_url")
         return SetOut(
             with_params(address, {**context.texts(context.provider.authorization_params), "state": wish.state})
@@ -87,11 +87,12 @@ class App(ExchangedMode, GrantingMode):
 
 def installation_token(context: Context, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
     """A token of the installation that the setting names, from the entry's address `place`; the app proves itself by a JWT."""
-    provider = context.provider
+    provider, url = context.provider, context.url(place)
+    context = context.toward(url)
     proof = _proof(context, app_id)
     headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
     headers |= context.texts(provider.token_headers, {"jwt": proof})
-    reply = yield context.told(Call(context.url(place), headers, b""), secrets=[proof])
+    reply = yield context.told(Call(url, headers, b""), secrets=[proof])
     answer = accepted_answer(reply)
     token = token_at(answer, (*kept(provider, "token"), "access_token"))
     ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
@@ -120,21 +121,14 @@ def with_link(context: Context) -> Context:
     return replace(context, config={LINK: link, **context.config}) if link else context
 
 
-def app_key(context: Context) -> Secret:
-    """What the app signs with. Raises InvalidRequest where the integration has none."""
-    key = context.integration.private_key or context.integration.client_secret
-    if key is None:
-        raise InvalidRequest(
-            "invalid_auth_mode",
-            f"Integration '{context.integration.integration_id}' has no private_key. Set app_id, app_link and private_key "
-            "in gateway.yaml.",
-        )
-    return key
+def check_key(context: Context) -> None:
+    """Raises InvalidRequest where the integration has no key that its app could sign with."""
+    context.toward("", of_our_own=True).app_key()
 
 
 def _proof(context: Context, app_id: str | None) -> Secret:
     """The app's word that it is itself, as the entry's `jwt` has it, else as GitHub wants it."""
-    key = app_key(context)
+    key = context.app_key()
     issuer = app_id or context.integration.app_id or context.integration.client_id
     if not issuer:
         raise TokenRefused("invalid_client", "the integration has no app_id")

@@ -67,13 +67,14 @@ class AwsSigV4(ExchangedMode):
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """STS AssumeRole. The external ID says for whom the role is assumed, so that no one else's can be had through us."""
-        client = context.client()
+        region = self._scope(held, context).region
+        own = not context.provider.token_url
+        url = sts_url(region) if own else context.url("token_url")
+        client = context.toward(url, of_our_own=own).client()
         if client.client_secret is None:
             raise InvalidRequest(
                 "invalid_auth_mode", "The integration needs client_id and client_secret: the access key."
             )
-        region = self._scope(held, context).region
-        url = context.url("token_url") if context.provider.token_url else sts_url(region)
         asked = {"Action": "AssumeRole", "Version": STS_VERSION, "RoleArn": held["role_arn"]}
         asked |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
         if external := held.get("external_id") or context.config.get("external_id"):

@@ -46,9 +46,10 @@ class Bill(ExchangedMode):
         provider = context.provider
         typed = {"type": self.name, **{name: held[name] for name in TYPED}}
         known = member_values(typed, TYPED)
-        params = context.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
-        headers = {"Accept": "application/json", **context.texts(provider.token_headers, known)}
         url = context.url("token_url", known)
+        to = context.toward(url)
+        params = to.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
+        headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
         reply = yield context.told(call, secrets=known.values())
         answer = accepted_answer(reply)

@@ -66,6 +66,7 @@ class ClientCredentials(ExchangedMode):
         own = {name: value for name, value in held.items() if name not in OURS}
         known = {**member_values(own), **client_values(own)}
         url = context.url("token_url")
+        context = context.toward(url)
         call = client_credentials_request(
             provider,
             url,
@@ -108,7 +109,8 @@ class ClientCredentials(ExchangedMode):
         """The client's signed word that it is itself (RFC 7523 §2.2, §3)."""
         now = clock.now()
         if context.provider.jwt is not None:
-            return signed(context.provider.jwt, context, {**member_values(held), **client_values(held)}, now)[0]
+            known = {**member_values(held), **client_values(held)}
+            return signed(context.provider.jwt, context.toward(url), known, now)[0]
         issued = int(now.timestamp())
         claims = {"iss": held["client_id"], "sub": held["client_id"], "aud": url, "jti": str(uuid.uuid4())}
         claims |= {"iat": issued, "exp": issued + ASSERTION_S}

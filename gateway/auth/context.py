@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.auth.filling import chosen, filled, filled_json, revealed, texts, values
+from gateway.auth.secret_hosts import authority, may_receive, not_allowed, withheld
+from gateway.catalog.hosts import open_addresses
 from gateway.catalog.interpolate import Moment
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
@@ -18,13 +20,40 @@ NOTHING: Final[Mapping[str, Secret]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`config` holds all settings, the secret ones too; `public_url` is our own address, empty where none is needed."""
+    """`config` holds all settings, the secret ones too; `public_url` is our own address, empty where none is needed.
+
+    The integration's secrets are there for the destinations that `toward` names, as far as those may have them; without
+    one, where the entry leaves no host open. `entry`: the entry as
+    the catalog has it, where `provider` was completed with what a server said. `registered`: a client that the server
+    itself registered, in place of the integration's.
+    """
 
     provider: Provider
     integration: Integration
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     metadata: Mapping[str, Any] | None = None
     public_url: str = ""
+    entry: Provider | None = None
+    registered: Client | None = field(default=None, repr=False)
+    destinations: tuple[str, ...] = field(default=(), repr=False)
+    of_our_own: bool = False
+
+    def toward(self, *urls: str, of_our_own: bool = False) -> "Context":
+        """The same for requests to `urls`, with the integration's secrets if each of their hosts may have them.
+
+        `of_our_own`: the address stands in our code, so no setting chose it.
+        """
+        return replace(self, destinations=urls, of_our_own=of_our_own)
+
+    @property
+    def _withheld_from(self) -> str | None:
+        """The first address that may not have the integration's secrets; None where all may."""
+        if self.of_our_own:
+            return None
+        entry, integration = self.entry or self.provider, self.integration
+        if not self.destinations:
+            return next((f"{place} of '{entry.name}'" for place, _ in open_addresses(entry)), None)
+        return next((authority(url) for url in self.destinations if not may_receive(entry, integration, url)), None)
 
     @property
     def redirect_uri(self) -> str:
@@ -39,7 +68,7 @@ class Context:
 
     def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
         """What templates outside addresses may name; `credential` are the mode's own values."""
-        return {**values(self.provider, self.integration, self.config, self.metadata), **credential}
+        return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
         """An address of the entry, filled in and checked for where in it a value lands. It may name ``${clientId}``, which
@@ -61,7 +90,8 @@ class Context:
 
     def template(self, key: str) -> str:
         """The entry's address `key` as it stands, in the first of its `alternatives` whose settings were given."""
-        return chosen(self.provider, key, getattr(self.provider, key), self.config) or ""
+        own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
+        return chosen(self.provider, key, own, self.config) or ""
 
     def told(self, call: Call, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()) -> Call:
         """`call` with the certificate to show, and with all that its answer may quote and nobody may see."""
@@ -87,14 +117,65 @@ class Context:
         return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> Client:
-        """The client a connection was granted to: its own where it brought one, else the integration's."""
+        """The client a connection was granted to: its own where it brought one, else the integration's.
+
+        Raises InvalidRequest where the integration's secret may not go where the request does.
+        """
         if override and override.get("client_id"):
             secret = override.get("client_secret")
             return Client(override["client_id"], Secret(secret) if secret else None)
+        if self.registered is not None:
+            return self.registered
+        client_id, secret_of_ours = self.client_id(), self.integration.client_secret
+        if secret_of_ours is not None and (host := self._withheld_from) is not None:
+            raise withheld(self.integration, host)
+        return Client(client_id, secret_of_ours)
+
+    def public_client(self) -> dict[str, str]:
+        """As an override: the integration's client without its secret, where that may not go; empty where it may.
+
+        Raises InvalidRequest where the integration names its hosts, and this is none of them.
+        """
+        secret = self.integration.client_secret
+        if self.registered is not None or secret is None or (host := self._withheld_from) is None:
+            return {}
+        if self.integration.allowed_hosts:
+            raise not_allowed(self.integration, host)
+        return {"client_id": self.client_id()}
+
+    def app_key(self) -> Secret:
+        """What the integration's app signs with. Raises InvalidRequest where there is none, or it may not be used there."""
+        key = self.integration.private_key or self.integration.client_secret
+        if key is None:
+            raise InvalidRequest(
+                "invalid_auth_mode",
+                f"Integration '{self.integration.integration_id}' has no private_key. Set app_id, app_link and "
+                "private_key in gateway.yaml.",
+            )
+        if (host := self._withheld_from) is not None:
+            raise withheld(self.integration, host)
+        return key
+
+    def _known_client(self) -> Client | None:
+        """What ``${clientId}`` and ``${clientSecret}`` stand for."""
+        if self.registered is not None:
+            return self.registered
+        if not self.integration.client_id:
+            return None
+        secret = self.integration.client_secret
+        released = secret is not None and self._withheld_from is None
+        return Client(self.integration.client_id, secret if released else None)
+
+    def client_id(self, override: Mapping[str, str] | None = None) -> str:
+        """The same client's ID alone, which is no secret."""
+        if override and override.get("client_id"):
+            return override["client_id"]
+        if self.registered is not None:
+            return self.registered.client_id
         if not self.integration.client_id:
             raise InvalidRequest(
                 "invalid_auth_mode",
                 f"Integration '{self.integration.integration_id}' has no client_id. Set it and client_secret in "
                 "gateway.yaml.",
             )
-        return Client(self.integration.client_id, self.integration.client_secret)
+        return self.integration.client_id

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.app import INSTALLATION, app_key, installation_token, installed, with_link
+from gateway.auth.app import INSTALLATION, check_key, installation_token, installed, with_link
 from gateway.auth.context import Context
 from gateway.auth.form import Form
 from gateway.auth.members import token_values
@@ -41,7 +41,7 @@ class Custom(OAuth2):
         return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        app_key(context)
+        check_key(context)
         return (yield from super().set_out(with_link(context), wish))
 
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:

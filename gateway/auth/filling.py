@@ -15,7 +15,7 @@ from gateway.catalog.interpolate import (
 from gateway.catalog.provider import Provider
 from gateway.catalog.value import flat_values
 from gateway.errors import InvalidRequest
-from gateway.records.integration import Integration
+from gateway.oauth.client_auth import Client
 from gateway.secret import Secret
 
 NONE: Final[Mapping[str, str]] = {}
@@ -47,16 +47,16 @@ def chosen(provider: Provider, key: str, template: str | None, config: Mapping[s
 
 
 def values(
-    provider: Provider, integration: Integration, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
+    provider: Provider, client: Client | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
     """What templates outside addresses may name, apart from the credential; settings with their defaults."""
     known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
     known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
-    if integration.client_id:
-        known["clientId"] = Secret(integration.client_id)
-    if integration.client_secret:
-        known["clientSecret"] = integration.client_secret
+    if client is not None:
+        known["clientId"] = Secret(client.client_id)
+        if client.client_secret:
+            known["clientSecret"] = client.client_secret
     return known
 
 

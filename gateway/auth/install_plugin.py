@@ -1,6 +1,7 @@
 """INSTALL_PLUGIN: the end user installs the operator's plugin, whose own key then serves every installation."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -27,7 +28,7 @@ class InstallPlugin(Basic, GrantingMode):
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
         yield from ()
-        _plugin(context)
+        context.client_id()
         link = context.integration.app_link or (
             context.url("authorization_url") if context.provider.authorization_url else None
         )
@@ -50,7 +51,9 @@ class InstallPlugin(Basic, GrantingMode):
             raise InvalidRequest(
                 "authorization_refused", f"{name} did not install the plugin: {short(query['error'])}."
             )
-        return Granted(_plugin(context), told(context.provider, {}, query))
+        kept = told(context.provider, {}, query)
+        at = replace(context, config={**kept, **context.config})
+        return Granted(_plugin(at.toward(at.url("proxy.base_url"))), kept)
 
 
 def _plugin(context: Context) -> dict[str, Any]:

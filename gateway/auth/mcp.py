@@ -29,7 +29,7 @@ class McpOAuth2(OAuth2):
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
         server = yield from self._server(context)
-        client = yield from self._client(context, server)
+        client = yield from self._client(context, server, wish)
         wanted = wish if wish.scopes or context.scopes else replace(wish, scopes=server.scopes)
         wanted = replace(wanted, params={name: text for name, text in wanted.params.items() if name != "resource"})
         known = {"server": _kept(server, client.auth_method), "client": asdict(client)}
@@ -41,7 +41,7 @@ class McpOAuth2(OAuth2):
         client = {name: kept["client"][name] for name in ("client_id", "client_secret") if kept["client"].get(name)}
         held = {**granted.held, "server": kept["server"]}
         if client["client_id"] != context.integration.client_id:
-            held["config_override"] = client
+            held.setdefault("config_override", client)
         return Granted(held, granted.config)
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
@@ -54,7 +54,7 @@ class McpOAuth2(OAuth2):
         server = held.get("server") or {}
         if not server.get("revocation_url"):
             return super().revocation(held, context)
-        client = context.client(held.get("config_override")) if context.has_client(held) else None
+        client = self.client_at(server["revocation_url"], held, context)
         return Revocation(server["revocation_url"], client, server["auth_method"])
 
     def _server(self, context: Context) -> Dialogue[Server]:
@@ -69,14 +69,18 @@ class McpOAuth2(OAuth2):
             revocation_url=context.url("revocation_url") if provider.revocation_url else None,
         )
 
-    def _client(self, context: Context, server: Server) -> Dialogue[Registered]:
-        """The operator's own client where there is one, else the way that the entry names or the server offers."""
+    def _client(self, context: Context, server: Server, wish: Wish) -> Dialogue[Registered]:
+        """The operator's own client where there is one, else the way that the entry names or the server offers.
+
+        Its secret is not kept with the flow: the callback reads it from the integration, and only for where it may go.
+        """
         integration = context.integration
         way = context.provider.client_registration
         if integration.client_id:
-            secret = integration.client_secret.reveal() if integration.client_secret else None
-            method = context.provider.token_request_auth_method
-            return Registered(integration.client_id, secret, (method or "body") if secret else "none")
+            method = context.provider.token_request_auth_method or "body"
+            own = wish.override.get("client_id")
+            public = not own and (not integration.client_secret or context.toward(server.token_url).public_client())
+            return Registered(integration.client_id, None, "none" if public else method)
         reachable = context.public_url.startswith("https://")
         if way == "metadata_document" or (way is None and server.reads_documents and reachable):
             return Registered(document_url(context))
@@ -131,8 +135,8 @@ def _completed(context: Context, known: Mapping[str, Any]) -> Context:
             "refresh_params": {**(entry.refresh_params or entry.token_params), **resource},
         }
     )
-    integration = context.integration
-    if client := known.get("client"):
+    client = known.get("client")
+    shown = None
+    if client and client["client_id"] != context.integration.client_id:
         shown = Client(client["client_id"], Secret(client["client_secret"]) if client.get("client_secret") else None)
-        integration = replace(integration, client_id=shown.client_id, client_secret=shown.client_secret)
-    return replace(context, provider=completed, integration=integration)
+    return replace(context, provider=completed, entry=context.entry or entry, registered=shown)

@@ -111,9 +111,17 @@ class AuthMode(ABC):
         """How the provider is told; None where it has no such place. Raises InvalidRequest where a setting is missing."""
         if not context.provider.revocation_url:
             return None
-        client = context.client(held.get("config_override")) if context.has_client(held) else None
         url = context.url("revocation_url", context.values(self.values(held)))
+        client = self.client_at(url, held, context)
         return Revocation(url, client, context.provider.token_request_auth_method, self.identity(held))
+
+    @staticmethod
+    def client_at(url: str, held: Mapping[str, Any], context: Context) -> Client | None:
+        """Who ends tokens at `url`; None where the call needs no client. Raises InvalidRequest where its secret is withheld."""
+        spec = context.provider.revocation
+        if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
+            return None
+        return context.toward(url).client(held.get("config_override"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

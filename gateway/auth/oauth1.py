@@ -42,7 +42,7 @@ class OAuth1(GrantingMode):
         provider = context.provider
         callback = with_params(context.redirect_uri, {"state": wish.state})
         form = context.texts(provider.request_params)
-        keys = keys_of(context)
+        keys = keys_of(context.toward(context.url("request_url")))
         granted, _ = yield from self._ask(context, "request_url", keys, {"oauth_callback": callback}, form)
         params = {**context.texts(provider.authorization_params), **wish.params, "oauth_token": granted["oauth_token"]}
         url = with_params(context.url("authorization_url"), {k: v for k, v in params.items() if v != "undefined"})
@@ -64,7 +64,8 @@ class OAuth1(GrantingMode):
             )
         if query.get("oauth_token") != kept["oauth_token"]:
             raise InvalidRequest("invalid_state", "The answer belongs to another authorization. Start again.")
-        keys = keys_of(context, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
+        at = context.toward(context.url("token_url"))
+        keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
         answer, _ = yield from self._ask(context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {})
         held = {"type": self.name, **{name: answer[name] for name in ("oauth_token", "oauth_token_secret")}}
         return Granted({**held, "raw": answer}, told(provider, answer, query))
@@ -91,7 +92,7 @@ class OAuth1(GrantingMode):
 
 
 def keys_of(context: Context, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
-    """The integration's keys, with a token's where there is one."""
+    """The integration's keys, with a token's where there is one, for requests to where `context` leads."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"
     secret = client.client_secret or Secret("")

@@ -65,7 +65,7 @@ class OAuth2(GrantingMode):
         url = authorization_url(
             provider,
             address,
-            client_id=context.client(wish.override).client_id,
+            client_id=context.client_id(wish.override),
             redirect_uri=context.redirect_uri,
             scopes=wish.scopes if wish.scopes is not None else context.scopes,
             state=wish.state,
@@ -74,24 +74,27 @@ class OAuth2(GrantingMode):
         )
         token_url = context.url("token_url")
         kept = {"address": address, "token_url": token_url, "code_verifier": verifier}
-        return SetOut(url, {**kept, "override": dict(wish.override)} if wish.override else kept)
+        # Where the integration's secret may not go, its client is a public one from here on, also when it is renewed.
+        own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
+        override = {**own, **wish.override}
+        return SetOut(url, {**kept, "override": override} if override else kept)
 
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
         return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
         """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for whoever RFC 9207 says it comes from."""
-        provider = context.provider
+        provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
         reply = yield code_request(
             provider,
             kept["token_url"],
-            context.client(kept.get("override")),
+            to.client(kept.get("override")),
             code=query[code_name(provider)],
             redirect_uri=context.redirect_uri,
             code_verifier=kept["code_verifier"],
-            params=context.texts(provider.token_params),
-            headers=context.texts(provider.token_headers),
+            params=to.texts(provider.token_params),
+            headers=to.texts(provider.token_headers),
         )
         brought = kept.get("override") or {}
         client = {name: text for name, text in brought.items() if name != "refresh_token"}
@@ -126,13 +129,15 @@ class OAuth2(GrantingMode):
         """RFC 6749 §6; with some providers a live access token is exchanged for a younger one."""
         provider = context.provider
         itself = exchanges_itself(provider)
+        url = context.url("refresh_url" if provider.refresh_url else "token_url")
+        to = context.toward(url)
         reply = yield refresh_request(
             provider,
-            context.url("refresh_url" if provider.refresh_url else "token_url"),
-            context.client(held.get("config_override")),
+            url,
+            to.client(held.get("config_override")),
             refresh_token=held["access_token" if itself else "refresh_token"],
-            params=context.texts(provider.refresh_params or provider.token_params),
-            headers=context.texts(provider.token_headers),
+            params=to.texts(provider.refresh_params or provider.token_params),
+            headers=to.texts(provider.token_headers),
             method=(provider.refresh and provider.refresh.method) or "POST",
             other_grant=itself,
         )

@@ -68,7 +68,7 @@ def revoke(
 
 def _call(context: Context, how: Revocation, token: RevocableToken, credential: dict[str, Secret]) -> Call:
     """RFC 7009 §2.1, bent as the entry says."""
-    spec = context.provider.revocation or STANDARD
+    spec, context = context.provider.revocation or STANDARD, context.toward(how.url)
     known = {**credential, "token": token.token}
     headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
     params = {"token": token.token.reveal(), "token_type_hint": token.hint, **context.texts(spec.params, known)}

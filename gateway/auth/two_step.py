@@ -120,8 +120,9 @@ class TwoStep(ExchangedMode):
         at: Moment,
         identity: ClientIdentity | None,
     ) -> Call:
-        headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
         url = context.address(template, known)
+        context = context.toward(url)
+        headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
         params = (
             context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
         )

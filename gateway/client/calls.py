@@ -55,6 +55,7 @@ class Configured(TypedDict, total=False):
     display_name: str
     credentials: Mapping[str, Any]
     forward_webhooks: bool
+    allowed_hosts: Sequence[str]
     custom: Mapping[str, str]
 
 

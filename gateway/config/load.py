@@ -121,6 +121,7 @@ def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
         scopes=None if scopes is None else tuple(scope for scope in scopes if scope is not None),
         display_name=shape.display_name,
         allowed_origins=tuple(origin for origin in shape.allowed_origins if origin is not None),
+        allowed_hosts=tuple(dict.fromkeys(host for host in shape.allowed_hosts if host is not None)),
         forward_set_cookie=shape.forward_set_cookie,
         site_selection=shape.site_selection,
         webhook_secret=shape.webhook_secret,

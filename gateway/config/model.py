@@ -68,6 +68,7 @@ class IntegrationConfig:
     scopes: tuple[str, ...] | None
     display_name: str | None
     allowed_origins: tuple[str, ...]
+    allowed_hosts: tuple[str, ...]
     forward_set_cookie: bool
     site_selection: str
     webhook_secret: Secret | None

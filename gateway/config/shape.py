@@ -65,6 +65,7 @@ WebhookUrl: TypeAlias = Annotated[Text, AfterValidator(values.webhook_url)]
 StoreUrl: TypeAlias = Annotated[Text, AfterValidator(store_url.checked)]
 OutboundProxy: TypeAlias = Annotated[Text, AfterValidator(values.outbound_proxy)]
 Origin: TypeAlias = Annotated[Text, AfterValidator(values.origin)]
+AllowedHost: TypeAlias = Annotated[Text, AfterValidator(values.allowed_host)]
 Scope: TypeAlias = Annotated[Text, AfterValidator(values.scope)]
 PageOrigin: TypeAlias = Annotated[Text, AfterValidator(values.page_origin)]
 Color: TypeAlias = Annotated[Text, AfterValidator(values.color)]
@@ -139,6 +140,7 @@ class IntegrationShape(Section):
     scopes: list[Scope | None] | None = None
     display_name: DisplayName | None = None
     allowed_origins: list[Origin | None] = []
+    allowed_hosts: list[AllowedHost | None] = []
     forward_set_cookie: Truth = False
     site_selection: Literal["match", "ask"] = "match"
     webhook_secret: Hidden | None = None

@@ -67,6 +67,24 @@ def origin(text: str) -> str:
     return f"{parts.scheme}://{_bracketed(parts.hostname or '')}:{parts.port or _DEFAULT_PORT[parts.scheme]}"
 
 
+def allowed_host(text: str) -> str:
+    """``git.example.com``, ``git.example.com:8443``, or ``*.example.com`` for all names below; in lower case."""
+    wild = text.startswith("*.")
+    rest = text[2:] if wild else text
+    rule = "must be a host such as git.example.com, git.example.com:8443 or *.example.com, without https:// and path"
+    try:
+        parts = _url(f"https://{rest}", ("https",))
+    except ValueError:
+        raise ValueError(rule) from None
+    if parts.path or parts.query or parts.fragment or rest[-1:] in {"/", "?", "#"} or "*" in rest:
+        raise ValueError(rule)
+    name = (parts.hostname or "").lower()
+    if wild and ("." not in name or is_address(name)):
+        raise ValueError("has a * above too much: write *.example.com, with at least two labels behind it")
+    port = "" if parts.port in {None, 443} else f":{parts.port}"
+    return f"{'*.' if wild else ''}{_bracketed(name)}{port}"
+
+
 def page_origin(text: str) -> str:
     """The origin of a page as its browser spells it: https, or http on loopback; a default port is left out."""
     parts = _url(text, ("https", "http"))

@@ -11,6 +11,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
+from gateway.auth.secret_hosts import check_settings
 from gateway.auth.words import short
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
@@ -92,6 +93,7 @@ class Creator:
         settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
         context = Context(provider, integration, settings, metadata, self._public_url)
+        check_settings(context, path)
         held = await self.obtained(mode, held, context)
         new = await self.completed(mode, held, context)
         context = replace(context, config=dict(new.config))
@@ -134,8 +136,8 @@ class Creator:
 
         Raises as `create` does.
         """
-        base_url(context.provider, context.config, mode, held)
-        placement(mode, held, context)
+        base = base_url(context.provider, context.config, mode, held)
+        placement(mode, held, context.toward(base.origin))
         if verified:
             await self._verifier.verify(mode, held, context)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.mode import GrantingMode, SetOut, Wish
+from gateway.auth.secret_hosts import check_settings
 from gateway.auth.words import short
 from gateway.connections.arrived import LIFETIME
 from gateway.connections.arriving import Arrivals, granting
@@ -112,6 +113,7 @@ class Flows(Arrivals):
         complete(provider, config, ("params",))
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         context = Context(provider, integration, config, public_url=self._public_url)
+        check_settings(context, ("params",))
         wish = Wish(
             state=state,
             scopes=scopes,

@@ -38,7 +38,7 @@ class NewCredential:
         self.ask = integration.site_selection == "ask"
         self.account: Account | None = None
         self._mode, self._held = mode, held
-        self._placement = placement(mode, held, Context(provider, integration, settings))
+        self._context = Context(provider, integration, settings)
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:
@@ -49,7 +49,7 @@ class NewCredential:
 
     async def get_json(self, path: str) -> Any:
         base = base_url(self.provider, self.config, self._mode, self._held)
-        placed = self._placement
+        placed = placement(self._mode, self._held, self._context.toward(base.origin))
         request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path)
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
         request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots)})

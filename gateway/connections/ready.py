@@ -39,12 +39,15 @@ def ready(
     config = {**connection.config, **secret_config}
     context = Context(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
+    origins = frozenset(_origins(base, integration, provider, config))
+    # The operator chose the integration's own origins; what else a setting may lead to is asked about.
+    context = context.toward(*(origins - {*integration.allowed_origins}))
     return Opened(
         connection=connection,
         integration=integration,
         provider=provider,
         base=base,
-        allowed_origins=frozenset(_origins(base, integration, provider, config)),
+        allowed_origins=origins,
         placement=placement(mode, held, context),
         identity=mode.identity(held),
         for_one_request=mode.momentary

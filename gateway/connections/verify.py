@@ -97,6 +97,7 @@ def built(
     address = parse_address(url)
     target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # as it stands: a last slash may mean something
     request = UpstreamRequest(spec.method, address.scheme, address.host, address.port, target)
+    context = context.toward(url)
     placed = placement(mode, held, context)
     body, kind = _body(spec, context, credential)
     request.headers = CIMultiDict(_headers(spec, context, credential, placed, kind))

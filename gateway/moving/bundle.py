@@ -113,6 +113,7 @@ def integration_of(line: dict[str, Any]) -> PeerIntegration:
             provider=line["provider"],
             display_name=line.get("display_name"),
             forward_webhooks=line.get("forward_webhooks", True),
+            allowed_hosts=line.get("allowed_hosts") or (),
             credentials=line.get("credentials"),
         )
     except KeyError as missing:
@@ -125,6 +126,7 @@ def _integration_json(services: Services, one: Integration) -> dict[str, Any]:
         "provider": one.provider,
         "display_name": one.display_name,
         "forward_webhooks": one.forward_webhooks,
+        "allowed_hosts": list(one.allowed_hosts) or None,
         "credentials": credentials(services, one),
     }
     return {name: value for name, value in told.items() if value is not None}

@@ -58,6 +58,8 @@ def _integration(services: Services, environment: str, key: str, one: PeerIntegr
     if provider.auth_mode not in modes():
         raise InvalidRequest("invalid_body", f"'{one.provider}' uses {provider.auth_mode}, which is not installed here")
     given = {"provider": one.provider, "unique_key": key, "forward_webhooks": one.forward_webhooks}
+    if one.allowed_hosts:
+        given["allowed_hosts"] = one.allowed_hosts
     body = checked({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
     if faults := list(issues(provider, body)):
         raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
@@ -67,6 +69,7 @@ def _integration(services: Services, environment: str, key: str, one: PeerIntegr
         provider=one.provider,
         display_name=one.display_name,
         forward_webhooks=one.forward_webhooks,
+        allowed_hosts=tuple(body.allowed_hosts or ()),
         **fields_of(body.credentials),
     )
 

@@ -33,6 +33,7 @@ class PeerIntegration:
     provider: str
     display_name: str | None = None
     forward_webhooks: bool = True
+    allowed_hosts: Sequence[str] = ()
     credentials: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
@@ -61,6 +62,7 @@ class Peer:
             provider=one["provider"],
             display_name=one.get("display_name") if isinstance(one.get("display_name"), str) else None,
             forward_webhooks=one.get("forward_webhooks") is not False,
+            allowed_hosts=one.get("allowed_hosts") or (),
             credentials=held if isinstance(held, dict) else None,
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.provider import Paginate, Provider, RefreshPolicy
 from gateway.wording import counted
 
@@ -18,17 +19,28 @@ def behaviour(provider: Provider) -> list[tuple[str, str]]:
 def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     proxy = provider.proxy
     yield "Requests go to", proxy.base_url
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
+    if has_client and (chosen := next(open_secret_addresses(provider), None)):
+        yield "The client secret", _on_hosts(chosen[1])
     if provider.refresh is not None and (told := " ".join(_on_refresh(provider.refresh))):
         yield "Tokens", told
     if proxy.paginate is not None:
         yield "Lists", _on_paging(proxy.paginate)
     if provider.revocation_url:
         yield "Deleting a connection", "ends its tokens at the provider, too."
-    if proxy.verification is not None and not AUTH_MODES.get(provider.auth_mode, ModeFormat("")).redirects:
+    if proxy.verification is not None and not mode.redirects:
         yield "A new credential", "is tried before it is stored."
     if provider.webhook_signature is not None:
         signature = provider.webhook_signature
         yield "Webhooks", f"are signed in the field {signature.header} ({signature.scheme})."
+
+
+def _on_hosts(setting: str) -> str:
+    return (
+        f"goes only to hosts that the integration names in allowed_hosts, since users choose the host by the setting "
+        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with a client of their own."
+    )
 
 
 def _on_paging(paginate: Paginate) -> str:

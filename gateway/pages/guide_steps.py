@@ -5,8 +5,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.provider import Provider, Setting
 from gateway.catalog.setting import title_from
 
@@ -85,6 +87,8 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
     lines += [
         f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
     ]
+    if mode.integration and not _registers_itself(provider) and (hosts := _example_hosts(provider)):
+        lines.append(f"  allowed_hosts: [{', '.join(hosts)}]")
     if mode.redirects and (scopes := _for_a_start(provider)):
         lines.append(f"  scopes: [{', '.join(map(_in_yaml, scopes))}]")
     return "environments:\n  dev:\n    integrations:\n" + "\n".join(f"      {line}" for line in lines)
@@ -98,6 +102,14 @@ def _for_a_start(provider: Provider) -> list[str]:
         return asked
     others = [scope for scope in provider.available_scopes or [] if scope not in asked and scope != needed]
     return [*others[:2], *(asked or ([needed] if needed else []))]
+
+
+def _example_hosts(provider: Provider) -> list[str]:
+    """A host for each setting that chooses one for the client secret."""
+    chosen = dict.fromkeys(setting for _, setting in open_secret_addresses(provider))
+    forms = provider.connection_config
+    examples = [(forms[name].example if name in forms else None) or "example.com" for name in chosen]
+    return [urlsplit(text).netloc if "://" in text else text for text in examples]
 
 
 def _in_yaml(scope: str) -> str:

@@ -25,6 +25,8 @@ class Integration:
     `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
     what it signs with, in PEM. `webhook_secret` is what the provider signs its webhooks with, and during a rotation
     `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on.
+    `allowed_hosts`: which hosts an end user may name where the provider's entry leaves that open, and where its secrets may
+    go then: ``git.example.com``, ``*.example.com``, each with a port if it is not the default one.
     `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
     `custom`: names and values of the customer's own, kept for it. `made` None: it stands in gateway.yaml.
     """
@@ -42,6 +44,7 @@ class Integration:
     webhook_secret_previous: Secret | None = field(default=None, repr=False)
     scopes: tuple[str, ...] | None = None
     allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
     forward_set_cookie: bool = False
     site_selection: Literal["match", "ask"] = "match"
     forward_webhooks: bool = True

@@ -136,7 +136,9 @@ class IntegrationStore:
     def _columns(self, integration: Integration, made: Made) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
         plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
-        secrets = {**plain, **hidden, "custom": dict(integration.custom)}
+        # Sealed beside the secrets, so that no write into the database can send them elsewhere.
+        hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
+        secrets = {**plain, **hidden, **hosts, "custom": dict(integration.custom)}
         return {
             "environment": integration.environment,
             "integration_id": integration.integration_id,
@@ -161,6 +163,7 @@ class IntegrationStore:
             display_name=row["display_name"],
             scopes=None if row["scopes"] is None else tuple(row["scopes"]),
             forward_webhooks=row["forward_webhooks"],
+            allowed_hosts=tuple(secrets.get("allowed_hosts", ())),
             custom=tuple(secrets["custom"].items()),
             made=made,
             **_opened(secrets),

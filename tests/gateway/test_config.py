@@ -136,6 +136,13 @@ def test_a_network_that_could_mean_two_things_means_none(text: str) -> None:
         config(egress={"allow": [text]})
 
 
+def test_an_allowed_host_is_in_lower_case_and_has_no_default_port() -> None:
+    hosts = ["GIT.example.com", "git.example.com:443", "git.example.com:8443", "*.Example.com", "[::1]:99"]
+    made = config(environments={"dev": {"integrations": {"a": {"allowed_hosts": hosts}}}})
+    expected = ("git.example.com", "git.example.com:8443", "*.example.com", "[::1]:99")
+    assert made.environments["dev"].integrations["a"].allowed_hosts == expected
+
+
 @pytest.mark.parametrize(
     ("text", "origin"),
     [

@@ -10,6 +10,8 @@ class Integration(Answer):
     display_name: str
     logo: str
     forward_webhooks: bool
+    allowed_hosts: list[str] | Absent = None
+    """Hosts that end users may name and that its client secret may go to; absent where it names none."""
     created_at: Moment
     updated_at: Moment
     webhook_url: str | Absent | None = None

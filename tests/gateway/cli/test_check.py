@@ -125,6 +125,16 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
             7,
             "http://api.example.com:80 cannot be called",
         ),
+        (
+            HEAD + "      gitea: {client_id: a, client_secret: b}\n",
+            6,
+            "'gitea': client secret is withheld where end users choose the host (setting 'hostname' of token_url): add allowed_",
+        ),
+        (
+            HEAD + "      slack: {client_id: a, client_secret: b, allowed_hosts: [slack.com]}\n",
+            6,
+            "allowed_hosts has no effect: provider 'slack' names its hosts itself",
+        ),
         (GOOD + "egress: {allow: [0.0.0.0/0]}\n", 8, "0.0.0.0/0 lets providers lead calls to every private address"),
     ],
 )

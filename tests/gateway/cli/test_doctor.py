@@ -173,3 +173,12 @@ async def test_a_missing_offline_scope_is_told(still: Examined) -> None:
     still.integration["scopes"] = ["read"]
     (doubt,) = (await still.told("--offline")).of("configuration", "warn")
     assert (doubt["line"], "offline_access" in doubt["message"]) == (still.line("scopes:"), True)
+
+
+async def test_a_withheld_client_secret_is_told_with_its_line(still: Examined) -> None:
+    forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
+    still.document["environments"]["dev"]["integrations"]["forge"] = forge
+    (doubt,) = (await still.told("--offline")).of("configuration", "warn")
+    assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (still.line("a-secret-of-it"), True)
+    forge["allowed_hosts"] = ["git.example.com"]
+    assert (await still.told("--offline")).of("configuration", "warn") == []

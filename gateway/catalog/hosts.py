@@ -1,0 +1,229 @@
+"""Hosts that an entry names itself, and hosts that a connection's setting chooses.
+
+An entry names a host where its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
+``${connectionConfig.subdomain}.example.com``, a setting whose `enum` or `pattern` ends in ``.example.com``. Everything else is
+open: whoever types the setting chooses the server.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.catalog.address import Piece, parse_address
+from gateway.catalog.places import addresses, dotted, texts
+from gateway.catalog.provider import Provider
+from gateway.catalog.setting import Setting
+from gateway.catalog.template import Name
+
+ANY_PORT: Final = 0
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
+_MOST: Final = 512  # endings of one pattern; one with more counts as open
+# Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.
+_SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
+
+Ending = tuple[str, bool]
+"""How a text can end; and whether that is all of it."""
+_UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
+
+
+@dataclass(frozen=True, slots=True)
+class HostPattern:
+    """A host in lower case, or with `suffix` how hosts end. `port` None: the default one of the scheme."""
+
+    text: str
+    suffix: bool = False
+    port: int | None = None
+
+    def fits(self, host: str, port: int, scheme: str) -> bool:
+        if self.port != ANY_PORT and port != (self.port or _DEFAULT_PORTS[scheme]):
+            return False
+        return (host.endswith(self.text) and len(host) > len(self.text)) if self.suffix else host == self.text
+
+
+def parse_pattern(text: str) -> HostPattern:
+    """``host``, ``host:port``, ``*.example.com`` or ``*.example.com:port``, as `allowed_hosts` has it: checked before."""
+    parts = urlsplit(f"//{text.removeprefix('*')}")
+    host = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
+    return HostPattern(host.lower(), text.startswith("*."), parts.port)
+
+
+def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
+    """Whether the entry itself names this host in one of its addresses."""
+    return any(
+        one.fits(host, port, scheme) for _, template in addresses(provider) for one in _of(provider, template)[0]
+    )
+
+
+def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
+    """Addresses whose host a setting can choose, as (``token_url``, the setting's name)."""
+    for place, template in addresses(provider):
+        if (setting := open_setting(provider, template)) is not None:
+            yield dotted(place), setting
+
+
+def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
+    """Those of them to which requests with a secret of the integration would go: its token addresses, and the base address
+    where the client's secret signs or stands in proxied requests, or where the server says where tokens are issued."""
+    proxied = provider.auth_mode in _PROXIED or any(
+        "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
+    )
+    for place, setting in open_addresses(provider):
+        key = place.removeprefix("alternatives.").partition("[")[0]
+        if key != "authorization_url" and (proxied or not key.startswith("proxy.")):
+            yield place, setting
+
+
+def open_setting(provider: Provider, template: str) -> str | None:
+    """The setting that chooses the host of this address; None where the entry names it."""
+    return _of(provider, template)[1]
+
+
+def _of(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
+    address = parse_address(template)
+    names = [piece.name for piece in (address.whole, *address.host) if isinstance(piece, Name)]
+    return _patterns(template, tuple((name, *_rule(provider.connection_config, name)) for name in names))
+
+
+def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
+    setting = settings.get(name.removeprefix("connectionConfig.")) if name.startswith("connectionConfig.") else None
+    if setting is None:
+        return None, None, None
+    enum = None if setting.enum is None else tuple(setting.enum)
+    return (None if setting.any_host else setting.pattern), enum, setting.default_value
+
+
+@lru_cache(maxsize=8192)
+def _patterns(
+    template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
+) -> tuple[tuple[HostPattern, ...], str | None]:
+    """What the host of `template` can be, as far as that is fixed; and the setting that chooses it where it is not."""
+    address = parse_address(template)
+    known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
+    defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
+    found: list[HostPattern] = []
+    is_open = False
+    port = ANY_PORT if isinstance(address.port, Name) else int(address.port) if address.port else None
+    pieces: tuple[Piece, ...] = (address.whole,) if address.whole is not None else address.host
+    for end, whole in (*_joined(pieces, known), *(one for one in _joined(pieces, {**known, **defaults}) if one[1])):
+        text = end
+        if address.whole is not None:
+            text, port = _authority(end)
+        if whole or _fixes_domain(text):
+            found.append(HostPattern(text, not whole, port))
+        else:
+            is_open = True
+    return tuple(dict.fromkeys(found)), (rules[-1][0].removeprefix("connectionConfig.") if is_open and rules else None)
+
+
+def _authority(text: str) -> tuple[str, int | None]:
+    """Host, or its end, and port of a base address or of its end."""
+    authority = text.rpartition("://")[2].partition("/")[0]
+    host, colon, port = authority.rpartition(":")
+    return (host, int(port)) if colon and port.isdigit() else (authority, None)
+
+
+def _joined(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> list[Ending]:
+    parts: list[Sequence[Ending]] = [
+        ((piece.lower(), True),) if isinstance(piece, str) else known.get(piece.name, _UNKNOWN) for piece in pieces
+    ]
+    return _sequence(parts)
+
+
+def _fixes_domain(end: str) -> bool:
+    """Whether every host that ends so belongs to one owner: at least two labels behind the first dot."""
+    labels = end.partition(".")[2].split(".")
+    return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
+
+
+def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Ending]:
+    if enum is not None:
+        return tuple((value.lower(), True) for value in enum)
+    return _UNKNOWN if pattern is None else _endings(pattern)
+
+
+@lru_cache(maxsize=1024)
+def _endings(pattern: str) -> Sequence[Ending]:
+    """How texts that fit `pattern` can end. Only what is plain in it is read; the rest counts as any text."""
+    found = [one for branch in _branches(pattern) for one in _branch(branch)]
+    return tuple(dict.fromkeys((text.lower(), whole) for text, whole in found)) if len(found) <= _MOST else _UNKNOWN
+
+
+def _branches(pattern: str) -> list[str]:
+    """`pattern` cut at the ``|`` that stand in no group and no class."""
+    cuts, depth, at, start = [], 0, 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif char == "[":
+            at = _class_end(pattern, at)
+        elif char == "|" and depth == 0:
+            cuts.append(pattern[start:at])
+            start = at + 1
+        depth += (char == "(") - (char == ")")
+        at += 1
+    return [*cuts, pattern[start:]]
+
+
+def _class_end(pattern: str, at: int) -> int:
+    at += 2 if pattern[at + 1 : at + 2] in {"^", "]"} else 1
+    while at < len(pattern) and pattern[at] != "]":
+        at += 2 if pattern[at] == "\\" else 1
+    return at
+
+
+def _branch(pattern: str) -> list[Ending]:
+    parts: list[Sequence[Ending]] = []
+    at = 0
+    while at < len(pattern):
+        part, at = _atom(pattern, at)
+        quantifier = pattern[at : at + 1]
+        if quantifier == "?":
+            part, at = (*part, ("", True)), at + 1
+        elif quantifier in {"*", "+", "{"} and quantifier:
+            part, at = _UNKNOWN, (pattern.find("}", at) + 1 if quantifier == "{" else at + 1)
+        parts.append(part)
+    return _sequence(parts)
+
+
+def _atom(pattern: str, at: int) -> tuple[Sequence[Ending], int]:
+    char = pattern[at]
+    if char == "\\":
+        escaped = pattern[at + 1 : at + 2]
+        return (_UNKNOWN if escaped.isalnum() else ((escaped, True),)), at + 2
+    if char == "[":
+        return _UNKNOWN, _class_end(pattern, at) + 1
+    if char == "(":
+        end = _group_end(pattern, at)
+        inner = pattern[at + 1 : end - 1].removeprefix("?:")
+        return (_UNKNOWN if inner.startswith("?") else _endings(inner)), end
+    return (((char, True),) if char not in ".^$" else _UNKNOWN), at + 1
+
+
+def _group_end(pattern: str, at: int) -> int:
+    depth = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif char == "[":
+            at = _class_end(pattern, at)
+        depth += (char == "(") - (char == ")")
+        at += 1
+        if depth == 0:
+            break
+    return at
+
+
+def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
+    """The endings of `parts` one after the other, read from the last."""
+    found: list[Ending] = [("", True)]
+    for part in reversed(parts):
+        further = [(text + end, whole) for end, done in found if done for text, whole in part]
+        found = list(dict.fromkeys([*(one for one in found if not one[1]), *further]))
+        if len(found) > _MOST:
+            return list(_UNKNOWN)
+    return found

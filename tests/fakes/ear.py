@@ -1,0 +1,58 @@
+"""A server that anybody could run: it writes down every byte that it is sent, and issues tokens to whoever asks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+
+@dataclass
+class Ear:
+    """`heard`: request lines, header fields and bodies, in the order in which they came. `refuse`: the next token requests."""
+
+    url: str = ""
+    heard: list[str] = field(default_factory=list)
+    refuse: bool = False
+    rotated: int = 0
+
+    @property
+    def everything(self) -> str:
+        return "\n".join(self.heard)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = (await request.read()).decode("utf-8", "replace")
+        fields = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
+        self.heard.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
+        if request.path.startswith("/.well-known/oauth-protected-resource"):
+            return web.json_response({"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
+        if request.path.startswith("/.well-known/"):
+            told = {"issuer": self.url, "code_challenge_methods_supported": ["S256"]}
+            for name, path in (("authorization", "authorize"), ("token", "token"), ("revocation", "revoke")):
+                told[f"{name}_endpoint"] = f"{self.url}/{path}"
+            return web.json_response(told)
+        if request.path == "/mcp" and "Authorization" not in request.headers:
+            return web.Response(status=401)
+        if request.path == "/authorize":
+            query = request.query
+            raise web.HTTPFound(f"{query['redirect_uri']}?code=c0de&state={query['state']}")
+        if self.refuse:
+            return web.json_response({"error": "invalid_client"}, status=401)
+        self.rotated += 1
+        told = {
+            "access_token": f"access-{self.rotated}",
+            "refresh_token": f"refresh-{self.rotated}",
+            "expires_in": 3600,
+        }
+        return web.json_response(told)
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[Ear]:
+    ear = Ear()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", ear._answer)
+    async with TestServer(app) as server:
+        ear.url = f"http://127.0.0.1:{server.port}"
+        yield ear
