@@ -1,12 +1,18 @@
 """What would be sent: ``Gateway-Dry-Run: true`` asks to see the request instead of its answer."""
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from gateway.auth import modes
 from gateway.auth.signer import Signer
+from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
+from gateway.records.upstream import UpstreamRequest
+from gateway.wire.fields import plain
 from gateway.wire.masked import shown
 from middleware.facts import ASKED, CONNECTION, UPSTREAM
 
@@ -18,39 +24,56 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer with UPSTREAM as it is, the credential masked. Nothing is sent, and the body is neither invited nor read."""
     if not request[ASKED].dry_run:
         return await handler(request)
-    opened = request[CONNECTION]
-    signed = _signed(request, opened.placement.signer)
-    told = shown(
-        request[UPSTREAM],
-        slots=[*(name for name, _ in opened.placement.slots), *signed],
-        query_slots=[quote(name, safe="") for name in opened.placement.query_names],
-        base=_base_with_a_secret(opened),
-        body=_body(request),
-    )
+    told = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
     response = web.json_response(told, headers={hdrs.CACHE_CONTROL: "no-store", "Gateway-Attempts": "0"})
     if request.body_exists:
         response.force_close()
     return response
 
 
-def _signed(request: web.Request, signer: Signer | None) -> tuple[str, ...]:
-    """Sign UPSTREAM as far as that goes without its body; the names of the fields that carry the proof."""
+def masked(
+    opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
+) -> dict[str, Any]:
+    """`upstream`, its credential placed, as a dry run shows it.
+
+    What is masked follows from the entry's templates and not from values: what the caller wrote is shown as it is, so
+    nobody can find out a credential by guessing it.
+    """
+    signed = _signed(upstream, opened.placement.signer, has_body=has_body)
+    return shown(
+        upstream,
+        slots=[*(name for name, _ in opened.placement.slots), *signed],
+        templates=_templates(opened.provider),
+        query_slots=[quote(name, safe="") for name in opened.placement.query_names],
+        base=opened.secret_base if _is_own(opened, upstream) else None,
+        body=body,
+    )
+
+
+def _is_own(opened: Opened, upstream: UpstreamRequest) -> bool:
+    """Whether it goes to the entry's base address, and not to one that the caller named."""
+    base = opened.base
+    there = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    return there == (base.scheme, base.host, base.port, base.path)
+
+
+def _templates(provider: Provider) -> Mapping[str, str]:
+    """The templates of header fields, by name: what stands in them before the credential is no secret."""
+    mode = modes().get(provider.auth_mode)
+    default = mode.default_headers(provider) if mode is not None else {}
+    return {plain(name): template for name, template in {**default, **provider.proxy.headers}.items()}
+
+
+def _signed(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
+    """Sign `upstream` as far as that goes without its body; the names of the fields that carry the proof."""
     if signer is None:
         return ()
-    upstream = request[UPSTREAM]
-    if request.body_exists and signer.wants_body(upstream):
+    if has_body and signer.wants_body(upstream):
         for name in signer.fields:
             upstream.headers[name] = ""
     else:
-        signer.sign(upstream, None if request.body_exists else b"")
+        signer.sign(upstream, None if has_body else b"")
     return signer.fields
-
-
-def _base_with_a_secret(opened: Opened) -> str | None:
-    """The entry's template of the base URL, if one of the settings it is filled with is secret."""
-    template = opened.provider.proxy.base_url
-    secret = (name for name, setting in opened.provider.connection_config.items() if setting.secret)
-    return template.rstrip("/") if any(f"connectionConfig.{name}" in template for name in secret) else None
 
 
 def _body(request: web.Request) -> tuple[str, int | None] | None:

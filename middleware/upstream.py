@@ -52,9 +52,10 @@ def _base(opened: Opened, override: Address | None) -> Address:
     allowed = opened.allowed_origins | {own.origin}
     if override.origin not in allowed:
         only = "" if override.scheme == "https" else ", if egress.allow opens it: other hosts are reached by https only"
+        named = allowed if opened.secret_base is None else allowed - {own.origin}
         raise InvalidRequest(
             "base_url_override_not_allowed",
-            f"Base-Url-Override may name {', '.join(sorted(allowed))}; "
+            f"Base-Url-Override may name {', '.join(sorted(named)) or 'no other origin'}; "
             f"the integration's allowed_origins can add {override.origin}{only}.",
         )
     return override

@@ -1,7 +1,8 @@
 """A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path reads."""
 
+import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from gateway.auth.signer import Signer
@@ -11,6 +12,8 @@ from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.wire.body_members import BodyMembers
 from gateway.wire.origin import Address
+
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +62,15 @@ class Opened:
     placement: Placement = field(repr=False)
     identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
+    secret_base: str | None = field(default=None, repr=False)
+    """The template of `base` where a credential or a secret setting stands in it: shown in its place."""
     routes: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
     """Of plain requests made with this credential, by what the caller sent: the fast lane's, gone when this is."""
+
+    def without_secrets(self, reference: str) -> str:
+        """An address that a provider sent back, without what is secret in our base address, in either spelling."""
+        path = self.base.path
+        if self.secret_base is None or not path:
+            return reference
+        instead = "/" + _PLACEHOLDER.sub("***", self.secret_base.partition("://")[2].partition("/")[2])
+        return reference.replace(path, instead).replace(unquote(path), instead)

@@ -50,6 +50,7 @@ def ready(
         allowed_origins=origins,
         placement=placement(mode, held, context),
         identity=mode.identity(held),
+        secret_base=_secret_base(provider, config),
         for_one_request=mode.momentary
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
@@ -57,8 +58,20 @@ def ready(
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
     """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
-    template = chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
-    return _address(provider, filled(provider, template, config, revealed(mode.values(held))))
+    return _address(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
+
+
+def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
+    return chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
+
+
+def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
+    """The template of the base address, where a credential or a secret setting stands in it."""
+    template = _base_template(provider, config)
+    if "${" not in template:
+        return None
+    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+    return template.rstrip("/") if carries_credential(template, secret_settings=secret) else None
 
 
 def _address(provider: Provider, url: str) -> Address:

@@ -82,6 +82,6 @@ def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str
     """
 
     def rewrite(name: str, value: str) -> str:
-        return Rewriter(base, shown_at, opened.placement.query_names)(name, value)
+        return opened.without_secrets(Rewriter(base, shown_at, opened.placement.query_names)(name, value))
 
     return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

@@ -1,7 +1,7 @@
 """A request as it would be sent, with its credential out of sight: for people who want to see what leaves."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gateway.records.upstream import UpstreamRequest
@@ -10,6 +10,7 @@ from gateway.wire.origin import DEFAULT_PORTS, bracketed
 from gateway.wire.url import with_query
 
 MASK: Final = "***"
+NONE: Final[Mapping[str, str]] = {}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")  # RFC 9110 §11.4: Bearer, Basic, token …
 
 
@@ -18,13 +19,15 @@ def shown(
     *,
     slots: Iterable[str],
     query_slots: Iterable[str],
+    templates: Mapping[str, str] = NONE,
     base: str | None = None,
     body: tuple[str, int | None] | None = None,
 ) -> dict[str, Any]:
     """``{"method", "url", "headers": [[name, value], …], "body"}``, headers in the order of sending.
 
-    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
-    `base` stands in for the beginning of the URL where that holds a secret. `body`: where it comes from, and its length
+    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential;
+    `templates`: what the former are made from, in which a scheme before the credential is no secret. `base` stands in for
+    the beginning of the URL, and for the host, where that holds a secret. `body`: where it comes from, and its length
     in bytes, None if it will be sent in chunks.
     """
     target = with_query(request.target, ((name, MASK) for name in query_slots), ())
@@ -33,8 +36,11 @@ def shown(
         authority = f"{authority}:{request.port}"
     start = f"{request.scheme}://{authority}{request.base_path}" if base is None else base
     hidden = {plain(name) for name in slots}
-    headers: Fields = [("Host", authority)]
-    headers += [(name, _masked(value) if plain(name) in hidden else value) for name, value in request.headers.items()]
+    headers: Fields = [("Host", authority if base is None else base.partition("://")[2].partition("/")[0])]
+    headers += [
+        (name, _masked(templates.get(plain(name), value)) if plain(name) in hidden else value)
+        for name, value in request.headers.items()
+    ]
     if body is not None:
         length = body[1]
         headers.append(("Transfer-Encoding", "chunked") if length is None else ("Content-Length", str(length)))
@@ -46,7 +52,11 @@ def shown(
     }
 
 
-def _masked(value: str) -> str:
-    """``Bearer ***``: the scheme is no secret, and a wrong one is worth seeing."""
-    scheme = _SCHEME.match(value)
+def _masked(template: str) -> str:
+    """``Bearer ***``: the scheme is no secret, and a wrong one is worth seeing.
+
+    It is read from the template, since a password may begin with a word and a space too. A signature has no template; its
+    scheme is ours.
+    """
+    scheme = _SCHEME.match(template)
     return (scheme[0] if scheme else "") + MASK

@@ -1,12 +1,17 @@
 """Gateway-Dry-Run: the request is shown, nothing leaves."""
 
 import json
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import pytest
 from multidict import CIMultiDict
 
 from gateway.records.upstream import UpstreamRequest
 from gateway.wire.masked import MASK, shown
+from tests.fakes.ear import Ear, listening
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -99,3 +104,90 @@ def test_a_credential_without_a_scheme_is_masked_whole() -> None:
         ["Authorization", "Basic ***"],
         ["Accept", "*/*"],
     ]
+
+
+BOT = "42:very+secret-bot"
+
+
+@pytest.fixture
+async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, Ear]]:
+    """An API that has the key in the path of its base address."""
+    async with listening() as api:
+        proxy = {"base_url": f"{api.url}/bot${{apiKey}}", "headers": {"x-pass": "${apiKey}"}}
+        entry = {"display_name": "Bots", "categories": ["communication"], "docs": "https://docs.example.com"}
+        write_entry(tmp_path, "bots", {**entry, "auth_mode": "API_KEY", "proxy": proxy})
+        made = document([f"127.0.0.1/32:{api.url.rpartition(':')[2]}"], bots={})
+        del made["environments"]["dev"]["integrations"]["tracker"]
+        gateway = RunningGateway(tmp_path, made)
+        await gateway.start()
+        credentials = {"type": "API_KEY", "apiKey": BOT}
+        body = {"provider_config_key": "bots", "connection_id": "c1", "credentials": credentials}
+        await gateway.json("POST", "/connections", json=body, expect=201)
+        yield gateway, api
+        await gateway.stop()
+
+
+def hides(text: str) -> bool:
+    return not any(spelt in text for spelt in (BOT, quote(BOT, safe=""), quote(BOT), "very"))
+
+
+@pytest.mark.parametrize(
+    "limits", [{}, {"rules": ["GET /**"]}, {"hosts": ["127.0.0.1"]}, {"connections": ["bots/c1"]}, {"budget": 9}]
+)
+async def test_no_key_sees_a_credential_in_the_base_address(
+    bots: tuple[RunningGateway, Ear], limits: dict[str, Any]
+) -> None:
+    gateway, api = bots
+    body = {"display_name": "agent", "scopes": ["environment:proxy"], "limits": limits}
+    key = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]["secret"]
+    names = {"Provider-Config-Key": "bots", "Connection-Id": "c1", "Authorization": f"Bearer {key}", **DRY}
+    async with gateway.http.get(f"{gateway.url}/proxy/getMe", headers=names) as answer:
+        text = await answer.text()
+    assert answer.status == 200
+    assert hides(text)
+    assert json.loads(text)["url"] == f"{api.url}/bot${{apiKey}}/getMe"
+    assert ["x-pass", "***"] in json.loads(text)["headers"]
+    assert api.heard == []
+
+
+async def test_neither_does_a_capability(bots: tuple[RunningGateway, Ear]) -> None:
+    gateway, _ = bots
+    body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
+    made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    async with gateway.http.get(f"{made['base_url']}/getMe", headers=DRY) as answer:
+        text = await answer.text()
+    assert (answer.status, hides(text), "/getMe" in text) == (200, True, True)
+
+
+@pytest.mark.parametrize("spelling", ["{}", "{}?x=1"])
+@pytest.mark.parametrize("start", ["https://127.0.0.1", "", "http://elsewhere.example"])
+async def test_a_redirect_that_repeats_the_base_address_does_not_either(
+    bots: tuple[RunningGateway, Ear], start: str, spelling: str
+) -> None:
+    gateway, api = bots
+    for path in (f"/bot{BOT}/y", f"/bot{quote(BOT, safe='')}/y"):
+        api.location = spelling.format(f"{start}{path}")
+        async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
+            assert answer.status == 302
+            assert hides(answer.headers["Location"])
+            assert "/y" in answer.headers["Location"]
+
+
+async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, Ear]) -> None:
+    gateway, _ = bots
+    async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as answer:
+        told = await answer.json()
+    assert told["url"].endswith(f"/x/{BOT}")
+    assert ["X-Guess", BOT] in told["headers"]
+
+
+def test_a_password_that_begins_like_a_scheme_is_masked_whole() -> None:
+    request = UpstreamRequest("GET", "https", "api.example.com", 443, "/x", CIMultiDict([("X-Pass", "correct horse")]))
+    told = shown(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
+    assert ["X-Pass", MASK] in told["headers"]
+
+
+def test_a_credential_in_the_host_is_masked_in_the_host_field_too() -> None:
+    request = UpstreamRequest("GET", "https", "sesame.example.com", 443, "/v1/x", CIMultiDict(), "/v1")
+    told = shown(request, slots=[], query_slots=[], base="https://${apiKey}.example.com/v1")
+    assert "sesame" not in json.dumps(told)

@@ -1,0 +1,177 @@
+"""A dry run of every placement that the shipped catalog has: no credential is in what it shows, in any spelling."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.catalog.load import load_catalog
+from gateway.catalog.places import addresses
+from gateway.catalog.provider import Provider
+from gateway.catalog.value import BadValue, check_value
+from gateway.connections.opened import Opened
+from gateway.connections.ready import ready
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.records.integration import Integration
+from gateway.records.upstream import UpstreamRequest
+from gateway.sandbox.rehearsal.keys import key_for
+from gateway.secret import Secret
+from middleware.credentials import place
+from middleware.dry_run import masked
+
+CATALOG = load_catalog([Path("catalog")])
+MEMBERS: Mapping[str, tuple[str, ...]] = {
+    "OAUTH2": ("access_token", "refresh_token"),
+    "MCP_OAUTH2": ("access_token", "refresh_token"),
+    "MCP_OAUTH2_GENERIC": ("access_token", "refresh_token"),
+    "CUSTOM": ("access_token",),
+    "APP": ("access_token",),
+    "OAUTH2_CC": ("token", "client_id", "client_secret"),
+    "OAUTH1": ("oauth_token", "oauth_token_secret"),
+    "API_KEY": ("apiKey",),
+    "BASIC": ("username", "password"),
+    "INSTALL_PLUGIN": ("username", "password"),
+    "SIGNATURE": ("username", "password"),
+    "JWT": ("token",),
+    "TWO_STEP": ("token",),
+    "BILL": ("username", "password", "organization_id", "dev_key", "session_id", "user_id"),
+    "TBA": ("token_id", "token_secret"),
+    "AWS_SIGV4": ("access_key_id", "secret_access_key", "session_token"),
+    "NONE": (),
+}
+AWKWARD = "two words/{}+=&:?"  # what must be encoded in an address, and begins like a scheme
+
+
+class Markers:
+    """Values that are found again, whatever they went through."""
+
+    def __init__(self, awkward: str) -> None:
+        self.awkward = awkward
+        self.made: list[str] = []
+
+    def new(self) -> str:
+        self.made.append(self.awkward.format(f"Mk{len(self.made)}Zq7wSecret"))
+        return self.made[-1]
+
+
+def spellings(text: str) -> Iterator[str]:
+    """Plain, percent-encoded, hex, and base64 wherever in the encoded text it begins."""
+    raw = text.encode()
+    yield text
+    yield quote(text, safe="")
+    yield quote_plus(text)
+    yield raw.hex()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for before in range(3):
+            encoded = encode(b"\0" * before + raw).decode().rstrip("=")
+            yield encoded[4 if before else 0 : -4]
+
+
+def leaks(shown: Any, markers: list[str]) -> list[str]:
+    text = json.dumps(shown, ensure_ascii=False)
+    return [spelt for marker in markers for spelt in spellings(marker) if len(spelt) > 6 and spelt in text]
+
+
+def distinct() -> list[str]:
+    """One entry for each way in which entries place a credential."""
+    found: dict[str, str] = {}
+    for name, entry in CATALOG.providers.items():
+        proxy, secret = entry.proxy, sorted(n for n, one in entry.connection_config.items() if one.secret)
+        bases = [
+            text for at, text in addresses(entry) if at[0] == "proxy" or at[:2] == ("alternatives", "proxy.base_url")
+        ]
+        shape = [entry.auth_mode, dict(proxy.headers), dict(proxy.query), proxy.body, secret]
+        shape += [base for base in bases if any(one in base for one in ("apiKey", "oken", *secret))]
+        found.setdefault(json.dumps(shape, sort_keys=True, default=str), name)
+    return sorted(found.values())
+
+
+def fits(name: str, value: str, setting: Any) -> bool:
+    try:
+        check_value(name, value, setting)
+    except BadValue:
+        return False
+    return True
+
+
+def settings_of(entry: Provider, markers: Markers) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for name, one in entry.connection_config.items():
+        plain = one.example or one.default_value or next(iter(one.enum or ()), None) or {
+            "hostname": "acme.example.com", "uri": "https://acme.example.com"
+        }.get(one.format or "", "acme")  # fmt: skip
+        made[name] = plain
+        if one.secret:
+            fitting = [text for text in (markers.new(), Markers("{}").new()) if fits(name, text, one)]
+            made[name] = fitting[0] if fitting else plain
+            markers.made.append(made[name])
+    for name in entry.connection_configuration or ():
+        made.setdefault(name, "acme")
+    return made
+
+
+def opened(entry: Provider, markers: Markers) -> Opened:
+    mode = modes()[entry.auth_mode]
+    held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
+    held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
+    if entry.auth_mode == "TWO_STEP":
+        held["steps"] = {}
+    secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
+    integration = Integration(
+        environment="dev",
+        integration_id=entry.name,
+        provider=entry.name,
+        client_id="the-client-id",
+        client_secret=Secret(secret),
+        private_key=Secret(key_for("RS256")),
+    )
+    now = clock.now()
+    row = Connection(
+        ref=ConnectionRef("dev", entry.name, "c1"), id=1, uid="u", provider=entry.name, version=1,
+        credential=Sealed(b"", "dev", "connections", "u", "credential", 1), expires_at=None, created_at=now, updated_at=now,
+        config=settings_of(entry, markers),
+    )  # fmt: skip
+    return ready(row, integration, entry, mode, held, {})
+
+
+def dry(one: Opened, *, has_body: bool = False) -> dict[str, Any]:
+    base = one.base
+    request = UpstreamRequest(
+        "POST" if has_body else "GET", base.scheme, base.host, base.port, f"{base.path}/x?a=b",
+        CIMultiDict([("Accept", "*/*"), ("Content-Type", "application/json")]), base.path,
+    )  # fmt: skip
+    place(one, request, has_body=has_body)
+    return masked(one, request, has_body=has_body, body=("the caller, as it comes", 3) if has_body else None)
+
+
+@pytest.mark.parametrize("name", distinct())
+@pytest.mark.parametrize("awkward", ["{}", AWKWARD], ids=["plain", "awkward"])
+def test_no_placement_of_the_catalog_shows_a_credential(name: str, awkward: str) -> None:
+    entry, markers = CATALOG.providers[name], Markers(awkward)
+    there = opened(entry, markers)
+    for has_body in (False, True):
+        assert leaks(dry(there, has_body=has_body), markers.made) == []
+
+
+def test_the_walk_would_find_a_leak() -> None:
+    """Each spelling in turn, put where nothing is masked."""
+    marker = Markers(AWKWARD).new()
+    for spelt in spellings(marker):
+        assert leaks({"url": f"https://x.example/{spelt}"}, [marker]), spelt
+    basic = base64.b64encode(f"someone:{marker}".encode()).decode()
+    assert leaks({"headers": [["Authorization", f"Basic {basic}"]]}, [marker])
+
+
+def test_most_of_the_catalog_is_told_by_few_placements() -> None:
+    names = distinct()
+    assert "telegram" in names
+    assert {CATALOG.providers[name].auth_mode for name in names} == {
+        one.auth_mode for one in CATALOG.providers.values()
+    }
