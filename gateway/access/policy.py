@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus
 
 from gateway.access.rules import Rule, ambiguous, parse
-from gateway.access.scopes import PROXY, covers
+from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.records.access import ANY_INTEGRATION, Limits
 
 Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query"]
@@ -78,6 +78,11 @@ class Policy:
         """Whether its scopes cover `scope`. A key that may send only some requests never sees a credential: with it, it
         could send any."""
         return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
+
+    @property
+    def pins(self) -> bool:
+        """Whether connections that are there keep their settings, and with them their hosts, in what it begins."""
+        return self.of_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:
         """Whether there is, for this key, such an integration."""

@@ -28,6 +28,15 @@ def lacking(*scopes: str) -> Forbidden:
     )
 
 
+def lacking_for(scope: str, field: str) -> Forbidden:
+    """The request would do, but for `field` in its body."""
+    return Forbidden(
+        "forbidden",
+        f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
+        payload={"required": [scope], **told("scope", f"Leave {field} out, or ask for a key with the scope {scope}.")},
+    )
+
+
 def beyond_limits(what: str) -> Forbidden:
     """`what` is not for keys that are limited to some integrations or connections."""
     return Forbidden(

@@ -1,13 +1,14 @@
 """Connect sessions: the customer's back end says who may connect what (api-contract 1.5)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Final
 
 from aiohttp import web
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.access.refusals import beyond_limits, no_integration
 from gateway.api.body import Strict, query_of, read_json
+from gateway.api.narrow import check_fixed
 from gateway.api.shapes import (
     ConnectionId,
     EndUserBody,
@@ -20,6 +21,7 @@ from gateway.api.shapes import (
     tags_asked,
 )
 from gateway.auth.moments import iso
+from gateway.catalog.value import is_web_address
 from gateway.connections.sessions import connect_link, poll_url
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.caller import Caller
@@ -30,6 +32,8 @@ from middleware.connection import check_reach
 from middleware.connection import check_tags as check_tags_of
 from middleware.facts import CALLER, ENVIRONMENT
 from middleware.scope import needs
+
+READ: Final = "environment:connections:read"
 
 
 class FixedSettings(Strict):
@@ -48,8 +52,16 @@ class IntegrationDefaults(Strict):
     connection_config: FixedSettings | None = None
 
 
+def _page(text: str) -> str:
+    if text and not (text.lower().startswith("https://") and is_web_address(text)):
+        raise ValueError("must be an https:// address of a page")
+    return text
+
+
 class Override(Strict):
-    docs_connect: str | None = None
+    """`docs_connect`: the help page that the connect page links to, in place of the entry's."""
+
+    docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
 
 class NewSession(Strict):
@@ -95,13 +107,15 @@ async def create_session(request: web.Request) -> web.Response:
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
     check_tags(request[CALLER], tags)
+    fixed = _fixed(body)
+    check_fixed(services, request[CALLER], fixed)
     token, session = await services.sessions.open(
         environment,
         request[CALLER].key_id,
         end_user=user,
         tags=tags,
         allowed_integrations=offered,
-        **_fixed(body),
+        **fixed,
     )
     return _opened(services, token, session)
 
@@ -131,15 +145,20 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     asked = tags_asked(user, body.tags)
     tags = row.tags if asked is None else asked
     check_tags(caller, tags)
+    fixed = _fixed(body)
+    check_fixed(services, caller, fixed, reconnects=True)
+    # A session shows its end user to whoever holds its token. Without one, the connection keeps the one that it has.
+    known_user = row.end_user if caller.policy.allows(READ) else None
     token, session = await services.sessions.open(
         ref.environment,
         caller.key_id,
-        end_user=user or row.end_user,
+        end_user=user or known_user,
         tags=tags,
         allowed_integrations=(ref.integration_id,),
         connection_id=ref.connection_id,
         integration_id=ref.integration_id,
-        **_fixed(body),
+        pinned=caller.policy.pins,
+        **fixed,
     )
     return _opened(services, token, session)
 

@@ -10,6 +10,7 @@ from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.body import Strict, query_of, read_json
 from gateway.api.connect import check_tags
 from gateway.api.json_text import parse
+from gateway.api.narrow import check_webhook
 from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.records.connection import Connection, ConnectionRef
@@ -42,6 +43,7 @@ async def patch_connection(request: web.Request) -> web.Response:
     body = await read_json(request, ConnectionChanges)
     services = request.app[SERVICES]
     ref = await ref_of(request, services, query)
+    check_webhook(request[CALLER].policy, body.webhook_url_override)
     user = end_user(body.end_user)
     tags = tags_asked(user, body.tags)
     if tags is not None:

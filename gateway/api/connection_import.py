@@ -13,10 +13,13 @@ from gateway.api.body import Strict, query_of
 from gateway.api.connect import check_tags
 from gateway.api.connection_json import whole
 from gateway.api.json_text import parse
+from gateway.api.narrow import check_webhook
 from gateway.api.sentences import issue
 from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
+from gateway.connections.create import check_unchanged
+from gateway.connections.settings import accepted
 from gateway.errors import InvalidRequest, Issue, told_together
 from gateway.keys.caller import Caller
 from gateway.records.connection import Connection, ConnectionRef
@@ -79,20 +82,43 @@ async def imported(services: Services, caller: Caller, given: Any) -> tuple[Conn
     user = end_user(body.end_user)
     tags = tags_asked(user, body.tags)
     await _check_tags(services, caller, integration, body.connection_id, tags)
+    check_webhook(caller.policy, body.webhook_url_override)
+    config = await _pinned_config(services, caller, integration, body)
     connection, _ = await services.creator.create(
         integration,
         held,
         connection_id=body.connection_id,
-        config=body.connection_config,
+        config=config,
         metadata=body.metadata,
         tags=tags,
         end_user=user,
         webhook_url_override=body.webhook_url_override,
+        pinned=caller.policy.pins,
     )
     warnings = list(_unknown_settings(services.creator.provider_of(integration), body.connection_config or {}))
     for one in warnings:
         log.warning("unknown_setting", connection_id=connection.ref.connection_id, detail=one.message)
     return connection, warnings
+
+
+async def _pinned_config(
+    services: Services, caller: Caller, integration: Integration, body: Import
+) -> Mapping[str, Any] | None:
+    """The settings to import with. With a key that may not change those of a connection that is there, what it has stays.
+
+    Raises InvalidRequest.
+    """
+    given = body.connection_config
+    if not given or body.connection_id is None or not caller.policy.pins:
+        return given
+    ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
+    there = await services.store.connections.get(ref)
+    if there is None:
+        return given
+    before = {**there.config, **services.store.open(there.secret_config)}
+    own = accepted(services.creator.provider_of(integration), given, ("connection_config",))
+    check_unchanged(before, own, ("connection_config",))
+    return {**before, **own}
 
 
 async def _check_tags(

@@ -17,6 +17,12 @@ def listed(connection: Connection) -> dict[str, Any]:
     return {**_common(connection), "created": stamp(connection.created_at)}
 
 
+def state_of(connection: Connection) -> dict[str, Any]:
+    """How it is, and nothing else of it: for keys that may make connect sessions and read no connections."""
+    shown = _common(connection)
+    return {name: shown[name] for name in ("connection_id", "provider_config_key", "provider", "state", "errors")}
+
+
 def whole(
     store: Store,
     connection: Connection,

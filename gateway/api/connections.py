@@ -9,7 +9,7 @@ from gateway.access.refusals import lacking, with_more
 from gateway.access.scopes import CONNECT
 from gateway.api.addressed import ref_of
 from gateway.api.body import empty_body, number, query_of, truth, wrong_query
-from gateway.api.connection_json import listed, whole
+from gateway.api.connection_json import listed, state_of, whole
 from gateway.api.shapes import TAG_KEY
 from gateway.api.story_json import told
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, told_together
@@ -92,10 +92,10 @@ async def get_connection(request: web.Request) -> web.Response:
         shown = whole(services.store, row, credentials=False)
         if with_history:
             shown |= await told(services, row)
-        raise with_more(mended, {"connection": shown if readable else listed(row)}) from fault
+        raise with_more(mended, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
-        return web.json_response(listed(connection), headers=headers)
+        return web.json_response(state_of(connection), headers=headers)
     shown = whole(services.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
         shown |= await told(services, connection)

@@ -14,6 +14,7 @@ from gateway.auth.mode import AuthMode
 from gateway.auth.secret_hosts import check_settings
 from gateway.auth.words import short
 from gateway.catalog.load import Catalog
+from gateway.catalog.places import ADDRESSES
 from gateway.catalog.provider import Provider
 from gateway.connections.account import account_of, check_same
 from gateway.connections.commit import who
@@ -26,7 +27,7 @@ from gateway.connections.row import new_row
 from gateway.connections.settings import accepted, complete
 from gateway.connections.verify import Verifier
 from gateway.egress.client import Egress
-from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
+from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.records.integration import Integration
@@ -75,9 +76,11 @@ class Creator:
         webhook_url_override: str | None = None,
         tested: bool = True,
         reconnects: bool = False,
+        pinned: bool = False,
     ) -> tuple[Connection, bool]:
         """The stored connection, and whether it is new. `tested`: by the entry's verification, which a grant that has just
         been made does not need. `reconnects`: it must be there already, and be the same account's as far as both are known.
+        `pinned`: if it is there, it leads where it led before.
 
         Raises InvalidRequest where its settings, its site, its account or its credential are wrong, SiteWanted where one of
         several sites is to be chosen, UpstreamFailed where the provider could not be asked; then nothing is stored and an
@@ -86,7 +89,7 @@ class Creator:
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id or str(uuid.uuid4()))
-        before = await self._store.connections.get(ref) if reconnects or not config else None
+        before = await self._store.connections.get(ref) if reconnects or pinned or not config else None
         if reconnects and before is None:
             raise gone(ref)
         settings = accepted(provider, config, path) if config else self._settings_of(before)
@@ -99,6 +102,10 @@ class Creator:
         context = replace(context, config=dict(new.config))
         await self.check(mode, held, context, verified=tested or reconnects)
         account = new.account or await account_of(new, held)
+        if pinned and before is not None:
+            earlier = replace(context, config=self._settings_of(before))
+            if _places(earlier, mode, held) != _places(context, mode, held):
+                raise repointed(path)
         if reconnects and before is not None:
             check_same(provider, before.account, account)
         now = clock.now()
@@ -146,6 +153,35 @@ class Creator:
         if row is None:
             return {}
         return {**row.config, **self._store.open(row.secret_config)}
+
+
+def _places(context: Context, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
+    """Every address of the entry with these settings; None where one is missing."""
+    found: list[str | None] = []
+    for key in (*ADDRESSES, "proxy.base_url"):
+        template = context.template(key)
+        try:
+            found.append(context.address(template, mode.values(held)) if template else None)
+        except InvalidRequest:
+            found.append(None)
+    return found
+
+
+def check_unchanged(before: Mapping[str, Any], given: Mapping[str, Any], path: Sequence[str]) -> None:
+    """Raises InvalidRequest where `given` sets anything to what it was not before."""
+    for name, value in given.items():
+        if before.get(name) != value:
+            raise repointed((*path, name))
+
+
+def repointed(path: Sequence[str]) -> InvalidRequest:
+    """The refusal of settings that would have a connection lead elsewhere, by a key or a link that may not do that."""
+    setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
+    message = (
+        f"The {setting} of this connection cannot be changed this way, nor can the site that it leads to. Leave it as it is, "
+        "or use a connect session made with a key that has environment:connections:configure."
+    )
+    return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
 
 
 def gone(ref: ConnectionRef) -> InvalidRequest:

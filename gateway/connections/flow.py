@@ -142,6 +142,7 @@ class Flows(Arrivals):
                     "webhook_url_override": session.webhook_url_override,
                     "client": client_digest(asked.ws_client_id),
                     "reconnects": session.reconnects,
+                    "pinned": session.pinned,
                     "lang": asked.lang,
                 },
             )

@@ -51,6 +51,7 @@ class Grants:
                 webhook_url_override=details["webhook_url_override"],
                 tested=False,
                 reconnects=details.get("reconnects", False),
+                pinned=details.get("pinned", False),
             )
         except SiteWanted as wanted:
             return await self._choice(returned, granted, wanted.sites)

@@ -150,6 +150,7 @@ class Links:
             allowed_integrations=(ref.integration_id,),
             connection_id=ref.connection_id,
             integration_id=ref.integration_id if there else None,
+            pinned=there,
         )
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]

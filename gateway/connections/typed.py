@@ -89,6 +89,7 @@ class TypedIn:
                 end_user=session.end_user,
                 webhook_url_override=session.webhook_url_override,
                 reconnects=session.reconnects,
+                pinned=session.pinned,
             )
         except GatewayError as fault:
             raise _heard(fault, provider, config) from fault

@@ -15,7 +15,8 @@ class ConnectSession:
     `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``:
     integration ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty
     for a key of gateway.yaml, None for a session of before that was stored. `connection_id` is the id that
-    whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect.
+    whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect. `pinned`:
+    it keeps its settings, and leads where it led before.
     """
 
     digest: str
@@ -30,6 +31,7 @@ class ConnectSession:
     connection_id: str | None = None
     integration_id: str | None = None
     key_id: str | None = None
+    pinned: bool = False
 
     @property
     def reconnects(self) -> bool:

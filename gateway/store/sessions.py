@@ -15,6 +15,7 @@ from gateway.store.tables import UtcTime, connect_sessions, flow_results
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
+PINNED: Final = ""
 COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 
@@ -47,7 +48,9 @@ class SessionStore:
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
                     return first
-            sealed = self._vault.seal_json(session.defaults, **_address(session.environment, session.digest))
+            # Beside the defaults, since no integration's ID is empty; sealed, so that no write into the table takes it away.
+            kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
+            sealed = self._vault.seal_json(kept, **_address(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
             return None
 
@@ -79,6 +82,7 @@ class SessionStore:
         sealed = Sealed(row["defaults"], **_address(row["environment"], row["digest"]))
         await self._keys.learn(sealed)
         row["defaults"] = self._vault.open_json(sealed)
+        row["pinned"] = row["defaults"].pop(PINNED, None) is not None
         row["end_user"] = end_user_from_json(row["end_user"])
         row["allowed_integrations"] = tuple(row["allowed_integrations"])
         return ConnectSession(**row)

@@ -1,0 +1,91 @@
+"""What keys that were minted may not fix for a connection, since it would divert what is another's: settings, and with them
+hosts; scopes beyond the integration's; where events go; links on the connect page.
+
+A key with `environment:connections:configure` may. A key that is limited to connections or tags changes no settings of a
+connection that is there, whatever its scopes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.access.policy import Policy
+from gateway.access.refusals import beyond_limits, lacking_for
+from gateway.access.scopes import CONFIGURE
+from gateway.auth.context import Context
+from gateway.catalog.hosts import named
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest, Issue
+from gateway.keys.caller import Caller
+from gateway.oauth.authorize import scope_list
+from gateway.records.integration import Integration
+from gateway.services import Services
+
+
+def check_fixed(services: Services, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
+    """`fixed`: `defaults`, `overrides` and `webhook_url_override` of a connect session. Raises Forbidden, InvalidRequest."""
+    policy, environment = caller.policy, caller.environment
+    for key, one in fixed["overrides"].items():
+        if url := one.get("docs_connect"):
+            _need(policy, f"overrides.{key}.docs_connect")
+            integration = services.integrations.find(environment.name, key)
+            if caller.key is not None and integration is not None:
+                _check_page(services, caller, integration, url)
+    check_webhook(policy, fixed["webhook_url_override"])
+    for key, one in fixed["defaults"].items():
+        integration = services.integrations.find(environment.name, key)
+        what = next(_beyond(services, integration, one), None)
+        if what is None:
+            continue
+        if reconnects and policy.of_connections:
+            raise beyond_limits("it changes no settings of a connection that is there")
+        _need(policy, f"integrations_config_defaults.{key}.{what}")
+
+
+def check_webhook(policy: Policy, url: str | None) -> None:
+    """Raises Forbidden where the key may not say where events and webhooks go."""
+    if url is not None:
+        _need(policy, "webhook_url_override")
+
+
+def _need(policy: Policy, field: str) -> None:
+    if not policy.allows(CONFIGURE):
+        raise lacking_for(CONFIGURE, field)
+
+
+def _beyond(services: Services, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
+    """What these defaults fix; not scopes that the integration asks for anyway."""
+    if defaults.get("authorization_params"):
+        yield "authorization_params"
+    provider = services.catalog.get(integration.provider) if integration is not None else None
+    own = set(Context(provider, integration).scopes) if provider is not None and integration is not None else set()
+    if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
+        yield "user_scopes"
+    config = dict(defaults.get("connection_config") or {})
+    scopes = config.pop("oauth_scopes_override", None) or ""
+    if not (isinstance(scopes, str | list) and own.issuperset(scope_list(scopes))):
+        yield "connection_config.oauth_scopes_override"
+    if config:
+        yield f"connection_config.{next(iter(config))}"
+
+
+def _check_page(services: Services, caller: Caller, integration: Integration, url: str) -> None:
+    """Raises InvalidRequest for a page of somebody else: it is shown as a help page where people enter credentials."""
+    provider = services.catalog.get(integration.provider)
+    host = (urlsplit(url).hostname or "").lower()
+    declared = services.config.environments.get(caller.environment.name)
+    own = [services.config.server.public_url, *(declared.connect_origins if declared else ())]
+    known = sorted({one for page in (*own, *_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())})
+    if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
+        return
+    message = (
+        f"docs_connect names {host}. A minted key may name pages of the provider or of your own application only: "
+        f"{', '.join(known)}."
+    )
+    path = ("overrides", integration.integration_id, "docs_connect")
+    raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, path)])
+
+
+def _pages(provider: Provider | None) -> Iterator[str]:
+    if provider is not None:
+        yield from filter(None, (provider.docs, provider.docs_connect, provider.homepage, provider.setup_guide_url))

@@ -1,0 +1,227 @@
+"""What a minted key cannot divert: hosts, settings, scopes, events and help pages of connections that it reaches."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.ear import Ear, listening
+from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.gateway.connections.test_secret_hosts import SELF_HOSTED, ours
+
+__all__ = ["ours"]
+CONNECT = "environment:connect_sessions:write"
+CONFIGURE = "environment:connections:configure"
+ELSEWHERE = "https://attacker.example/hook"
+
+
+@pytest.fixture
+async def evil() -> AsyncIterator[Ear]:
+    async with listening() as ear:
+        yield ear
+
+
+@pytest.fixture
+async def gateway(ours: Ear, evil: Ear, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """Connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
+    write_entry(tmp_path, "forge", SELF_HOSTED)
+    made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
+    made["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
+    del made["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(tmp_path, made)
+    await running.start()
+    body = {
+        "provider_config_key": "forge",
+        "connection_id": "c",
+        "connection_config": {"server": ours.url},
+        "credentials": {"type": "OAUTH2", "access_token": "t", "refresh_token": "r"},
+        "end_user": {"id": "u1", "email": "ada@example.com"},
+        "tags": {"team": "red"},
+        "metadata": {"plan": "gold"},
+    }
+    await running.json("POST", "/connections", json=body, expect=201)
+    yield running
+    await running.stop()
+
+
+async def minted(gateway: RunningGateway, *scopes: str, **limits: Any) -> dict[str, str]:
+    body = {"display_name": secrets.token_hex(4), "scopes": list(scopes), "limits": limits}
+    made = await gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+    return {"Authorization": f"Bearer {made['data']['secret']}"}
+
+
+async def asked(gateway: RunningGateway, method: str, path: str, headers: Any, **body: Any) -> tuple[int, Any]:
+    async with gateway.http.request(method, gateway.url + path, headers=headers, json=body or None) as answer:
+        return answer.status, await answer.json()
+
+
+DIVERTING: dict[str, dict[str, Any]] = {
+    "webhook_url_override": {"webhook_url_override": ELSEWHERE},
+    "connection_config.webhook_url": {
+        "integrations_config_defaults": {"forge": {"connection_config": {"webhook_url": ELSEWHERE}}}
+    },
+    "connection_config.server": {
+        "integrations_config_defaults": {"forge": {"connection_config": {"server": "https://attacker.example"}}}
+    },
+    "authorization_params": {"integrations_config_defaults": {"forge": {"authorization_params": {"login_hint": "x"}}}},
+    "user_scopes": {"integrations_config_defaults": {"forge": {"user_scopes": "admin"}}},
+    "oauth_scopes_override": {
+        "integrations_config_defaults": {"forge": {"connection_config": {"oauth_scopes_override": "read,admin"}}}
+    },
+    "overrides": {"overrides": {"forge": {"docs_connect": "https://docs.example.com/help"}}},
+}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["new", "reconnect"])
+@pytest.mark.parametrize("what", DIVERTING)
+async def test_a_minted_key_fixes_nothing_in_a_session_without_the_scope(
+    gateway: RunningGateway, what: str, again: bool
+) -> None:
+    path = "/connect/sessions" + ("/reconnect" if again else "")
+    of = {"connection_id": "c", "integration_id": "forge"} if again else {"end_user": {"id": "u2"}}
+    narrow = await minted(gateway, CONNECT)
+    status, told = await asked(gateway, "POST", path, narrow, **of, **DIVERTING[what])
+    assert (status, told["error"]["code"]) == (403, "forbidden")
+    assert told["error"]["payload"]["required"] == [CONFIGURE]
+    assert (await asked(gateway, "POST", path, narrow, **of))[0] == 201
+    wide = await minted(gateway, CONNECT, CONFIGURE)
+    assert (await asked(gateway, "POST", path, wide, **of, **DIVERTING[what]))[0] == 201
+    assert (await asked(gateway, "POST", path, gateway.headers, **of, **DIVERTING[what]))[0] == 201
+
+
+async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway: RunningGateway) -> None:
+    fewer = {"forge": {"connection_config": {"oauth_scopes_override": "read"}, "user_scopes": "write"}}
+    narrow = await minted(gateway, CONNECT)
+    body = {"end_user": {"id": "u2"}, "integrations_config_defaults": fewer}
+    assert (await asked(gateway, "POST", "/connect/sessions", narrow, **body))[0] == 201
+
+
+async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGateway, ours: Ear) -> None:
+    narrow = await minted(gateway, "environment:connections:create", "environment:connections:update")
+    at = "/connections/c?provider_config_key=forge"
+    assert (await asked(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
+    assert (await asked(gateway, "PATCH", at, narrow, tags={"team": "blue"}))[0] == 200
+    body = {"provider_config_key": "forge", "connection_id": "c", "connection_config": {"server": ours.url}}
+    body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
+    assert (await asked(gateway, "POST", "/connections", narrow, **body, webhook_url_override=ELSEWHERE))[0] == 403
+    assert (await asked(gateway, "POST", "/connections", narrow, **body))[0] == 201
+    shown = await gateway.json("GET", at, expect=200)
+    assert shown["webhook_url_override"] in (None, "")
+
+
+@pytest.mark.parametrize(
+    ("scopes", "limits"),
+    [
+        ((CONNECT,), {}),
+        ((CONNECT,), {"connections": ["forge/c"]}),
+        ((CONNECT, CONFIGURE), {"connections": ["forge/c"]}),
+        ((CONNECT, CONFIGURE), {"tags": {"team": "red"}}),
+    ],
+    ids=["unbound", "bound", "bound-configure", "tags-configure"],
+)
+async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
+    gateway: RunningGateway, evil: Ear, scopes: tuple[str, ...], limits: dict[str, Any]
+) -> None:
+    narrow = await minted(gateway, *scopes, **limits)
+    reconnect = {"connection_id": "c", "integration_id": "forge"}
+    status, told = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    assert status == 201
+    typed = f"/oauth/connect/forge?connect_session_token={told['data']['token']}&params[server]={evil.url}"
+    status, told = await asked(gateway, "GET", typed, {"Accept": "application/json"})
+    assert (status, told["error"]["code"]) == (400, "connection_validation_failed")
+    if limits:
+        fixed = {"forge": {"connection_config": {"server": evil.url}}}
+        body = {**reconnect, "integrations_config_defaults": fixed}
+        assert (await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body))[0] == 403
+    assert evil.heard == []
+
+
+async def test_the_same_link_renews_it_where_it_is(gateway: RunningGateway, ours: Ear) -> None:
+    narrow = await minted(gateway, CONNECT, connections=["forge/c"])
+    body = {"connection_id": "c", "integration_id": "forge"}
+    _, told = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
+    async with gateway.http.get(
+        f"{gateway.url}/oauth/connect/forge?connect_session_token={told['data']['token']}"
+    ) as page:
+        assert page.status == 200
+    shown = await gateway.json("GET", "/connections/c?provider_config_key=forge", expect=200)
+    assert (shown["connection_config"]["server"], shown["end_user"]["id"]) == (ours.url, "u1")
+    assert shown["credentials"]["access_token"] == "access-1"
+
+
+@pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
+async def test_an_import_over_a_connection_leads_it_nowhere_else(
+    gateway: RunningGateway, ours: Ear, evil: Ear, limits: dict[str, Any]
+) -> None:
+    narrow = await minted(gateway, "environment:connections:create", **limits)
+    body: dict[str, Any] = {
+        "provider_config_key": "forge",
+        "connection_id": "c",
+        "connection_config": {"server": evil.url},
+    }
+    body["credentials"] = {"type": "OAUTH2", "access_token": "mine"}
+    status, told = await asked(gateway, "POST", "/connections", narrow, **body)
+    assert (status, told["error"]["errors"][0]["path"]) == (400, ["connection_config", "server"])
+    body["connection_config"] = {"server": ours.url}
+    assert (await asked(gateway, "POST", "/connections", narrow, **body))[0] == 201
+    new = {**body, "connection_id": "d", "connection_config": {"server": evil.url}}
+    assert (await asked(gateway, "POST", "/connections", narrow, **new))[0] == (
+        404 if "connections" in limits else 403 if limits else 201
+    )
+
+
+async def test_who_may_make_sessions_reads_the_state_alone(gateway: RunningGateway) -> None:
+    narrow = await minted(gateway, CONNECT)
+    status, shown = await asked(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
+    assert status == 200
+    assert shown == {
+        "connection_id": "c", "provider_config_key": "forge", "provider": "forge", "state": "active", "errors": []
+    }  # fmt: skip
+    reconnect = {"connection_id": "c", "integration_id": "forge"}
+    _, told = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **reconnect)
+    token = {"Authorization": f"Bearer {told['data']['token']}"}
+    _, session = await asked(gateway, "GET", "/connect/session", token)
+    assert "ada@example.com" not in str(session)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "http://docs.example.com",
+        "//docs.example.com",
+        "https://u:p@x.example",
+        "docs",
+    ],
+)
+async def test_a_help_page_is_an_https_address_whoever_names_it(gateway: RunningGateway, page: str) -> None:
+    body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
+    for headers in (gateway.headers, await minted(gateway, CONNECT, CONFIGURE)):
+        status, told = await asked(gateway, "POST", "/connect/sessions", headers, **body)
+        assert (status, told["error"]["errors"][0]["path"]) == (400, ["overrides", "forge", "docs_connect"])
+
+
+async def test_a_minted_key_names_help_pages_of_the_provider_or_the_application(gateway: RunningGateway) -> None:
+    wide = await minted(gateway, CONNECT, CONFIGURE)
+
+    async def status(page: str, headers: dict[str, str]) -> int:
+        body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
+        return (await asked(gateway, "POST", "/connect/sessions", headers, **body))[0]
+
+    assert await status("https://docs.example.com/a", wide) == 201
+    assert await status("https://app.example.com/help", wide) == 201
+    assert await status("https://attacker.example/help", wide) == 400
+    assert await status("https://docs.example.com.attacker.example/", wide) == 400
+    assert await status("https://help.customer.example/", gateway.headers) == 201
+
+
+async def test_a_key_without_the_scope_gives_it_to_nobody(gateway: RunningGateway) -> None:
+    parent = await minted(gateway, CONNECT, "environment:api_keys:create")
+    body = {"display_name": "child", "scopes": [CONNECT, CONFIGURE]}
+    status, told = await asked(gateway, "POST", "/environment/api-keys", parent, **body)
+    assert (status, told["error"]["payload"]["missing"]) == (403, [CONFIGURE])
+    parent = await minted(gateway, CONNECT, CONFIGURE, "environment:api_keys:create")
+    assert (await asked(gateway, "POST", "/environment/api-keys", parent, **body))[0] == 200
