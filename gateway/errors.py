@@ -9,7 +9,7 @@
     ├── Conflict              409     ├── NotImplementedHere   501
     ├── ExpectationFailed     417     ├── UpstreamTimeout      504
     ├── UpstreamFailed        502     ├── Unavailable          503
-    └── VersionNotSupported   505
+    └── VersionNotSupported   505     └── CredentialUnreadable 500
 
 ``code`` is API and does not change; ``message`` says what to do next and may. `middleware.error_shape` alone renders them.
 """
@@ -78,6 +78,7 @@ Code = Literal[
     "not_ready",
     "token_endpoint_unavailable",
     "store_unavailable",
+    "credential_unreadable",
     "generic_error_support",
 ]
 
@@ -208,6 +209,12 @@ class Unavailable(GatewayError):
     """Ours or the token endpoint's trouble, which passes: always with `retry_after_s`."""
 
     status = 503
+
+
+class CredentialUnreadable(GatewayError):
+    """What is stored was changed or moved: trying again does not help, a backup or the end user does."""
+
+    status = 500
 
 
 class UpstreamTimeout(GatewayError):

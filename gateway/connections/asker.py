@@ -94,7 +94,7 @@ class Asker:
 
     def _before(self, row: Connection) -> Mapping[str, Any] | None:
         in_time = row.previous_until is not None and clock.now() < row.previous_until
-        return self._store.open(row.previous) if in_time and row.previous is not None else None
+        return (self._store.open_or_nothing(row.previous) or None) if in_time else None
 
 
 def _nothing() -> None:

@@ -152,7 +152,7 @@ class Creator:
         """What an existing connection was made with, so that a new credential alone does not move it to another site."""
         if row is None:
             return {}
-        return {**row.config, **self._store.open(row.secret_config)}
+        return {**row.config, **self._store.open_or_nothing(row.secret_config)}
 
 
 def _places(context: Context, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:

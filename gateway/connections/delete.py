@@ -115,12 +115,12 @@ class Deleter:
 
     async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
         """One outcome a token; empty where the credential holds none that a provider could end."""
-        held = self._store.open(row.credential)
         provider = self._catalog.get(row.provider)
         integration = given or self._integrations.find(*row.ref[:2])
         if provider is None or integration is None:
             return []
         try:
+            held = self._store.open(row.credential)
             mode = mode_for(provider, held, row.ref)
             config = {**row.config, **self._store.open(row.secret_config)}
             context = Context(provider, integration, config, row.metadata)

@@ -118,9 +118,13 @@ class KeepAlive:
         await self._mine()
         planned = []
         for row in rows:
+            try:
+                credential = self._store.open(row.credential)
+            except GatewayError:
+                continue  # the store has logged it; the others are not to suffer from it
             life = lifespan(
                 provider,
-                self._store.open(row.credential),
+                credential,
                 key=row.uid,
                 granted_at=row.granted_at or row.created_at,
                 refreshed_at=row.last_refreshed_at or row.created_at,

@@ -23,7 +23,9 @@ async def as_before(
     row = await store.connections.get(ref)
     if row is None:
         raise gone(ref)
-    before = {**row.config, **store.open(row.secret_config)}
+    # A session that may change no setting is not to get round that by settings that were damaged.
+    opened = store.open if session.pinned else store.open_or_nothing
+    before = {**row.config, **opened(row.secret_config)}
     if session.pinned:
         check_unchanged(before, config, ("params",))
     if any(config.get(name) not in (None, before.get(name)) for name in SITE):

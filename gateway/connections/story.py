@@ -13,6 +13,7 @@ from gateway.records.states import ENDED, RESTORED, Change, State
 from gateway.wording import sentence
 
 SOON: Final = timedelta(days=14)
+UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
 BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 
@@ -36,7 +37,10 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings`` or ``import``; `how` is a sentence."""
+    """`how` is a sentence.
+
+    `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
+    """
 
     name: str
     how: str
@@ -51,9 +55,12 @@ class Story:
     action: Action
 
 
-def story(row: Connection, changes: Sequence[Change], provider: Provider | None, now: datetime) -> Story:
-    """Of one connection. `changes` is its history, oldest first."""
-    causes = [*_restored(row, changes), *_causes(row, provider, now)]
+def story(
+    row: Connection, changes: Sequence[Change], provider: Provider | None, now: datetime, *, readable: bool = True
+) -> Story:
+    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens."""
+    damaged = [] if readable else [Cause("credential_unreadable", UNREADABLE)]
+    causes = [*damaged, *_restored(row, changes), *_causes(row, provider, now)]
     return Story(_moments(row, changes, now), causes, _action(row, causes, now))
 
 
@@ -135,6 +142,12 @@ def _ends(row: Connection, now: datetime) -> Iterator[Cause]:
 def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
     ref, noted = row.ref, row.failure
     first = causes[0].name if causes else ""
+    if first == "credential_unreadable":
+        return Action(
+            "restore",
+            "Find out who or what changed the database, and restore a backup with `gateway restore`. "
+            "If this connection alone is damaged, let the end user authorize again instead.",
+        )
     if first == "provider_outage":
         left = row.expires_at is None or row.expires_at > now
         due = noted.retry_at if noted is not None else None

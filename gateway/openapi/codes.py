@@ -55,7 +55,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     424: ("reconnect_needed",),
     429: ("too_many_request",),
     431: ("headers_too_large",),
-    500: ("generic_error_support",),
+    500: ("generic_error_support", "credential_unreadable"),
     501: ("not_supported",),
     502: (
         "upstream_unreachable",
@@ -93,11 +93,13 @@ WITH_KEY: Final[tuple[Code, ...]] = (
     "invalid_body",
     "too_many_request",
     "store_unavailable",
+    "credential_unreadable",
 )
 WITH_SESSION: Final[tuple[Code, ...]] = (
     "invalid_connect_session_token_format",
     "unknown_connect_session_token",
     "store_unavailable",
+    "credential_unreadable",
 )
 WITH_JSON: Final[tuple[Code, ...]] = ("invalid_json", "invalid_body", "invalid_content_type", "body_too_large")
 MAKING: Final[tuple[Code, ...]] = (

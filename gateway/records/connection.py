@@ -34,7 +34,10 @@ class EndUser:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A ciphertext with the address it is bound to: it opens in this place and in no other."""
+    """A ciphertext with the address it is bound to: it opens in this place and in no other.
+
+    `of`: the connection that it belongs to, for people.
+    """
 
     ciphertext: bytes
     environment: str
@@ -42,6 +45,7 @@ class Sealed:
     row: str
     column: str
     version: int
+    of: ConnectionRef | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         return f"Sealed({self.table}.{self.column}, {len(self.ciphertext)} bytes)"

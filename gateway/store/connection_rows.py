@@ -104,18 +104,19 @@ def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
 
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
     """The record of a whole row; its ciphertexts with the address they were sealed for."""
+    ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
     return Connection(
-        ref=ConnectionRef(row["environment"], row["integration_id"], row["connection_id"]),
+        ref=ref,
         id=row["id"],
         uid=row["uid"],
         provider=row["provider"],
         version=row["version"],
-        credential=_sealed(row, "credential", row["version"]),
+        credential=_sealed(row, "credential", row["version"], ref),
         expires_at=row["expires_at"],
         config=row["config"],
         secret_config=None
         if row["secret_config"] is None
-        else _sealed(row, "secret_config", row["secret_config_version"]),
+        else _sealed(row, "secret_config", row["secret_config_version"], ref),
         metadata=row["metadata"],
         tags=row["tags"],
         end_user=end_user_from_json(row["end_user"]),
@@ -125,7 +126,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         state_reason=row["state_reason"],
         state_since=row["state_since"],
         intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
-        previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"]),
+        previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
         previous_until=row[f"{PREVIOUS}_until"],
         granted_at=row["granted_at"],
         life=Lifespan(row["dies_at"], row["keep_alive_at"]),
@@ -142,8 +143,8 @@ def sealed_in(one: Connection) -> list[Sealed]:
     return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 
-def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int) -> Sealed:
-    return Sealed(row[column], row["environment"], "connections", row["uid"], column, version)
+def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
+    return Sealed(row[column], ref.environment, "connections", row["uid"], column, version, ref)
 
 
 def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:

@@ -4,12 +4,12 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import RowMapping, and_, bindparam, delete, select, update
+from sqlalchemy import Row, RowMapping, and_, bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection
+from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection, Sealed
 from gateway.records.event import Event
 from gateway.records.past import Past
 from gateway.records.states import Happening
@@ -33,6 +33,7 @@ from gateway.store.refreshes import Refreshes
 from gateway.store.sessions import end as end_sessions
 from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
+from gateway.vault import Damaged, UnknownKey
 
 MARKS_AT_ONCE: Final = 200
 # An integration at a time: SQLite reads the whole table where addresses are listed as rows of three values.
@@ -151,7 +152,8 @@ class ConnectionStore(Refreshes):
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, told: bool = True) -> bool:
         """False: there is no such row. `told`: to the application, as an event."""
-        identity = select(*BEFORE, connections.c.uid, connections.c.version).where(at(new.ref))
+        secret = connections.c.secret_config, connections.c.secret_config_version
+        identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
         if row is None:
             return False
@@ -168,6 +170,8 @@ class ConnectionStore(Refreshes):
         if new.secret_config is not None:
             sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)
             changed |= {"secret_config": sealed, "secret_config_version": version}
+        elif self._is_damaged(new.ref, row):
+            changed |= {"secret_config": None, "secret_config_version": None}
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if told else None
@@ -175,6 +179,21 @@ class ConnectionStore(Refreshes):
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
         return True
+
+    def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
+        """Whether its settings that are secret were changed in the database: who authorizes again starts without them."""
+        if row.secret_config is None:
+            return False
+        version = row.secret_config_version
+        try:
+            self._vault.open_json(
+                Sealed(row.secret_config, ref.environment, "connections", row.uid, "secret_config", version, ref)
+            )
+        except Damaged:
+            return True
+        except UnknownKey:
+            return False
+        return False
 
     async def _openable(self, found: Connection | None) -> Connection | None:
         if found is not None:

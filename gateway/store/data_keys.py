@@ -19,7 +19,7 @@ from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.store.verdict import judge_keys
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
-from gateway.vault.seal import DataKey
+from gateway.vault.seal import KEY_ID, DataKey
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
 SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then
@@ -50,6 +50,7 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self.missing = MissingKeys()
+        self.locked: frozenset[str] = frozenset()  # data keys that are there and do not open, for want of a master key
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -91,7 +92,12 @@ class DataKeys:
                 missing.append(stored)
             else:
                 newest[stored.environment] = self._vault.take(stored.id, stored.environment, key)
+        self.locked = frozenset(one.id for one in missing)
         return newest, missing
+
+    def is_locked(self, sealed: Sealed) -> bool:
+        """Whether its data key is there and lacks its master key."""
+        return sealed.ciphertext[KEY_ID].hex() in self.locked
 
     async def turn_to(self, keyring: Keyring) -> None:
         """Go by other master keys from now on. Raises StoreRefused, and changes nothing, where a data key needs another."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import ColumnElement, RowMapping, and_, delete, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef, Sealed
@@ -37,8 +37,11 @@ class IntegrationStore:
     async def all(self) -> list[Integration]:
         """Of every environment, oldest first. One that no key at hand opens is left out, and the log says so."""
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
+        return await self._readable(there)
+
+    async def _readable(self, wanted: Select[Any]) -> list[Integration]:
         found = []
-        for row in await self._rows(there):
+        for row in await self._rows(wanted):
             try:
                 found.append(await self._record(row))
             except VaultError as fault:
@@ -53,8 +56,7 @@ class IntegrationStore:
 
     async def ending(self) -> list[Integration]:
         """Those whose deletion was begun and has not come to its end, with what their connections need to be revoked."""
-        rows = await self._rows(select(integrations).where(integrations.c.ending_at.is_not(None)))
-        return [await self._record(row) for row in rows]
+        return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
         """`new` as it is stored; None where its key is taken."""

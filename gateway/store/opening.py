@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
+from gateway.store.damage import Damage
 from gateway.store.data_keys import DataKeys
 from gateway.store.looking import POSTGRES
 from gateway.store.migrations import REVISIONS, schema_revision
@@ -32,7 +33,8 @@ async def open_store(
     is for PostgreSQL. Raises StoreRefused, whose text is one line for the operator.
     """
     backend = await _connected(url, keyring, busy_s, pool or PoolConfig())
-    vault = Vault()
+    damage = Damage()
+    vault = Vault(damage.note)
     keys = DataKeys(backend.transactions, keyring, vault)
     try:
         await _migrate(backend)
@@ -43,7 +45,7 @@ async def open_store(
         if isinstance(error, Unavailable | VaultError):
             raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs)
+    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs, damage)
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:

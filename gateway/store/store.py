@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
-from gateway.errors import Unavailable
+from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Sealed
 from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
+from gateway.store.damage import Damage, unreadable
 from gateway.store.data_keys import DataKeys
 from gateway.store.deliveries import DeliveryStore
 from gateway.store.edits import EditStore
@@ -35,7 +36,7 @@ from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
 from gateway.store.webhooks import WebhookStore
-from gateway.vault import Keyring, Vault, VaultError
+from gateway.vault import Damaged, Keyring, UnknownKey, Vault
 
 if TYPE_CHECKING:
     from gateway.store.rotation import Rotation
@@ -45,8 +46,15 @@ class Store:
     """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
 
     def __init__(
-        self, transactions: Transactions, vault: Vault, keys: DataKeys, watch: Watch, place: Path | None
+        self,
+        transactions: Transactions,
+        vault: Vault,
+        keys: DataKeys,
+        watch: Watch,
+        place: Path | None,
+        damage: Damage | None = None,
     ) -> None:
+        self.damage = damage or Damage()
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
@@ -73,15 +81,30 @@ class Store:
         self.request_log = RequestLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """What was sealed; nothing where there is nothing. Raises Unavailable where no key at hand opens it."""
+        """What was sealed; nothing where there is nothing.
+
+        Raises Unavailable where its key is not at hand, and CredentialUnreadable where it was changed since.
+        """
         if sealed is None:
             return {}
         try:
             return self.vault.open_json(sealed)
-        except VaultError as fault:
+        except Damaged as fault:
+            raise unreadable(sealed) from fault
+        except UnknownKey as fault:
+            if not self._keys.is_locked(sealed):
+                self.damage.note(sealed)
+                raise unreadable(sealed) from fault
             raise Unavailable(
                 "store_unavailable", f"A stored secret cannot be opened. {fault}", retry_after_s=60
             ) from fault
+
+    def open_or_nothing(self, sealed: Sealed | None) -> Mapping[str, Any]:
+        """The same, and nothing where it was changed since: for what replaces it, or can do without."""
+        try:
+            return self.open(sealed)
+        except CredentialUnreadable:
+            return {}
 
     async def ensure_environments(self, names: set[str]) -> None:
         """Make the environments that a reloaded configuration names for the first time."""
@@ -113,14 +136,27 @@ class Store:
         return Rotation(self._transactions, self.vault, self._keys)
 
     async def prune(self, now: datetime) -> None:
-        """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then."""
-        await self.sessions.prune(now)
-        await self.flows.prune(now)
-        await self.keys.prune(now)
-        await self.flow_results.prune(now)
-        await self.changes.prune(now)
-        await self.event_log.prune(now)
-        await self.connections.forget_previous(now)
+        """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then.
+
+        Each whatever became of the others. Raises ExceptionGroup, each of whose members names what it was about in a note.
+        """
+        faults = []
+        for name, prune in (
+            ("connect sessions", self.sessions.prune),
+            ("flows", self.flows.prune),
+            ("keys", self.keys.prune),
+            ("flow results", self.flow_results.prune),
+            ("changes", self.changes.prune),
+            ("events", self.event_log.prune),
+            ("previous refresh tokens", self.connections.forget_previous),
+        ):
+            try:
+                await prune(now)
+            except Exception as fault:  # noqa: BLE001 (raised below, with the others)
+                fault.add_note(name)
+                faults.append(fault)
+        if faults:
+            raise ExceptionGroup("some of what has expired was not removed", faults)
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""

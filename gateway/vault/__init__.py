@@ -4,9 +4,9 @@ Master keys wrap data keys, data keys seal values, and each value opens in its o
 sealed under keys derived from the master keys.
 """
 
-from gateway.vault.errors import UnknownKey, VaultError
+from gateway.vault.errors import Damaged, UnknownKey, VaultError
 from gateway.vault.keyring import Keyring, WrappedKey
 from gateway.vault.seal import Vault
 from gateway.vault.tokens import Tokens
 
-__all__ = ["Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey"]
+__all__ = ["Damaged", "Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey"]

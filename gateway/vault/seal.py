@@ -5,7 +5,7 @@ A ciphertext is: format version (1 byte), data key id (8), nonce (12), AES-GCM c
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gateway.records.connection import Sealed
 from gateway.vault.binding import FORMAT, NONCE_BYTES, TAG_BYTES, associated_data
-from gateway.vault.errors import UnknownKey, VaultError
+from gateway.vault.errors import Damaged, UnknownKey, VaultError
 
 KEY_ID: Final = slice(1, 9)
 NONCE: Final = slice(9, 9 + NONCE_BYTES)
@@ -37,9 +37,13 @@ class DataKey:
 
 
 class Vault:
-    """Seals and opens with the data keys it was handed. No I/O: the store loads, counts and replaces the keys."""
+    """Seals and opens with the data keys it was handed. No I/O: the store loads, counts and replaces the keys.
 
-    def __init__(self) -> None:
+    `note_damage` is called with each value that was changed or moved since it was sealed, before Damaged is raised.
+    """
+
+    def __init__(self, note_damage: Callable[[Sealed], None] = lambda _: None) -> None:
+        self._note_damage = note_damage
         self._by_id: dict[str, DataKey] = {}
         self._sealing: dict[str, DataKey] = {}
 
@@ -97,7 +101,8 @@ class Vault:
     def _open(self, sealed: Sealed) -> bytes:
         data, place = sealed.ciphertext, f"{sealed.table}.{sealed.column}"
         if len(data) < SHORTEST or data[0] != FORMAT:
-            raise VaultError(f"What is stored in {place} is not a ciphertext of this version.")
+            self._note_damage(sealed)
+            raise Damaged(f"What is stored in {place} is not a ciphertext of this version.")
         key = self._by_id.get(data[KEY_ID].hex())
         if key is None:
             raise UnknownKey(
@@ -108,7 +113,8 @@ class Vault:
         try:
             return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
         except InvalidTag:
-            raise VaultError(f"What is stored in {place} was changed, or moved here from another place.") from None
+            self._note_damage(sealed)
+            raise Damaged(f"What is stored in {place} was changed, or moved here from another place.") from None
 
 
 def _binding(key: DataKey, place: Sealed) -> bytes:

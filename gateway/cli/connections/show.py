@@ -51,7 +51,7 @@ def _told(services: "Services", row: "Connection") -> dict[str, Any]:
     return {
         **shown,
         "state_reason": row.state_reason,
-        "credential_type": services.store.open(row.credential).get("type"),
+        "credential_type": services.store.open_or_nothing(row.credential).get("type"),
         "expires_at": stamp(row.expires_at) if row.expires_at else None,
         "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
         "refresh_failure": {"reason": noted.code, "provider_message": noted.message, "attempts": noted.attempts}

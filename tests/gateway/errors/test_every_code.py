@@ -15,8 +15,10 @@ from typing import Any, get_args
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from sqlalchemy import text
 
 from gateway.errors import Code
+from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import write_entry
 from tests.gateway.errors.stage import ENTRY, HOOK_SECRET, Play, Stage, staged
 
@@ -490,6 +492,22 @@ async def _(stage: Stage) -> None:
     assert "Try again" in told["message"]
     (stage.gateway.folder / "away.db").rename(database)
     await stage.fine("GET", "/connections")
+
+
+@plays("credential_unreadable")
+async def _(stage: Stage) -> None:
+    services = stage.gateway.services
+
+    async def stored(as_what: str) -> None:
+        statement = text(f"UPDATE connections SET credential = {as_what} WHERE integration_id = 'keyed'")
+        await services.store._transactions.write(lambda db: db.execute(statement))
+        services.live.forget(ConnectionRef("dev", "keyed", "c1"))
+
+    await stored("CAST(credential || x'00' AS BLOB)")
+    told = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
+    assert "gateway restore" in told["message"]
+    await stored("substr(credential, 1, length(credential) - 1)")
+    await stage.fine("GET", "/proxy/list", **stage.on_behalf("keyed"))
 
 
 @plays("generic_error_support")

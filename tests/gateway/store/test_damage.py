@@ -1,0 +1,172 @@
+"""A ciphertext that was changed is no outage: it has a code, an event and a metric of its own, and harms one connection alone."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from gateway import clock
+from gateway.api.story_json import told as story_told
+from gateway.cli.connections.show import _told as shown
+from gateway.connections.keep_alive import KeepAlive
+from gateway.errors import Unavailable
+from gateway.records.connection import ConnectionRef
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.test_gauges import numbers
+
+EVENT = "stored_secret_unreadable"
+
+
+def changed(folder: Path, column: str = "credential", connection_id: str = "c1", at: int = -1) -> None:
+    """One bit of what is stored for that connection."""
+    with sqlite3.connect(folder / "gateway.db") as db:
+        where = f"FROM connections WHERE connection_id = '{connection_id}'"
+        (stored,) = db.execute(f"SELECT {column} {where}").fetchone()
+        flipped = bytearray(stored)
+        flipped[at] ^= 1
+        db.execute(f"UPDATE connections SET {column} = ? WHERE connection_id = ?", (bytes(flipped), connection_id))
+    db.close()
+
+
+def moved(folder: Path, _column: str = "", connection_id: str = "c1") -> None:
+    """The credential of another connection in its place."""
+    with sqlite3.connect(folder / "gateway.db") as db:
+        other = "SELECT credential FROM connections WHERE connection_id = 'c2'"
+        db.execute(f"UPDATE connections SET credential = ({other}) WHERE connection_id = ?", (connection_id,))
+    db.close()
+
+
+def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1") -> None:
+    """It names a data key that there never was."""
+    changed(folder, column, connection_id, at=3)
+
+
+async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> None:
+    """Stop the gateway, have somebody change its database, and start it: then nothing is kept in memory."""
+    await running.stop()
+    for harm in harms:
+        harm(running.folder)
+    await running.start()
+
+
+async def asked(running: RunningGateway, connection_id: str = "c1") -> tuple[int, str, str | None, dict[str, object]]:
+    async with running.proxied(connection_id) as answer:
+        body = await answer.read()
+        told = json.loads(body)["error"] if "Gateway-Error" in answer.headers else {}
+        return answer.status, answer.headers.get("Gateway-Error", ""), answer.headers.get("Retry-After"), told
+
+
+def of(logged: list[EventDict]) -> list[EventDict]:
+    return [event for event in logged if event["event"] == EVENT]
+
+
+@pytest.mark.parametrize("harm", [changed, moved, of_no_key])
+async def test_it_is_told_apart_from_an_outage_and_others_do_not_suffer(
+    running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
+) -> None:
+    for connection_id in ("c1", "c2"):
+        await running.imported(tracker.grant(), connection_id)
+    await meanwhile(running, harm)
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            status, code, retry_after, told = await asked(running)
+            assert (status, code, retry_after) == (500, "credential_unreadable", None)
+    assert "connection 'c1'" in str(told["message"])
+    assert "gateway restore" in str(told["message"])
+    (event,) = of(logged)  # once a minute, however many ask
+    wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
+    wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
+    assert {name: event[name] for name in wanted} == wanted
+    assert numbers(running, "gateway_stored_secrets_unreadable_total") == {("dev", "connections"): 3}
+    for _ in range(3):
+        assert (await asked(running, "c2"))[0] == 200
+    async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
+        assert answer.status == 200
+        assert {one["connection_id"] for one in (await answer.json())["connections"]} == {"c1", "c2"}
+
+
+async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    row = await running.services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    assert row is not None
+    store = running.services.store
+    store.vault._by_id.clear()
+    store._keys.locked = frozenset([row.credential.ciphertext[1:9].hex()])
+    with structlog.testing.capture_logs() as logged, pytest.raises(Unavailable, match="SIGHUP") as refusal:
+        store.open(row.credential)
+    assert (refusal.value.status, refusal.value.code) == (503, "store_unavailable")
+    assert of(logged) == []
+
+
+@pytest.mark.parametrize("column", ["credential", "secret_config"])
+async def test_it_is_connected_again_and_deleted_as_any_other(
+    running: RunningGateway, tracker: Tracker, column: str
+) -> None:
+    for connection_id in ("c1", "c2"):
+        await running.imported(tracker.grant(), connection_id)
+    harms = [partial(changed, column=column, connection_id=connection_id) for connection_id in ("c1", "c2")]
+    await meanwhile(running, *([seal_settings] if column == "secret_config" else []), *harms)
+    await running.imported(tracker.grant(), "c1")
+    assert (await asked(running))[0] == 200
+    url = f"{running.url}/connections/c2?provider_config_key=tracker"
+    async with running.http.delete(url, headers=running.headers) as answer:
+        assert answer.status == 200, await answer.text()
+    async with running.http.get(url, headers=running.headers) as answer:
+        assert answer.status == 404
+
+
+def seal_settings(folder: Path) -> None:
+    """Something in the column of settings that are secret; whatever it is, it is damaged next."""
+    with sqlite3.connect(folder / "gateway.db") as db:
+        db.execute("UPDATE connections SET secret_config = credential, secret_config_version = version")
+    db.close()
+
+
+async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    await meanwhile(running, changed)
+    services = running.services
+    row = await services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    assert row is not None
+    diagnosis = (await story_told(services, row))["diagnosis"]
+    assert diagnosis["causes"][0]["cause"] == "credential_unreadable"
+    assert diagnosis["action"]["do"] == "restore"
+    assert "gateway restore" in diagnosis["action"]["how"]
+    assert "authorize again" in diagnosis["action"]["how"]
+    assert shown(services, row)["credential_type"] is None
+
+
+async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: RunningGateway, tracker: Tracker) -> None:
+    for connection_id in ("c1", "c2"):
+        await running.imported(tracker.grant(), connection_id)
+    await meanwhile(running, changed)
+    services = running.services
+    keep_alive = KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    rows = [
+        row
+        for one in ("c1", "c2")
+        if (row := await services.store.connections.get(ConnectionRef("dev", "tracker", one))) is not None
+    ]
+    provider = services.catalog.get(rows[0].provider)
+    assert provider is not None
+    await keep_alive._planned(provider, rows)
+
+
+async def test_what_a_minute_ago_was_logged_is_logged_again(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    await meanwhile(running, changed)
+    begun = clock.monotonic()
+    with structlog.testing.capture_logs() as logged:
+        await asked(running)
+        monkeypatch.setattr(clock, "monotonic", lambda: begun + timedelta(minutes=2).total_seconds())
+        await asked(running)
+    assert len(of(logged)) == 2
