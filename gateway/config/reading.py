@@ -94,17 +94,21 @@ def _bad_name(place: Place) -> str:
 
 def _unknown_key(place: Place) -> str:
     section, key = _section(place[:-1]), place[-1]
-    for home, shape in SECTIONS.items():
-        if key in shape.model_fields and home:
-            return f"is not known here; it belongs under {'.'.join(home).replace('*', '<name>')}"
+    homes = [
+        ".".join(home).replace("*", "<name>") for home, shape in SECTIONS.items() if key in shape.model_fields and home
+    ]
+    if homes:
+        return f"is not known here; it belongs under {' or '.join(homes)}"
     if near := did_you_mean(key, section.model_fields):
         return f"is not a known key{near}"
     return f"is not a known key; known here: {', '.join(section.model_fields)}"
 
 
 def _section(place: Place) -> type[Section]:
-    pattern = tuple("*" if index in (1, 3) else step for index, step in enumerate(place))
-    return SECTIONS[pattern]
+    """Whose keys stand at `place`."""
+    if place in SECTIONS:
+        return SECTIONS[place]
+    return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]
 
 
 def _without(tree: Any, places: set[Place]) -> Any:
