@@ -19,6 +19,13 @@ def harden() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
+def hide_versions() -> None:
+    """Answers of this process say ``Server: gateway``, where aiohttp would name itself and Python with their versions."""
+    from aiohttp import web_response
+
+    web_response.SERVER_SOFTWARE = "gateway"  # type: ignore[attr-defined]  # a test sees that this is where it stands
+
+
 def end_with_parent(parent: int) -> bool:
     """A worker whose parent was killed would serve on with nobody to stop it. False: that has happened already."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -8,6 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.hardening import hide_versions
 from gateway.sandbox import authorize, controls, lists, rest, streams, token
 from gateway.sandbox.callers import Refused
 from gateway.sandbox.faults import FAULTS, BadFault
@@ -75,6 +76,7 @@ async def running(
         clients={client.client_id: client for client in clients},
         memory=memory,
     )
+    hide_versions()
     runner = web.AppRunner(create_app(sandbox), access_log=None, shutdown_timeout=1, auto_decompress=False)
     await runner.setup()
     try:

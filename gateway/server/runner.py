@@ -13,6 +13,7 @@ from aiohttp.web_server import Server
 
 from gateway.app import OWN_MIDDLEWARES
 from gateway.errors import StartRefused
+from gateway.hardening import hide_versions
 from gateway.server.lane import lane_of
 from gateway.server.protocol import ClientProtocol
 from gateway.wire.cut import cut
@@ -106,6 +107,7 @@ class GatewayRunner(web.AppRunner):
         lane: bool = True,
     ) -> None:
         refuse_without_c_parser()
+        hide_versions()
         super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced

@@ -36,6 +36,7 @@ TO_US: Final = frozenset(
         "forward-headers-on-redirect",
         "forwarded",
         "x-real-ip",
+        "baggage",  # W3C: what our callers tell each other of their users, which is no provider's business
     }
 )
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")

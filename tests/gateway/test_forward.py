@@ -125,6 +125,8 @@ async def test_hop_by_hop_framing_and_gateway_fields_never_leave() -> None:
         "X-Forwarded-For: 1.2.3.4",
         "X_Forwarded_Host: evil",
         "X-Real-IP: 1.2.3.4",
+        "baggage: user=alice",
+        "Nango-Proxy-Baggage: user=alice",
         "Retries: 3",
         "Retry-On: 429,503",
         "Decompress: false",

@@ -27,7 +27,7 @@ CREDENTIAL: Final = b"wire-credential-0123"
 STAYS_HERE: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect "
     b"provider-config-key connection-id base-url-override retries retry-on decompress forward-headers-on-redirect "
-    b"forwarded x-real-ip".split()
+    b"forwarded x-real-ip baggage".split()
 )
 STAYS_HERE_PREFIXES: Final = (b"nango-", b"gateway-", b"x-forwarded-")
 

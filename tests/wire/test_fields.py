@@ -70,7 +70,8 @@ STAYS = table(
         b"Gateway-Anything: 1", b"gateway_anything: 1", b"X-Forwarded-For: 1.2.3.4", b"X-Forwarded-Host: evil",
         b"X-Forwarded-Proto: https", b"x_forwarded_for: 1.2.3.4", b"Forwarded: for=1.2.3.4", b"X-Real-IP: 1.2.3.4",
         b"X_Real_Ip: 1.2.3.4", b"Provider_Config_Key: wire", b"CONNECTION_ID: c2", b"Connection_id: c2",
-        b"Base_Url_Override: http://evil.example", b"Retry_On: 500", b"Forward_Headers-On_Redirect: true",
+        b"Base_Url_Override: http://evil.example", b"baggage: user=alice", b"Baggage: user=alice,plan=a",
+        b"Retry_On: 500", b"Forward_Headers-On_Redirect: true",
     )),
 )  # fmt: skip
 
