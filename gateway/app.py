@@ -71,8 +71,8 @@ def services_of(config: Config) -> Services:
         egress=egress_of(config),
         gates=gates_of(config),
         metrics=metrics,
-        request_log=RequestLog(observe=metrics.observe),
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
+        request_log=RequestLog(observe=metrics.observe, stored=config.request_log.enabled),
         started_at=clock.now(),
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
+from gateway.config import RequestLogConfig
 from gateway.connections.attempt import Sender
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter
@@ -28,12 +29,14 @@ from gateway.errors import GatewayError
 from gateway.keys.issue import Issuer
 from gateway.services import Services
 from gateway.store import Store, open_store
+from gateway.store.note_place import NO_FOLDER
+from gateway.store.own_file import EFFECT
 from gateway.vault import Keyring, Tokens
 from gateway.webhooks.deliver import Deliverer
 from gateway.webhooks.keeper import Keeper
 
 PRUNE_EVERY_S: Final = 600.0
-KEEP_REQUEST_LOG: Final = timedelta(days=30)
+PRUNE_REQUEST_LOG_EVERY_S: Final = 20.0
 
 log = structlog.get_logger(__name__)
 
@@ -89,6 +92,8 @@ async def opened(
         await store.close()
         raise
     dialogues = dialogues_of(services)
+    if services.courier is not None and not store.pairs.can_note:
+        log.error("pairs_cannot_be_noted", detail=NO_FOLDER, effect=EFFECT)
     services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     services.deliverer = Deliverer(store, config, services.catalog, services.egress, services.metrics)
@@ -110,6 +115,7 @@ async def opened(
             asyncio.create_task(services.deliverer.run(), name="deliver_events"),
             asyncio.create_task(services.keeper.run(), name="keep_events"),
             asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(_prune_request_log(store, lambda: now().config.request_log), name="prune_request_log"),
             asyncio.create_task(go_on(lambda: now().made), name="end_integrations"),
             asyncio.create_task(services.keys.minted.write(), name="write_key_use"),
             asyncio.create_task(services.request_log.write_to(store.request_log), name="write_request_log"),
@@ -150,10 +156,25 @@ async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:
 async def _prune(store: Store) -> None:
     """Sessions and flows live minutes, and what is older is only weight."""
     while True:
-        now = clock.now()
         try:
-            await store.prune(now)
-            await store.request_log.prune(now - KEEP_REQUEST_LOG)
-        except GatewayError as fault:
-            log.warning("prune_failed", detail=fault.message)
+            await store.prune(clock.now())
+        except ExceptionGroup as group:
+            for fault in group.exceptions:
+                _prune_failed(fault, fault.__notes__[-1])
         await asyncio.sleep(PRUNE_EVERY_S)
+
+
+async def _prune_request_log(store: Store, config: Callable[[], RequestLogConfig]) -> None:
+    """Often, since it is bounded by its number of rows, and a busy gateway writes thousands a second."""
+    while True:
+        bounds = config()
+        try:
+            await store.request_log.prune(clock.now() - timedelta(days=bounds.keep_days), max_rows=bounds.max_rows)
+        except Exception as fault:  # noqa: BLE001 (whatever it was, the next time may do better)
+            _prune_failed(fault, "request log")
+        await asyncio.sleep(PRUNE_REQUEST_LOG_EVERY_S)
+
+
+def _prune_failed(fault: Exception, what: str) -> None:
+    known = isinstance(fault, GatewayError)
+    log.warning("prune_failed", what=what, detail=str(fault), exc_info=None if known else fault)

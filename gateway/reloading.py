@@ -115,6 +115,7 @@ def turn(app: web.Application, ready: Next) -> None:
     new.live.turn_to(ready.config.live, new.integrations, new.catalog)
     new.deliverer.turn_to(ready.config, new.catalog, new.egress)
     new.metrics.turn_to(new.integrations.has)
+    new.request_log.stored = ready.config.request_log.enabled
     # aiohttp warns of changes to an application that has started, since it cannot know that this one is meant.
     app._state[SERVICES] = new
 

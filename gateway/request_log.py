@@ -32,9 +32,14 @@ class Sink(Protocol):
 
 
 class RequestLog:
-    """`observe` is told of every record, kept or not. `dropped` counts the records that found a queue full."""
+    """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
 
-    def __init__(self, bound: int = BOUND, *, observe: Callable[[Exchange], None] = lambda _: None) -> None:
+    `stored`: whether records of connections become rows of the store (`request_log.enabled`); lines are written in any case.
+    """
+
+    def __init__(
+        self, bound: int = BOUND, *, observe: Callable[[Exchange], None] = lambda _: None, stored: bool = True
+    ) -> None:
         self._observe = observe
         self._lines: deque[Exchange] = deque()
         self._rows: deque[Exchange] = deque()
@@ -42,6 +47,7 @@ class RequestLog:
         self._sink: Sink | None = None
         self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
         self.dropped = 0
+        self.stored = stored
 
     def note(self, exchange: Exchange) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
@@ -50,7 +56,7 @@ class RequestLog:
             self._lines.append(exchange)
         else:
             self.dropped += 1
-        if exchange.connection_id:
+        if exchange.connection_id and self.stored:
             if len(self._rows) < self._bound:
                 self._rows.append(exchange)
             else:

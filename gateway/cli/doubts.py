@@ -29,13 +29,23 @@ def unusable(config: "Config") -> Iterator[Fault]:
 
 def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """What is allowed and hardly meant, or not acted on yet."""
+    from gateway.config.metrics_port import open_to_network
     from gateway.config.store_url import unguarded
     from gateway.egress.guard import Guard
+    from gateway.vault import Keyring
+    from gateway.vault.keyring import REPLACE
 
     guard = Guard(config.egress.allow)
     if unguarded(config.store.url):
         where = config.where("store", "url")
         yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
+    if config.server.admin_port is not None:
+        told = open_to_network(config.server, config.server.metrics_host)
+        if told is not None:
+            yield Fault(config.where("server", "admin_port"), f"{told.message}: {told.fix}")
+    for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
+        where = config.where("store", "encryption_keys", str(number))
+        yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE}")
     for environment in config.environments.values():
         yield from _environment(config, environment, guard)
         for key, integration in environment.integrations.items():

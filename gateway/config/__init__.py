@@ -21,6 +21,7 @@ from gateway.config.model import (
     IntegrationConfig,
     LiveConfig,
     PoolConfig,
+    RequestLogConfig,
     ServerConfig,
     StoreConfig,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "LiveConfig",
     "PoolConfig",
     "Readable",
+    "RequestLogConfig",
     "ServerConfig",
     "StoreConfig",
     "load",

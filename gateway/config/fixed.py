@@ -15,6 +15,7 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "drain_s"): None,
     ("server", "notice_s"): None,
     ("server", "admin_port"): 0,
+    ("server", "admin_host"): None,
     ("server", "websocket_path"): None,
     ("store", "url"): None,
     ("store", "pool"): None,

@@ -69,6 +69,7 @@ def _built(
         ),
         environments=environments,
         egress=_egress(shape.egress),
+        request_log=model.RequestLogConfig(**shape.request_log.model_dump()),
         branding=model.BrandingConfig(
             shape.branding.name,
             Path(os.path.normpath(base / shape.branding.logo)) if shape.branding.logo else None,
@@ -91,6 +92,7 @@ def _server(shape: ServerShape) -> model.ServerConfig:
         notice_s=shape.notice_s,
         admin_port=shape.admin_port,
         websocket_path=shape.websocket_path,
+        admin_host=shape.admin_host,
     )
 
 

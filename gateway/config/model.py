@@ -11,7 +11,7 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """`public_url` has no trailing slash; the callback, logos and links derive from it."""
+    """`public_url` has no trailing slash; the callback, logos and links derive from it. `admin_host` None: `host`."""
 
     host: str
     port: int
@@ -21,6 +21,12 @@ class ServerConfig:
     notice_s: float
     admin_port: int | None
     websocket_path: str
+    admin_host: str | None = None
+
+    @property
+    def metrics_host(self) -> str:
+        """Where `admin_port` listens."""
+        return self.host if self.admin_host is None else self.admin_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +161,15 @@ class EgressConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestLogConfig:
+    """Whether calls are recorded in the store, and what is kept of these records: the stricter of both bounds."""
+
+    enabled: bool
+    keep_days: float
+    max_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
 
@@ -164,6 +179,7 @@ class Config:
     catalog: tuple[Path, ...]
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
+    request_log: RequestLogConfig
     branding: BrandingConfig
     connect: ConnectConfig
     path: Path | None

@@ -104,6 +104,7 @@ class ServerShape(Section):
     drain_s: Number = Field(30, ge=0, le=3600)
     notice_s: Number = Field(1, ge=0, le=600)
     admin_port: Whole | None = Field(None, ge=0, le=65535)
+    admin_host: Host | None = None
     websocket_path: WebsocketPath = "/"
 
 
@@ -192,6 +193,12 @@ class ConnectShape(Section):
     result_sockets_per_address: Whole = Field(_CONNECT.result_sockets_per_address, ge=1, le=1_000_000)
 
 
+class RequestLogShape(Section):
+    enabled: Truth = True
+    keep_days: Number = Field(7, gt=0, le=3650)
+    max_rows: Whole = Field(1_000_000, ge=1, le=1_000_000_000)
+
+
 class BrandingShape(Section):
     name: DisplayName | None = None
     logo: Text | None = None
@@ -206,6 +213,7 @@ class GatewayShape(Section):
     catalog: list[Text | None] = []
     environments: dict[EnvironmentName, EnvironmentShape] = {}
     egress: EgressShape = EgressShape()
+    request_log: RequestLogShape = RequestLogShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
 
@@ -221,6 +229,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress",): EgressShape,
     ("egress", "timeouts"): TimeoutsShape,
     ("egress", "limits"): LimitsShape,
+    ("request_log",): RequestLogShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,
 }

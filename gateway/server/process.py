@@ -17,6 +17,7 @@ from gateway.hardening import harden
 from gateway.metrics import Board
 from gateway.server.admin import Admin
 from gateway.server.sockets import listening
+from gateway.server.warnings import warn
 from gateway.server.worker import Worker
 from gateway.server.workers import supervise
 
@@ -36,6 +37,7 @@ def serve(config: Config, *, as_json: bool = False) -> int:
         with listening(config.server) as (public, admin_socket):
             config = config.at_port(public.getsockname()[1])
             admin = admin_of(config, admin_socket)
+            warn(config, admin_socket)
             worker = Worker(create_app(config), config, public, admin)
             if config.server.workers == 1:
                 return work(worker, 0, ready=lambda: announce(config, admin, as_json), as_json=as_json)
@@ -71,7 +73,7 @@ def work(worker: Worker, place: int, *, ready: Callable[[], None], as_json: bool
 def announce(config: Config, admin: Admin | None, as_json: bool) -> None:
     address = _address(config.server.host, config.server.port)
     public_url = config.server.public_url
-    metrics = admin and f"{_address(config.server.host, admin.listener.getsockname()[1])}/metrics"
+    metrics = admin and f"{_address(config.server.metrics_host, admin.listener.getsockname()[1])}/metrics"
     more = {"metrics": metrics} if metrics else {}
     ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
     print(json.dumps(ready) if as_json else f"gateway ready on {address}", flush=True)  # noqa: T201 (the line that scripts wait for)

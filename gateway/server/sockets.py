@@ -23,7 +23,7 @@ def listening(server: ServerConfig) -> Iterator[tuple[socket.socket, socket.sock
         if public is None:
             public = held.enter_context(listen(server.host, server.port, "server.port"))
         if admin is None and server.admin_port is not None:
-            admin = held.enter_context(listen(server.host, server.admin_port, "server.admin_port"))
+            admin = held.enter_context(listen(server.metrics_host, server.admin_port, "server.admin_port"))
         yield public, admin
 
 
@@ -59,8 +59,9 @@ def listen(host: str, port: int, key: str) -> socket.socket:
         sock.close()
         words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         besides = ", and the same in server.public_url where that names it" if key == "server.port" else ""
+        host_key = "server.host" if key == "server.port" else "server.admin_host"
         raise StartRefused(
-            f"{host}:{port} {words}. Set another {key}{besides}, or another server.host, in gateway.yaml."
+            f"{host}:{port} {words}. Set another {key}{besides}, or another {host_key}, in gateway.yaml."
         ) from fault
     sock.setblocking(False)
     return sock

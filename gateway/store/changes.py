@@ -4,12 +4,13 @@ from collections.abc import Hashable
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store.last import execute_last
 from gateway.store.own_changes import OwnChanges
+from gateway.store.pruning import prune_oldest
 from gateway.store.tables import changes
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
@@ -98,5 +99,5 @@ class ChangeLog:
 
     async def prune(self, now: datetime) -> None:
         """Forget what is older than a day, but never the last entry, by which a reader sees whether it missed any."""
-        old = delete(changes).where(changes.c.at < now - KEPT, changes.c.id < LAST.scalar_subquery())
-        await self._transactions.write(lambda db: db.execute(old))
+        old = (changes.c.at < now - KEPT) & (changes.c.id < LAST.scalar_subquery())
+        await prune_oldest(self._transactions, changes, old)

@@ -69,7 +69,8 @@ def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
                 if revision is not None:
                     stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
                     judge_keys(path, stored, keyring, values=_sealed_under(db, locked_out(stored, keyring)))
-                return revision
+                    return revision
+        judge_keys(path, (), keyring)
         return None
     except (sqlite3.Error, OSError) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:

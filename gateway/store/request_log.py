@@ -1,4 +1,4 @@
-"""The log of proxied requests: written in batches, pruned by age, never waited for by a request."""
+"""The log of proxied requests: written in batches, pruned by age and number, never waited for by a request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,18 +6,19 @@ from datetime import UTC, datetime
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Dialect, delete, insert, select
+from sqlalchemy import Dialect, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.exchange import Exchange
+from gateway.store.pruning import prune_oldest
 from gateway.store.tables import request_log
 from gateway.store.transactions import Transactions
 
-PRUNED_AT_ONCE: Final = 5000  # rows; other writes come between
 # Rows a statement on SQLite, and all of a size in one trip. With each trip, and with each statement, its thread has to get the
 # interpreter back from the event loop's, which under load costs more than to write a hundred rows. SQLite takes 32,766 values
 # a statement, and holds the interpreter while it is given them.
 AT_ONCE: Final = (1000, 100, 10, 1)
+NEWEST: Final = select(func.coalesce(func.max(request_log.c.id), 0))
 _COLUMNS: Final = tuple(column.name for column in request_log.columns if not column.primary_key)
 _WIDTH: Final = len(_COLUMNS)
 assert Exchange._fields[:_WIDTH] == _COLUMNS  # so that a row is a slice of a record
@@ -39,16 +40,15 @@ class RequestLog:
 
         await self._transactions.write(write)
 
-    async def prune(self, before: datetime) -> int:
-        """Remove what is older than `before`, a few thousand rows a transaction. Returns how many."""
-        old = select(request_log.c.id).where(request_log.c.at < before).order_by(request_log.c.at).limit(PRUNED_AT_ONCE)
-        gone = delete(request_log).where(request_log.c.id.in_(old))
-        total = 0
-        while True:
-            removed = (await self._transactions.write(lambda db: db.execute(gone))).rowcount
-            total += removed
-            if removed < PRUNED_AT_ONCE:
-                return total
+    async def prune(self, before: datetime, *, max_rows: int) -> int:
+        """Remove what is older than `before`, and all but the newest `max_rows` rows. Returns how many.
+
+        Rows are counted by their ids, of which some may be unused: never more than `max_rows` are kept.
+        """
+        async with self._transactions.read() as db:
+            newest: int = (await db.execute(NEWEST)).scalar_one()
+        old = (request_log.c.at < before) | (request_log.c.id <= newest - max_rows)
+        return await prune_oldest(self._transactions, request_log, old)
 
 
 async def _runs(dialect: Dialect, exchanges: Sequence[Exchange]) -> list[tuple[str, list[tuple[Any, ...]]]]:

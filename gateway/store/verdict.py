@@ -27,7 +27,8 @@ def locked_out(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKe
 def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
     """Every data key must open: one that does not would mean connections that do not. Raises StoreRefused.
 
-    `values`: how many are sealed under those that are `locked_out`, where that is known.
+    `values`: how many are sealed under those that are `locked_out`, where that is known. A weak first key may go on where
+    something is under it already, since nothing could be read otherwise.
     """
     missing = locked_out(stored, keyring)
     if missing:
@@ -37,6 +38,12 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
             f"{place} has {held} under an encryption key that is not in store.encryption_keys (key id {', '.join(ids)}): "
             "add the key it was made with, after the first if that is to replace it. Then `gateway keys rotate` seals "
             "everything anew under the first, and `gateway keys status` tells which may be taken out."
+        )
+    weakness = keyring.weaknesses.get(0)
+    if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored):
+        raise StoreRefused(
+            f"store.encryption_keys: the first key {weakness}, so it can be guessed, and nothing is sealed under it yet. "
+            "Put another in its place: `openssl rand -base64 32` makes one."
         )
     for key in stored:
         try:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -17,6 +18,11 @@ from gateway.vault.errors import UnknownKey, VaultError
 from gateway.wording import counted
 
 KEY_BYTES: Final = 32
+REPLACE: Final = (
+    "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
+    "then take this one out"
+)
+DISTINCT_BYTES: Final = 16  # of 32 random bytes about 30 differ; fewer than this come up once in 10^18 keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class Keyring:
         decoded = [key_bytes(key, number) for number, key in enumerate(keys, start=1)]
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
+        self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
+        """By place in the list, counted from 0: why that key is no random one."""
 
     @property
     def ids(self) -> list[str]:
@@ -76,6 +84,21 @@ class Keyring:
             return master.decrypt(nonce, body, _data_key_binding(stored.master_key_id, stored.environment, stored.id))
         except InvalidTag:
             raise VaultError(f"Data key {stored.id} was changed after it was stored, or belongs elsewhere.") from None
+
+
+def weakness(key: bytes) -> str | None:
+    """What shows that somebody made `key` up, without showing it; None where it may well be random."""
+    steps = {(after - before) % 256 for before, after in pairwise(key)}
+    if len(steps) == 1:
+        return "is one byte repeated" if steps == {0} else "counts up or down"
+    for period in range(2, KEY_BYTES // 2 + 1):
+        if key == (key[:period] * KEY_BYTES)[:KEY_BYTES]:
+            return f"repeats the same {period} bytes"
+    if len(set(key)) < DISTINCT_BYTES:
+        return f"has only {len(set(key))} different bytes"
+    if key.isascii() and key.decode().isprintable():
+        return "is text, not random bytes"
+    return None
 
 
 def _data_key_binding(master_key_id: str, environment: str, key_id: str) -> bytes:

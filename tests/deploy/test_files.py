@@ -20,7 +20,7 @@ from tests.fakes.certificate import certified
 from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program
 from tests.fakes.ports import lasting_port
 
-ENCRYPTION_KEY: Final = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+ENCRYPTION_KEY: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 FILES: Final = ["compose.yaml", "compose.postgres.yaml"]
 NODES: Final = ["172.30.30.11:3003", "172.30.30.12:3003", "172.30.30.13:3003"]
 SERVICE: Final = DEPLOY / "gateway.service"

@@ -1,6 +1,5 @@
 """A gateway for tests: the real application on our own runner, on a free port, in this process."""
 
-import base64
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from gateway.services import SERVICES, Services
 from tests.fakes.migrated import lay
 
 SECRET_KEY = "sk-test-0123456789abcdef"
-ENCRYPTION_KEY = base64.b64encode(bytes(range(32))).decode()
+ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 
 
 class RunningGateway:

@@ -9,7 +9,7 @@ from gateway.config import load, parse
 from gateway.config.shape import SECTIONS
 
 ROOT = Path(__file__).parents[2]
-KEY = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 ENVIRON = {"GATEWAY_ENCRYPTION_KEY": KEY, "GATEWAY_SECRET_KEY": "a-secret-key-of-dev"}
 KEYS = [(place, key) for place, shape in SECTIONS.items() for key in shape.model_fields]
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.config import Faults, load, parse
 
-KEY = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 ENVIRON = {
     "KEY": KEY,
     "SECRET": "a-secret-key-of-dev",

@@ -8,7 +8,7 @@ import pytest
 import gateway
 from gateway.config import Faults
 
-KEY = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import gateway
+from tests.fakes.gateways import ENCRYPTION_KEY
 
 START = "from gateway.lean import leave_out_the_unused; leave_out_the_unused(); "
 
@@ -68,7 +69,7 @@ asyncio.run(main())
 
 def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_not_use(tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text(
-        f'store: {{url: "sqlite:///{tmp_path}/gateway.db", encryption_keys: ["{"A" * 42}E="]}}\n'
+        f'store: {{url: "sqlite:///{tmp_path}/gateway.db", encryption_keys: ["{ENCRYPTION_KEY}"]}}\n'
         'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
     )
     command = [sys.executable, "-c", SERVING, str(tmp_path / "gateway.yaml")]
@@ -102,12 +103,12 @@ def test_a_gateway_that_watches_folders_does_so_without_another_event_library(tm
 
 
 STORE = """
-import asyncio, sys
+import asyncio, os, sys
 from gateway.store import open_store
 from gateway.vault import Keyring
 
 async def main():
-    store = await open_store(sys.argv[1], Keyring([bytes(32)]), environments={"dev"})
+    store = await open_store(sys.argv[1], Keyring([os.urandom(32)]), environments={"dev"})
     await store.changes.version()
     await store.close()
 

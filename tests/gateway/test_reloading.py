@@ -258,7 +258,7 @@ async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
     running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
-    newer = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+    newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
     running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
     assert await reloaded(running)
     done = await running.services.store.rotation.rotate(lambda _done, _total: None)
@@ -274,7 +274,7 @@ async def test_an_encryption_key_that_is_needed_does_not_go(
     running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
-    running.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+    running.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
     assert not await reloaded(running)
     assert "gateway keys rotate" in next(event["detail"] for event in told if event["event"] == "fault")
     assert await status(running) == 200

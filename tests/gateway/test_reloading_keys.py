@@ -15,7 +15,7 @@ from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.test_reloading import reloaded
 
-NEWER: Final = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+NEWER: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 
 

@@ -270,3 +270,16 @@ def test_a_line_says_what_the_event_says(changes: dict[str, Any]) -> None:
     record = exchange()._replace(**changes)
     assert json.loads(as_line(record)) == as_event(record)
     assert "\n" not in as_line(record)
+
+
+async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLog(stored=False), Kept()
+    writing = asyncio.create_task(log.write_to(kept, every_s=0))
+    log.note(exchange(1))
+    log.stored = True
+    log.note(exchange(2))
+    await asyncio.wait_for(kept.asked.wait(), 30)
+    writing.cancel()
+    await log.close()
+    assert kept.ids == ["2"]
+    assert [line["request_id"] for line in lines] == ["1", "2"]

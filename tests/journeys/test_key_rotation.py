@@ -28,7 +28,7 @@ RATE: Final = float(os.environ.get("ROTATION_RATE", "40"))
 CONNECTIONS: Final = int(os.environ.get("ROTATION_CONNECTIONS", "40"))
 ROUNDS: Final = int(os.environ.get("ROTATION_ROUNDS", "2"))
 HEARD_S: Final = 240.0
-NEXT: Final = "QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="
+NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
 async def gateway(folder: Path, *words: str) -> dict[str, Any]:

@@ -70,7 +70,9 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
             f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
             f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
         )
-    if revision is not None:
+    if revision is None:
+        judge_keys(place, (), keyring)
+    else:
         stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
         judge_keys(place, stored, keyring, values=await _sealed_under(db, locked_out(stored, keyring)))
     return revision

@@ -27,7 +27,7 @@ def mine(tmp_path: Path) -> Path:
     file = tmp_path / "gateway.yaml"
     file.write_text(
         "server: {public_url: 'https://gw.example.com'}\ncatalog: [mine]\n"
-        "store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}\n"
+        "store: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n"
     )
     return file
 

@@ -121,7 +121,7 @@ def test_import_writes_what_it_can_and_tells_the_rest_by_line(theirs: Path, tmp_
 def test_what_was_imported_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None:
     catalog("import", str(theirs), "--out", str(tmp_path / "out"))
     file = tmp_path / "gateway.yaml"
-    file.write_text("catalog: [out]\nstore: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}\n")
+    file.write_text("catalog: [out]\nstore: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n")
     for name in ("shop", "child", "our-jira"):
         ran = catalog("test", name, "-c", str(file))
         assert ran.exit_code == 0, ran.output

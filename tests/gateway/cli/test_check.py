@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from gateway.cli import main
 
 HEAD = """\
-store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}
+store: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}
 environments:
   dev:
     secret_keys: [a-secret-key-of-dev]
@@ -44,7 +44,7 @@ def test_a_configuration_in_order_is_summed_up(file: Path) -> None:
 
 
 def test_nothing_it_prints_is_secret(file: Path) -> None:
-    for secret in ("a-secret-key", "a-client-secret", "QUFB"):
+    for secret in ("a-secret-key", "a-client-secret", "dzpPopuI"):
         assert secret not in check(file, GOOD).output
 
 
@@ -160,3 +160,21 @@ def test_json_sums_up_a_configuration_in_order(file: Path) -> None:
     assert (report["ok"], report["faults"], report["warnings"]) == (True, [], [])
     assert report["callback_url"] == "http://127.0.0.1:3003/oauth/callback"
     assert report["environments"] == {"dev": ["github", "openai"]}
+
+
+def test_metrics_open_to_the_network_are_warned_of_unless_that_was_said(file: Path) -> None:
+    public = "server: {host: 0.0.0.0, public_url: 'https://gw.example.com', admin_port: 9100}\n"
+    result = check(file, public + GOOD)
+    assert result.exit_code == 0
+    assert f"{file}:1: warning: everybody who reaches 0.0.0.0 may read the metrics" in result.stderr
+    assert "server.admin_host: 127.0.0.1" in result.stderr
+    for host in ("127.0.0.1", "0.0.0.0"):
+        assert "metrics" not in check(file, public.replace("9100", f"9100, admin_host: {host}") + GOOD).stderr
+
+
+def test_a_guessable_encryption_key_is_warned_of_and_not_shown(file: Path) -> None:
+    result = check(file, GOOD.replace("dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=", "A" * 43 + "="))
+    assert result.exit_code == 0
+    assert f"{file}:1: warning: encryption key 1 is one byte repeated" in result.stderr
+    assert "gateway keys rotate" in result.stderr
+    assert "AAAA" not in result.output

@@ -15,7 +15,7 @@ from gateway.keys.mint import kind_of
 def file(tmp_path: Path) -> Path:
     made = tmp_path / "gateway.yaml"
     made.write_text(
-        "store: {encryption_keys: [QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=]}\n"
+        "store: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n"
         "environments: {dev: {secret_keys: [a-secret-key-of-dev], integrations: {openai: {}}}}\n"
     )
     return made

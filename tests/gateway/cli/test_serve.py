@@ -19,7 +19,7 @@ from tests.fakes.postgres import PASSWORD, free_port
 
 HEAD = """\
 server: {port: 0}
-store: {encryption_keys: ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]}
+store: {encryption_keys: ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]}
 environments:
   dev:
     secret_keys: [a-secret-key-of-dev]

@@ -77,7 +77,7 @@ def elsewhere(tmp_path: Path, tracker: Tracker) -> Callable[..., Place]:
         folder.mkdir()
         write_entry(folder, "tracker", tracker_entry(tracker.url))
         own = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"], **integrations)
-        own["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+        own["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
         lay(folder / "gateway.db")
         return Place(folder, own)
 

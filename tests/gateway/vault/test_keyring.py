@@ -8,6 +8,7 @@ import pytest
 
 from gateway.secret import Secret
 from gateway.vault import Keyring, UnknownKey, VaultError
+from gateway.vault.keyring import weakness
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 
@@ -62,3 +63,25 @@ def test_neither_a_keyring_nor_a_key_id_shows_a_key() -> None:
     for key in (OLD, NEW):
         assert key.hex()[:16] not in shown
         assert base64.b64encode(key).decode()[:16] not in shown
+
+
+WEAK = {
+    "is one byte repeated": [bytes(32), b"\xff" * 32, b"A" * 32],
+    "counts up or down": [bytes(range(32)), bytes(range(255, 191, -2))],
+    "repeats the same 2 bytes": [b"\x01\xfe" * 16],
+    "repeats the same 5 bytes": [(b"\x9a\x00\xc3\x17\x80" * 7)[:32]],
+    "repeats the same 16 bytes": [bytes.fromhex("a1f40c97e3518b6d02cc7fb96835d4e0") * 2],
+    "has only 3 different bytes": [bytes([9, 9, 200, 9, 80, 9, 9, 9] * 2 + [9, 80, 80, 9] * 4)],
+    "is text, not random bytes": [b"correct horse battery staple 42!", b"0f1e2d3c4b5a69788796a5b4c3d2e1f0"],
+}
+
+
+@pytest.mark.parametrize(("why", "key"), [(why, key) for why, keys in WEAK.items() for key in keys])
+def test_a_key_that_somebody_made_up_is_known(why: str, key: bytes) -> None:
+    keyring = Keyring([OLD, key])
+    assert keyring.weaknesses == {1: why}
+    assert key.hex() not in why
+
+
+def test_a_random_key_is_taken_for_one() -> None:
+    assert all(weakness(os.urandom(32)) is None for _ in range(5000))

@@ -1,0 +1,40 @@
+"""A weak encryption key seals nothing new; what it sealed before stays readable, so that it can be replaced."""
+
+import os
+
+import pytest
+
+from gateway.store import StoreRefused
+from gateway.vault import Keyring
+from gateway.vault import keyring as keyrings
+from tests.gateway.store.conftest import Opener
+
+WEAK = bytes(32)
+
+
+async def test_a_new_store_is_not_made_under_a_weak_key(opener: Opener) -> None:
+    with pytest.raises(StoreRefused, match=r"the first key is one byte repeated.*openssl rand -base64 32"):
+        await opener(WEAK)
+    await opener(os.urandom(32))
+
+
+async def test_a_store_under_a_weak_key_opens_and_is_moved_to_another(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:  # as an earlier version took it
+        before.setattr(keyrings, "weakness", lambda _: None)
+        await (await opener(WEAK)).close()
+    store = await opener(WEAK)
+    await store.turn_to(Keyring([WEAK]), environments={"another"})
+    good = os.urandom(32)
+    await store.turn_to(Keyring([good, WEAK]))
+    await store.rotation.rotate(lambda _done, _total: None)
+    await (await opener(good)).close()
+
+
+async def test_a_reload_does_not_bring_one_in(opener: Opener) -> None:
+    good = os.urandom(32)
+    store = await opener(good)
+    with pytest.raises(StoreRefused, match="can be guessed"):
+        await store.turn_to(Keyring([WEAK, good]))
+    await store.turn_to(Keyring([good, WEAK]))  # behind another it seals nothing
