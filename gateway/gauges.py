@@ -16,6 +16,9 @@ def gauges(services: Services) -> Iterator[Sample]:
     """Several samples of one key are to be added up."""
     yield ("gateway_live_connections",), services.live.kept
     yield ("gateway_request_log_dropped_total",), services.request_log.dropped
+    for (environment, table), number in services.store.damage.counts.items():
+        yield ("gateway_stored_secrets_unreadable_total", environment, table), number
+    yield from _couriers(services)
     yield from _pools(services)
     yield from _gates(services)
     yield from _events(services)
@@ -26,6 +29,12 @@ def _events(services: Services) -> Iterator[Sample]:
         yield ("gateway_events_pending", waiting.environment), waiting.pending
         oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
         yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
+
+
+def _couriers(services: Services) -> Iterator[Sample]:
+    if services.courier is not None:
+        yield ("gateway_couriers", "running"), services.courier.running
+        yield ("gateway_couriers", "missing"), services.courier.missing or not services.store.pairs.can_note
 
 
 def _pools(services: Services) -> Iterator[Sample]:

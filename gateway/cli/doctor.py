@@ -88,15 +88,16 @@ async def _looked_at(one: "Patient", *, offline: bool) -> "list[Finding]":
     from gateway.cli.diagnosis.integration import integrations
     from gateway.cli.diagnosis.outbound import outbound
     from gateway.cli.diagnosis.reach import reach
+    from gateway.cli.diagnosis.running import running
 
     async with asyncio.TaskGroup() as group:
         at_disk = [group.create_task(asyncio.to_thread(_listed, look, one)) for look in (files, database)]
         declared = group.create_task(asyncio.to_thread(_listed, integrations, one))
         noting = group.create_task(_all(courier(one)))
-        dialled = [] if offline else [group.create_task(_all(look(one))) for look in (reach, outbound)]
-    (near, far) = (task.result() for task in dialled) if dialled else ([], [])
+        dialled = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
+    (near, beside, far) = (task.result() for task in dialled) if dialled else ([], [], [])
     here = (*at_disk[0].result(), *at_disk[1].result(), *noting.result())
-    return [*here, *near, *clocks(one), *declared.result(), *far]
+    return [*here, *beside, *near, *clocks(one), *declared.result(), *far]
 
 
 def _listed(look: "Callable[[Patient], Iterator[Finding]]", one: "Patient") -> "list[Finding]":

@@ -7,6 +7,7 @@ from gateway.lean import stay_small
 stay_small()
 
 import asyncio  # noqa: E402
+import contextlib  # noqa: E402
 import os  # noqa: E402
 import socket  # noqa: E402
 from typing import Final  # noqa: E402
@@ -16,6 +17,12 @@ from gateway.hardening import harden  # noqa: E402
 
 # Others' calls go first, on a machine whose cores are all busy: most renewals come ahead, when nobody waits for them.
 NICER: Final = 10
+
+
+def yield_to_others() -> None:
+    """Best effort: a service manager may forbid it, and that is no reason not to start."""
+    with contextlib.suppress(OSError):
+        os.nice(NICER)
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
@@ -29,6 +36,6 @@ def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
 
 if __name__ == "__main__":
     harden()
-    os.nice(NICER)
+    yield_to_others()
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         running.run(serve(socket.socket(fileno=int(sys.argv[1]))))

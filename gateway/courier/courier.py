@@ -19,9 +19,7 @@ START_AGAIN_S: Final = 60.0
 SYSTEM: Final = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
 TRUST: Final = {"SSL_CERT_FILE", "SSL_CERT_DIR", "OPENSSL_CONF", "OPENSSL_MODULES"}
 HANDED_ON: Final = SYSTEM | TRUST
-EFFECT: Final = (
-    "tokens are renewed without it, and a gateway that is killed amid that may lose one: let it start a process"
-)
+EFFECT: Final = "tokens are refreshed without it; a gateway that is killed during a refresh may lose that token"
 ROOT: Final = Path(__file__).parents[2]
 
 log = structlog.get_logger(__name__)
@@ -36,6 +34,18 @@ class Courier:
         self._former: list[Line] = []
         self._starting = asyncio.Lock()
         self._not_before = 0.0
+        self._failed = False
+
+    @property
+    def running(self) -> int:
+        """How many processes: one, or more where an earlier one still finishes what it has begun."""
+        lines = (*self._former, *filter(None, [self._line]))
+        return sum(not line.over for line in lines)
+
+    @property
+    def missing(self) -> bool:
+        """Whether one was needed and could not be started the last time that it was tried."""
+        return self._failed
 
     async def ready(self) -> bool:
         """Whether there is one to send; started where there is none yet."""
@@ -65,10 +75,12 @@ class Courier:
             if self._line is None and clock.monotonic() >= self._not_before:
                 try:
                     self._line = await self._start()
+                    self._failed = False
                 except (OSError, TimeoutError) as fault:
                     self._not_before = clock.monotonic() + START_AGAIN_S
+                    self._failed = True
                     reason = str(fault) or f"it was not ready within {START_S:g} s"
-                    log.warning("courier_not_started", detail=reason, effect=EFFECT)
+                    log.error("courier_not_started", detail=reason, effect=EFFECT)
             return self._line
 
     async def _start(self) -> Line:

@@ -74,6 +74,16 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_upstream_breakers_open": Family(
         "gauge", ("provider",), "Origins that are left alone for now, because they did not answer, in each worker."
     ),
+    "gateway_stored_secrets_unreadable_total": Family(
+        "counter",
+        ("environment", "table"),
+        "Attempts to open a stored secret that was changed or damaged since it was sealed.",
+    ),
+    "gateway_couriers": Family(
+        "gauge",
+        ("state",),
+        "Token exchange processes: running, or missing (workers that could not start one, or have no folder for its notes).",
+    ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
     "gateway_live_connections": Family("gauge", (), "End users' connections kept in memory, in each worker."),
     "gateway_request_log_dropped_total": Family(

@@ -8,6 +8,10 @@ from typing import Final
 
 STATE: Final = "STATE_DIRECTORY"  # systemd's, where the unit has one: it outlives the service
 TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (what lies there is checked to be ours)
+NO_FOLDER: Final = (
+    "there is no folder for notes of token refreshes: set TMPDIR (systemd: StateDirectory=) to a folder "
+    "that the gateway's user may write to"
+)
 
 
 def place_beside(database: Path) -> Path:

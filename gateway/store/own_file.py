@@ -37,7 +37,7 @@ class OwnFile:
                     self._file = await asyncio.to_thread(SlotFile, self._place)
                 except OSError as fault:
                     self._not_before = clock.monotonic() + AGAIN_S
-                    log.warning("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}", effect=EFFECT)
+                    log.error("pairs_cannot_be_noted", detail=f"{self._place}: {fault.strerror}", effect=EFFECT)
             return self._file
 
     def close(self) -> None:

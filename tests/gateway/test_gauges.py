@@ -1,12 +1,16 @@
 """What metrics are told of a gateway that serves: its calls, its refreshes, and how its ways out are used."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
+import structlog
 from aiohttp import web
 
+from gateway.courier import Courier
 from gateway.metrics import total
-from tests.fakes.gateways import RunningGateway
+from gateway.store.pairs import Pairs
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
 
@@ -118,3 +122,36 @@ async def test_records_that_were_dropped_are_told(running: RunningGateway, track
     running.services.request_log._bound = 0
     await running.imported(tracker.grant())
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
+
+
+async def test_a_worker_without_a_courier_is_counted(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    allow = [tracker.url.removeprefix("http://").replace(":", "/32:")]
+    node = RunningGateway(tmp_path, document(allow), courier=Courier(("/nowhere/python",)))
+    await node.start()
+    try:
+        assert numbers(node, "gateway_couriers") == {}
+        assert node.services.courier is not None
+        await node.services.courier.ready()
+        assert numbers(node, "gateway_couriers") == {("missing",): 1}
+    finally:
+        await node.stop()
+
+
+async def test_a_gateway_without_a_folder_for_notes_says_so_at_its_start(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pairs, "can_note", property(lambda _: False))
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    node = RunningGateway(tmp_path, document([]), courier=Courier())
+    with structlog.testing.capture_logs() as logged:
+        await node.start()
+    try:
+        (event,) = [one for one in logged if one["event"] == "pairs_cannot_be_noted"]
+        assert event["log_level"] == "error"
+        assert "TMPDIR" in event["detail"]
+        assert numbers(node, "gateway_couriers") == {("missing",): 1}
+    finally:
+        await node.stop()

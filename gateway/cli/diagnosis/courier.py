@@ -7,7 +7,7 @@ from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import Patient
 from gateway.courier import Courier
 from gateway.store.look import sqlite_path
-from gateway.store.note_place import node_place, place_beside
+from gateway.store.note_place import NO_FOLDER, node_place, place_beside
 from gateway.store.slot_file import SlotFile
 
 CHECK = "courier"
@@ -19,9 +19,7 @@ async def courier(patient: Patient) -> AsyncIterator[Finding]:
     url, where = patient.config.store.url, patient.where("store", "url")
     place = place_beside(sqlite_path(url)) if url.startswith("sqlite:") else node_place("doctor")
     if place is None:
-        yield Finding(
-            "warn", CHECK, f"{AT_STAKE}: there is no folder for notes", where, "set TMPDIR to a folder of its own"
-        )
+        yield Finding("warn", CHECK, f"{AT_STAKE}: there is no folder for notes", where, NO_FOLDER.partition(": ")[2])
         return
     if not place.parent.exists():
         return  # told where the database is looked at
@@ -37,7 +35,7 @@ async def courier(patient: Patient) -> AsyncIterator[Finding]:
     ready = await one.ready()
     await one.close()
     if ready:
-        yield ok(CHECK, f"it starts, and notes in {place.parent}")
+        yield ok(CHECK, f"it starts for this user in this shell, and notes in {place.parent}")
     else:
         fix = "let the service's user start python: a process limit or a sandbox may forbid it"
         yield Finding("warn", CHECK, f"{AT_STAKE}: no second process can be started", "this machine", fix)

@@ -30,11 +30,16 @@ class Heard:
     nobody: bool = False
 
 
+def local_url(listens_on: str, port: int) -> str:
+    """The address of a listener of this machine."""
+    host = ANYWHERE.get(listens_on, listens_on)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 async def reach(patient: Patient) -> AsyncIterator[Finding]:
     """Of the local listener and of the public URL. From this machine: what lies between it and the world is not seen."""
     server = patient.config.server
-    host = ANYWHERE.get(server.host, server.host)
-    local = f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
+    local = local_url(server.host, server.port)
     here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))
     if here.ours:
         yield ok("gateway", f"it runs, and answers on {local}")

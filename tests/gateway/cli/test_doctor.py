@@ -4,13 +4,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from click.testing import CliRunner
 
 from gateway.cli import main
 from gateway.courier import Courier
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
-from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.examined import Examined, answering
 
 
 async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running: RunningGateway) -> None:
@@ -62,7 +63,7 @@ async def test_it_is_readable_too(examined: Examined) -> None:
 
 
 async def test_another_encryption_key_is_found(examined: Examined) -> None:
-    examined.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+    examined.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
     told = await examined.told()
     (fault,) = told.of("store")
     assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
@@ -182,3 +183,39 @@ async def test_a_withheld_client_secret_is_told_with_its_line(still: Examined) -
     assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (still.line("a-secret-of-it"), True)
     forge["allowed_hosts"] = ["git.example.com"]
     assert (await still.told("--offline")).of("configuration", "warn") == []
+
+
+METRICS = """
+gateway_couriers{{state="missing"}} {missing}
+gateway_couriers{{state="running"}} 1
+gateway_stored_secrets_unreadable_total{{environment="dev",table="connections"}} {unreadable}
+"""
+
+
+@pytest.mark.parametrize(("missing", "unreadable"), [(0, 0), (2, 0), (0, 3)])
+async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
+    examined: Examined, missing: int, unreadable: int
+) -> None:
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(text=METRICS.format(missing=missing, unreadable=unreadable))
+
+    async with answering(metrics) as admin:
+        examined.document["server"] |= {"admin_port": admin.port}
+        told = await examined.told()
+    assert ("warn" in told.levels("courier")) == bool(missing)
+    assert (told.of("store", "fail") != []) == bool(unreadable)
+    if missing:
+        (doubt,) = told.of("courier", "warn")
+        assert "2 workers" in doubt["message"]
+        assert "courier_not_started" in doubt["fix"]
+    if unreadable:
+        (fault,) = told.of("store", "fail")
+        assert "gateway restore" in fault["fix"]
+
+
+async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) -> None:
+    port = still.file.parent / "port"
+    port.write_text("0")
+    port.chmod(0o644)
+    still.document["server"]["port"] = "${file:port}"
+    assert "port" not in str((await still.told("--offline")).of("files"))

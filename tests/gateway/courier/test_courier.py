@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
@@ -20,6 +22,7 @@ from gateway.records.call import Call, ClientIdentity
 from gateway.secret import Secret
 from gateway.store.notes import Note, new_key, opened
 from gateway.store.slot_file import SLOT_BYTES, all_files, is_dead, records
+from tests.fakes import without_syscalls
 
 LIMIT_S = 30.0
 
@@ -321,3 +324,33 @@ async def test_where_nothing_can_be_noted_it_says_so(courier: Courier, errand: E
     brought = await asked(courier, nowhere)
     assert brought.reply is not None
     assert not brought.noted
+
+
+@pytest.mark.skipif(not without_syscalls.GROUPS["resources"], reason="needs Linux on x86-64 or ARM64")
+async def test_it_works_where_the_system_refuses_a_lower_priority(errand: Errand) -> None:
+    """As under ``SystemCallFilter=~@resources`` of systemd."""
+    module = "tests.fakes.without_syscalls"
+    courier = Courier((sys.executable, "-P", "-m", module, "resources", "gateway.courier"))
+    try:
+        assert (await asked(courier, errand)).noted
+    finally:
+        await courier.close()
+
+
+async def test_one_that_cannot_start_is_an_error_until_one_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.courier.courier.START_AGAIN_S", 0.0)
+    there = tmp_path / "there"
+    start = f'test -e {there} || exit 3; exec {sys.executable} -P -m gateway.courier "$0"'
+    courier = Courier(("/bin/sh", "-c", start))
+    assert (courier.running, courier.missing) == (0, False)  # none was needed yet
+    with structlog.testing.capture_logs() as logged:
+        assert not await courier.ready()
+    (event,) = logged
+    assert (event["event"], event["log_level"]) == ("courier_not_started", "error")
+    assert "exit code 3" in event["detail"]
+    assert (courier.running, courier.missing) == (0, True)
+    there.touch()
+    assert await courier.ready()
+    assert (courier.running, courier.missing) == (1, False)
+    await courier.close()
+    assert (courier.running, courier.missing) == (0, False)
