@@ -103,12 +103,12 @@ def test_a_gateway_that_watches_folders_does_so_without_another_event_library(tm
 
 
 STORE = """
-import asyncio, os, sys
+import asyncio, sys
 from gateway.store import open_store
 from gateway.vault import Keyring
 
 async def main():
-    store = await open_store(sys.argv[1], Keyring([os.urandom(32)]), environments={"dev"})
+    store = await open_store(sys.argv[1], Keyring([bytes.fromhex("8fa3aab2faa9b79e0a0398da5b5abd0780142442a5be80b9a64608d718cb1fcd")]), environments={"dev"})
     await store.changes.version()
     await store.close()
 

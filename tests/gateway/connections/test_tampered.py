@@ -82,7 +82,8 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
     assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
     asked = tracker.calls.total()
     async with running.proxied("c1") as answer:
-        assert answer.status == 503
+        assert (answer.status, answer.headers["Gateway-Error"]) == (500, "credential_unreadable")
+        assert "Retry-After" not in answer.headers
         assert "cannot be opened" in (await answer.json())["error"]["message"]
     assert tracker.calls.total() == asked
     async with running.proxied("c2") as answer:
