@@ -108,7 +108,8 @@ from gateway.store import open_store
 from gateway.vault import Keyring
 
 async def main():
-    store = await open_store(sys.argv[1], Keyring([bytes.fromhex("8fa3aab2faa9b79e0a0398da5b5abd0780142442a5be80b9a64608d718cb1fcd")]), environments={"dev"})
+    keyring = Keyring([bytes.fromhex("8fa3aab2faa9b79e0a0398da5b5abd0780142442a5be80b9a64608d718cb1fcd")])
+    store = await open_store(sys.argv[1], keyring, environments={"dev"})
     await store.changes.version()
     await store.close()
 
