@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
@@ -23,6 +23,13 @@ from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 REF: Final = "#/components/schemas/{model}"
 ANY: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
+HTML: Final = "text/html"
+# A generator that does not know */* takes the second, for bytes.
+ANYTHING: Final[Mapping[str, Any]] = {
+    "*/*": {},
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+}
+ERROR_HEADER: Final = {"Gateway-Error": {"description": "The code.", "schema": {"type": "string"}}}
 IN_PATH: Final = re.compile(r"\{(\w+)\}")
 NAMED: Final = {
     "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
@@ -71,18 +78,24 @@ def document(public_url: str) -> dict[str, Any]:
 
 
 class Shared:
-    """Answers that many operations have, each written down once."""
+    """The error answers: one for each status, and for each kind of content that it can have."""
 
     def __init__(self) -> None:
         self.responses: dict[str, Any] = {}
 
-    def ref(self, status: int, response: dict[str, Any]) -> dict[str, str]:
-        name = next((name for name, there in self.responses.items() if there == response), None)
-        if name is None:
-            number = sum(one.startswith(f"Error{status}") for one in self.responses)
-            name = f"Error{status}" + (f"_{number + 1}" if number else "")
-            self.responses[name] = response
-        return {"$ref": f"#/components/responses/{name}"}
+    def error(self, status: int, codes: list[Code], content: str) -> dict[str, str]:
+        """A reference to it, described by the codes of one operation."""
+        kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE) else "Page" if content == HTML else ""
+        name = f"Error{status}{kind}"
+        described: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
+        if kind == "Page":
+            described[HTML] = {}
+        self.responses[name] = {
+            "description": f"An error of the gateway, with status {status}.",
+            "headers": ERROR_HEADER,
+            "content": described,
+        }
+        return {"$ref": f"#/components/responses/{name}", "description": _named(codes)}
 
 
 def components() -> dict[str, Any]:
@@ -96,8 +109,19 @@ def components() -> dict[str, Any]:
     wanted += [(model, "serialization") for model in dict.fromkeys(answered) if model not in requests]
     _, defined = models_json_schema(wanted, ref_template=REF)
     schemas: dict[str, Any] = defined["$defs"]
+    _drop_null_defaults(schemas)
     schemas["Import"]["properties"]["credentials"] = either(REF)
     return dict(sorted(schemas.items()))
+
+
+def _drop_null_defaults(part: Any) -> None:
+    """Generators of clients read a default as "always there", but a member of ours that may be left out is simply absent."""
+    if isinstance(part, dict):
+        if part.get("default", ...) is None:
+            del part["default"]
+        part = list(part.values())
+    for below in part if isinstance(part, list) else ():
+        _drop_null_defaults(below)
 
 
 def status_codes(operation: Operation) -> dict[int, list[Code]]:
@@ -161,33 +185,39 @@ def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
 
 
 def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]]:
+    if operation.method == "*":
+        yield from _proxied(operation)
+        return
     done: dict[str, Any] = {"description": "Done." if operation.status < 300 else "Go there."}
     if operation.answer is not None:
         done["content"] = {operation.content: {"schema": _ref(operation.answer)}}
     elif operation.status < 300:
         done["content"] = {operation.content: {}}
-    yield "default" if operation.method == "*" else str(operation.status), done
+    yield str(operation.status), done
     for status in operation.also:
         yield str(status), {"description": "Done, and nothing to tell."}
     if operation.path == "/ready":
         yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
     for status, codes in status_codes(operation).items():
-        yield str(status), shared.ref(status, _error(operation, codes))
+        yield str(status), shared.error(status, codes, operation.content)
 
 
-def _error(operation: Operation, codes: list[Code]) -> dict[str, Any]:
-    these = {"properties": {"error": {"properties": {"code": {"enum": codes}}}}}
-    schema: dict[str, Any] = {"allOf": [{"$ref": REF.format(model="Error")}, these]}
-    if set(codes) <= set(WEBHOOK_SIGNATURE):
-        schema = _ref(ErrorText)
-    content: dict[str, Any] = {JSON: {"schema": schema}}
-    if operation.content == "text/html":
-        content["text/html"] = {}
-    return {
-        "description": ", ".join(f"`{code}`" for code in codes),
-        "headers": {"Gateway-Error": {"description": "The code.", "schema": {"type": "string"}}},
-        "content": content,
-    }
+def _proxied(operation: Operation) -> Iterator[tuple[str, Any]]:
+    """The provider may answer with anything at any status, so no status of ours has a shape that always holds."""
+    ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
+    yield "2XX", {"description": "The provider's answer.", "content": ANYTHING}
+    yield (
+        "default",
+        {
+            "description": f"The provider's answer or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
+            "headers": ERROR_HEADER,
+            "content": ANYTHING,
+        },
+    )
+
+
+def _named(codes: list[Code]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
 
 
 def _ref(model: type[BaseModel] | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.browser import launched, violations
 
 
 @pytest.fixture
@@ -25,6 +25,15 @@ async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGat
     icon = await page.evaluate("document.querySelector('link[rel=icon]').href")
     assert icon == f"{running.url}/connect/assets/icon.svg"
     assert (said, missed) == ([], [])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide"])
+async def test_axe_finds_nothing_wrong(page: Any, running: RunningGateway, path: str, scheme: str) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.goto(running.url + path)
+    await page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true;")
+    assert await violations(page) == []
 
 
 async def test_the_operations_are_filtered_by_words(page: Any, running: RunningGateway) -> None:

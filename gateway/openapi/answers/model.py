@@ -1,6 +1,6 @@
 """What every model of an answer is made from."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
@@ -16,11 +16,5 @@ Moment = Annotated[
 ]
 
 
-def _without_null_defaults(schema: dict[str, Any]) -> None:
-    for member in schema.get("properties", {}).values():
-        if member.get("default", ...) is None:
-            del member["default"]
-
-
 class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, json_schema_extra=_without_null_defaults)
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)

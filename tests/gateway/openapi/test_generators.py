@@ -1,0 +1,177 @@
+"""What programs that generate clients need of the description, and where those programs are, that they take it."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.openapi.document import ANY, document, status_codes
+from gateway.openapi.operations import OPERATIONS
+from tests.journeys.connect_page.browser import npm
+
+TOLD = document("https://gateway.example")
+
+
+def schemas(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object in it."""
+    if isinstance(part, dict):
+        yield part
+    for below in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from schemas(below)
+
+
+PATTERNS = sorted({one["pattern"] for one in schemas(TOLD) if isinstance(one.get("pattern"), str)})
+
+# ECMA-262, 22.2.1 with the flag `u`: a backslash before anything else is a syntax error, and so is what Python alone has.
+ESCAPE = re.compile(r"""\\(?:[\^$\\.*+?()\[\]{}|/dDsSwWbBfnrtv0]|[1-9]|-|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|p\{\w+\})""")
+OUTSIDE = re.compile(r"(?:[^\\\[\](){}*+?]|\((?:\?[:=!]|\?<[=!])?|\)|(?<![(|^])(?:[*+?]|\{\d+(?:,\d*)?\})\??(?![*+]))")
+CLASS = re.compile(r"\[\^?(?:[^\\\]]|" + ESCAPE.pattern + r")*\]")
+
+
+def legal_in_ecma_262(pattern: str) -> bool:
+    """Strict: it may refuse a legal pattern that nobody here writes, and takes none that `new RegExp(pattern, "u")` refuses."""
+    at = 0
+    while at < len(pattern):
+        found = next(filter(None, (kind.match(pattern, at) for kind in (CLASS, ESCAPE, OUTSIDE))), None)
+        if found is None or (found[0] == r"\-"):  # legal in a class only
+            return False
+        at = found.end()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("pattern", "legal"),
+    [
+        (r"^[a-z]{1,3}\.(?:x|y)?$", True),
+        (r"^[^\]\\/-]+$", True),
+        (r"^[a\"]$", False),
+        (r"\'", False),
+        (r"\-", False),
+        (r"a{", False),
+        (r"]", False),
+        (r"(?P<a>b)", False),
+        (r"\Ab\Z", False),
+        (r"(?i)a", False),
+        (r"a*+", False),
+    ],
+)
+def test_the_rule_tells_legal_patterns_from_others(pattern: str, legal: bool) -> None:
+    assert legal_in_ecma_262(pattern) is legal
+    if (node := shutil.which("node")) is not None:
+        assert compiled(node, [pattern]) == ([] if legal else [pattern])
+
+
+def compiled(node: str, patterns: list[str]) -> list[str]:
+    """Those that node refuses."""
+    script = (
+        "const bad = JSON.parse(process.argv[1]).filter((p) => { try { new RegExp(p, 'u'); } catch { return true; } });"
+        "console.log(JSON.stringify(bad));"
+    )
+    done = subprocess.run([node, "-e", script, json.dumps(patterns)], capture_output=True, text=True, check=True)
+    refused: list[str] = json.loads(done.stdout)
+    return refused
+
+
+def test_every_pattern_is_legal_in_ecma_262_with_the_unicode_flag() -> None:
+    assert PATTERNS
+    assert [one for one in PATTERNS if not legal_in_ecma_262(one)] == []
+
+
+def test_node_compiles_every_pattern() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node here; the rule in Python has checked the patterns")
+    assert compiled(node, PATTERNS) == []
+
+
+def test_no_member_has_null_as_its_default() -> None:
+    # openapi-typescript takes a member with a default for one that is always there.
+    assert [one for one in schemas(TOLD) if one.get("default", ...) is None] == []
+
+
+def test_errors_share_one_schema_and_each_status_has_one_answer_of_a_kind() -> None:
+    shared = TOLD["components"]["responses"]
+    statuses = {status for one in OPERATIONS for status in status_codes(one)}
+    kinds = {name: re.fullmatch(r"Error(\d{3})(Page|Text)?", name) for name in shared}
+    assert all(kinds.values())
+    assert {int(kind[1]) for kind in kinds.values() if kind} == statuses
+    for name, response in shared.items():
+        model = "ErrorText" if name.endswith("Text") else "Error"
+        assert response["content"]["application/json"] == {"schema": {"$ref": f"#/components/schemas/{model}"}}
+        assert set(response["content"]) <= {"application/json", "text/html"}
+
+
+def test_every_operation_says_which_codes_it_answers_with() -> None:
+    for one in OPERATIONS:
+        answers = TOLD["paths"][one.path]["get" if one.method == "*" else one.method.lower()]["responses"]
+        for status, codes in status_codes(one).items():
+            told = answers["default" if one.method == "*" else str(status)]["description"]
+            assert [code for code in codes if f"`{code}`" not in told] == [], (one.method, one.path, status)
+
+
+def test_a_proxied_call_answers_with_anything_at_any_status() -> None:
+    proxied = [one for one in OPERATIONS if one.method == "*"]
+    assert proxied
+    for one in proxied:
+        for method in ANY:
+            answers = TOLD["paths"][one.path][method]["responses"]
+            # The provider's statuses are its own: no shape holds for any of them.
+            assert sorted(answers) == ["2XX", "default"]
+            for answer in answers.values():
+                assert answer["content"]["*/*"] == {}
+                # openapi-python-client does not know */*; this it takes for bytes.
+                assert answer["content"]["application/octet-stream"]["schema"] == {"type": "string", "format": "binary"}
+            assert "Gateway-Error" in answers["default"]["headers"]
+
+
+USE = """
+import createClient from "openapi-fetch";
+import type { paths } from "./schema.js";
+const client = createClient<paths>({ baseUrl: "https://gateway.example" });
+export async function link(): Promise<string | undefined> {
+  const made = await client.POST("/connect/sessions", { body: { end_user: { id: "u" }, allowed_integrations: ["jira"] } });
+  if (made.error !== undefined) throw new Error(made.error.error.message);
+  return made.data.data.connect_link;
+}
+export async function imported(): Promise<string> {
+  const made = await client.POST("/connections", {
+    body: { provider_config_key: "openai", connection_id: "u", credentials: { type: "API_KEY", apiKey: "k" } },
+  });
+  if (made.error !== undefined) throw new Error(made.error.error.code);
+  return made.data.connection_id;
+}
+export async function me(): Promise<unknown> {
+  const header = { "Provider-Config-Key": "jira", "Connection-Id": "u" };
+  return (await client.GET("/proxy/{path}", { params: { path: { path: "myself" }, header }, parseAs: "json" })).data;
+}
+"""
+
+
+def test_a_client_in_typescript_type_checks(tmp_path: Path) -> None:
+    modules = npm("openapi-typescript@7", "openapi-fetch", "typescript@5")
+    (tmp_path / "node_modules").symlink_to(modules)
+    (tmp_path / "openapi.json").write_text(json.dumps(TOLD))
+    (tmp_path / "use.ts").write_text(USE)
+    tools = modules / ".bin"
+    for command in (
+        [tools / "openapi-typescript", "openapi.json", "-o", "schema.d.ts"],
+        [
+            tools / "tsc",
+            "--noEmit",
+            "--strict",
+            "--target",
+            "es2022",
+            "--module",
+            "esnext",
+            "--moduleResolution",
+            "bundler",
+            "use.ts",
+        ],
+    ):
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr

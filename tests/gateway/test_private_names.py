@@ -1,0 +1,115 @@
+"""Private names of other packages that our code uses. They may be gone with any release: pyproject.toml bounds these
+packages, and these tests show, where a bound is raised, what a release has taken away."""
+
+import ast
+import sqlite3
+import tomllib
+from asyncio.streams import FlowControlMixin
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp.web_protocol
+import aiosqlite
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from packaging.requirements import Requirement
+from sqlalchemy import Row
+
+TOP: Final = Path(__file__).parents[2]
+HANDLER: Final = aiohttp.web_protocol.RequestHandler
+# Where each lives, and what of it is used: read, called, set or overridden.
+USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
+    "aiohttp's RequestHandler": (
+        lambda: HANDLER,
+        frozenset({
+            "_buffer_paused", "_close", "_current_request", "_force_close", "_keepalive_timeout", "_lingering_time", "_loop",
+            "_make_error_handler", "_manager", "_max_msg_queue_size", "_messages", "_next_keepalive_close_time", "_parser",
+            "_paused", "_payload_parser", "_process_keepalive", "_reading_paused", "_request_count",
+            "_resume_transport_reading", "_upgraded", "_waiter",
+        }),
+    ),
+    "aiohttp.web_protocol": (lambda: aiohttp.web_protocol, frozenset({"_ErrInfo"})),
+    "aiohttp's Request": (lambda: make_mocked_request("GET", "/"), frozenset({"_cache"})),
+    "aiohttp's StreamResponse": (web.StreamResponse, frozenset({"_payload_writer", "_req"})),
+    "aiohttp's Application": (web.Application, frozenset({"_state"})),
+    "aiosqlite's Connection": (
+        lambda: aiosqlite.Connection(lambda: sqlite3.connect(":memory:"), 64),
+        frozenset({"_conn", "_execute", "_thread"}),
+    ),
+    "asyncio's FlowControlMixin": (lambda: FlowControlMixin, frozenset({"_drain_helper"})),
+    "SQLAlchemy's Row": (lambda: Row, frozenset({"_mapping"})),
+}  # fmt: skip
+DOCUMENTED: Final = frozenset({"_asdict", "_exit"})  # of named tuples, and os._exit
+BOUNDED: Final = {"aiohttp": "3.15", "aiosqlite": "0.23", "SQLAlchemy": "2.2", "watchfiles": "1.4"}
+
+
+@pytest.mark.parametrize("place", USED)
+def test_it_is_still_there(place: str) -> None:
+    make, names = USED[place]
+    there = make()
+    kinds = there.__mro__ if isinstance(there, type) else type(there).__mro__
+    has = {*dir(there), *(name for kind in kinds for name in getattr(kind, "__slots__", ()))}
+    assert sorted(names - has) == []
+
+
+def test_the_core_of_watchfiles_is_still_there(tmp_path: Path) -> None:
+    from watchfiles._rust_notify import RustNotify
+
+    with RustNotify([str(tmp_path)], False, False, 50, False, True) as watcher:
+        assert watcher.watch(10, 5, 1, None) == "timeout"
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for package in ("gateway", "middleware"):
+        for path in (TOP / package).rglob("*.py"):
+            yield path, ast.parse(path.read_text())
+
+
+def test_no_other_private_name_of_others_is_used() -> None:
+    used: dict[str, Path] = {}
+    ours: set[str] = set()
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                used[node.attr] = path
+                if isinstance(node.ctx, ast.Store):
+                    ours.add(node.attr)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                ours.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                ours.add(node.id)
+    known = frozenset().union(DOCUMENTED, *(names for _, names in USED.values()))
+    assert {name: str(path) for name, path in used.items() if name not in ours | known} == {}
+    # What our own classes set or override is among those of RequestHandler, where it has them too.
+    has = {*dir(HANDLER), *(name for kind in HANDLER.__mro__ for name in getattr(kind, "__slots__", ()))}
+    in_server = {
+        node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else node.attr
+        for path, tree in sources()
+        if path.is_relative_to(TOP / "gateway" / "server")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Attribute)
+    }
+    private = {name for name in in_server & has if name.startswith("_") and not name.startswith("__")}
+    assert private <= USED["aiohttp's RequestHandler"][1]
+
+
+def test_private_modules_are_imported_from_bounded_packages_alone() -> None:
+    found = {
+        node.module.split(".")[0]
+        for _, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module is not None
+        and node.level == 0
+        and any(part.startswith("_") for part in (*node.module.split(".")[1:], *(one.name for one in node.names)))
+    } - {"gateway", "middleware"}
+    assert found == {"aiohttp", "watchfiles"}
+
+
+def test_these_packages_have_an_upper_bound_on_minor_releases() -> None:
+    told = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    required = {one.name: one.specifier for one in map(Requirement, told)}
+    for name, below in BOUNDED.items():
+        assert f"<{below}" in {str(one) for one in required[name]}, name
