@@ -15,7 +15,7 @@ from gateway.client.aio_api import AsyncOwnApi
 from gateway.client.answer import Answer, AsyncStream
 from gateway.client.calls import Call
 from gateway.client.errors import refusal
-from gateway.client.message import Options, fields, proxied
+from gateway.client.message import Options, below, fields, proxied
 from gateway.client.pages import AsyncPages
 from gateway.client.upload import Upload, sent_as
 from gateway.client.way import checked, unreachable
@@ -117,6 +117,7 @@ class AsyncClient(AsyncOwnApi):
         limit: int | None = None,
         way: Mapping[str, str | int] | None = None,
         since: str | None = None,
+        behind: int = 0,
         resumes: int = 5,
         longest_wait_s: float = 300.0,
         loads: Callable[[bytes], Any] = json.loads,
@@ -125,11 +126,14 @@ class AsyncClient(AsyncOwnApi):
         """The records of a whole list, one after the other, to be iterated over once (docs/pagination.md).
 
         `pages`: how many at most. `limit`: records a page. `way`: how the list is cut, where the provider's entry does not
-        say. `since`: the cursor of an earlier one. What breaks off is gone on with, `resumes` times in a row without a
-        new record; a wait that the provider asks for may last `longest_wait_s`. `loads` reads each record.
+        say. `since` and `behind`: those of an earlier one (`cursor`, `behind`), to go on after its last record. What breaks
+        off is gone on with, `resumes` times in a row without a new record; a wait that the provider asks for may last
+        `longest_wait_s`. `loads` reads each record.
 
-        Iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and CutShort.
+        Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and
+        CutShort.
         """
+        below(self._base_url, endpoint)
 
         def ask(headers: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncStream]:
             asked: Options = {**options, "headers": {**options.get("headers", {}), **headers}}
@@ -141,6 +145,7 @@ class AsyncClient(AsyncOwnApi):
             limit=limit,
             way=way,
             since=since,
+            behind=behind,
             resumes=resumes,
             longest_wait_s=longest_wait_s,
             loads=loads,

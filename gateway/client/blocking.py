@@ -45,8 +45,10 @@ class Pages:
         self._loop = loop
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._loop.iterate(self._pages.batches()):
-            yield from batch
+        for batch in self._loop.iterate(self._pages.uncounted()):
+            for record in batch:
+                self._pages.count(1)
+                yield record
 
     @property
     def cursor(self) -> str | None:
@@ -147,6 +149,7 @@ class Client(OwnApi):
         limit: int | None = None,
         way: Mapping[str, str | int] | None = None,
         since: str | None = None,
+        behind: int = 0,
         resumes: int = 5,
         longest_wait_s: float = 300.0,
         loads: Callable[[bytes], Any] = json.loads,
@@ -159,6 +162,7 @@ class Client(OwnApi):
             limit=limit,
             way=way,
             since=since,
+            behind=behind,
             resumes=resumes,
             longest_wait_s=longest_wait_s,
             loads=loads,

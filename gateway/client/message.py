@@ -1,5 +1,6 @@
 """From a call's inputs (requirement 4.3, rule 4) to the address and the header fields of its request. No I/O."""
 
+import re
 import string
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Final, TypedDict
@@ -11,6 +12,9 @@ Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iter
 
 # What may stand in a target as it is, '%' included: an endpoint is a path and perhaps a query, encoded already.
 _KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
+
+
+_ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
 
 
 class Options(TypedDict, total=False):
@@ -37,16 +41,29 @@ class Options(TypedDict, total=False):
 
 
 def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
-    """The address of a call. An `endpoint` from a Link or Location that the gateway wrote is one already."""
-    start = f"{base_url}/proxy"
-    below = endpoint.removeprefix(start)
-    if below and not below.startswith(("/", "?")):
-        below = f"/{below}"
-    target = start + quote(below, safe=_KEPT)
+    """The address of a call. Raises ValueError for an absolute URL."""
+    target = f"{base_url}/proxy{quote(below(base_url, endpoint), safe=_KEPT)}"
     query = written(params)
     if not query:
         return target
     return f"{target}{'&' if '?' in target else '?'}{query}"
+
+
+def below(base_url: str, endpoint: str) -> str:
+    """`endpoint` with a slash before it. One from a Link or Location that the gateway wrote begins with the gateway's address.
+
+    Raises ValueError for any other absolute URL: as a path it would lead nowhere, and the provider's 404 would not say why.
+    """
+    start = f"{base_url}/proxy"
+    rest = endpoint
+    if endpoint.startswith((f"{start}/", f"{start}?")) or endpoint == start:
+        rest = endpoint.removeprefix(start)
+    if _ABSOLUTE.match(rest):
+        raise ValueError(
+            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is what follows the provider's base URL, such "
+            "as '/users/1'. To follow `next` links use paginate(), to call another host base_url_override."
+        )
+    return f"/{rest}" if rest and not rest.startswith(("/", "?")) else rest
 
 
 def written(params: Params | None) -> str:

@@ -26,8 +26,9 @@ Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
 class AsyncPages:
     """Records, to be iterated over once.
 
-    `cursor`: where another call can go on (`since`), None at the beginning and at the end; `behind`: how many of the
-    records behind it have been given already. `complete`: the provider has no more.
+    `cursor`: where another call can go on (`since`), None at the beginning and at the end. `behind`: how many records
+    after `cursor` were returned already; another call skips them when it gets the same `behind`. `complete`: the provider
+    has no more.
     """
 
     def __init__(
@@ -38,12 +39,13 @@ class AsyncPages:
         limit: int | None,
         way: Mapping[str, str | int] | None,
         since: str | None,
+        behind: int,
         resumes: int,
         longest_wait_s: float,
         loads: Callable[[bytes], Any],
     ) -> None:
         self.cursor = since
-        self.behind = 0
+        self.behind = behind
         self.complete = False
         self._ask = ask
         self._pages, self._limit, self._way = pages, limit, way
@@ -54,12 +56,24 @@ class AsyncPages:
         self._begun = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        async for batch in self.batches():
+        async for batch in self.uncounted():
             for record in batch:
+                self.count(1)
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """As many records at once as have come. What has been given out counts as seen when the next are asked for."""
+        """As many records at once as have come; each batch counts as a whole as soon as it is returned."""
+        async for batch in self.uncounted():
+            self.count(len(batch))
+            yield batch
+
+    def count(self, records: int) -> None:
+        """So many were returned: no other call needs to return them again."""
+        self.behind += records
+        self._breaks = 0
+
+    async def uncounted(self) -> AsyncIterator[list[Any]]:
+        """Batches, each of which the caller counts, before asking for the next, with `count`."""
         while True:
             self._pages_before += self._pages_read
             self._pages_read = 0
@@ -105,26 +119,17 @@ class AsyncPages:
                     continue
                 if batch:
                     yield batch
-                    self._given(len(batch))
                     batch = []
                 if line.startswith(TRAILER):
                     trailer: dict[str, Any] = json.loads(line)["gateway_trailer"]
                     yield trailer
                     return
-                self._marked(json.loads(line)["gateway_page"])
-                skipped = self.behind
+                mark = json.loads(line)["gateway_page"]
+                self._pages_read = mark["pages"]
+                if "cursor" in mark:
+                    self.cursor, self.behind, skipped = mark["cursor"], 0, 0
             if batch:
                 yield batch
-                self._given(len(batch))
-
-    def _given(self, count: int) -> None:
-        self.behind += count
-        self._breaks = 0
-
-    def _marked(self, told: Mapping[str, Any]) -> None:
-        self._pages_read = told["pages"]
-        if "cursor" in told:
-            self.cursor, self.behind = told["cursor"], 0
 
     def _ended(self, trailer: Mapping[str, Any]) -> bool:
         """Take over what the trailer says; whether that is all."""

@@ -63,7 +63,7 @@ EXPECTED = [
     ("https://globex.sandbox.example", 2),
     ('"number": 2', 3),
     ("250 Record 250", 250),
-    ("50 True", 2),
+    ("130 True", 2),
     ("OAUTH2", 1),
     ("u1 active", 2),
     ("connect first:", 1),

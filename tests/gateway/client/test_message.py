@@ -30,6 +30,30 @@ def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Pa
     assert proxied(BASE, endpoint, params) == f"{BASE}/proxy{target}"
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://api.github.com/repos/a/b?page=2&token=t0k",
+        "HTTP://api.github.com",
+        " https://api.github.com/",
+        "//api.github.com/repos/a/b",
+        "ftp://files.example.com/x",
+        f"{BASE}/proxyx/y",
+        "https://gw.example.com/proxy/x",
+    ],
+)
+def test_an_absolute_url_is_refused_and_the_way_is_named(endpoint: str) -> None:
+    with pytest.raises(ValueError, match="is an absolute URL.*paginate.*base_url_override") as refused:
+        proxied(BASE, endpoint, None)
+    assert "t0k" not in str(refused.value)
+    assert endpoint.partition("?")[0] in str(refused.value)
+
+
+@pytest.mark.parametrize("endpoint", ["/https://x.example/y", "/x?u=https://x.example/", "a:b//c", "x//y"])
+def test_a_path_may_hold_a_url(endpoint: str) -> None:
+    assert proxied(BASE, endpoint, None).startswith(f"{BASE}/proxy/")
+
+
 def test_without_parameters_there_is_no_query() -> None:
     assert (written(None), written({}), written({"a": None})) == ("", "", "")
 

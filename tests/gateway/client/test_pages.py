@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,62 @@ async def test_some_pages_come_and_another_call_goes_on(tmp_path: Path) -> None:
         assert not first.complete
         rest = client.paginate("/list", since=first.cursor)
         assert [record async for record in rest] == ALL[6:]
+
+
+MANY = [{"n": number} for number in range(1, 1501)]
+
+
+@pytest.mark.parametrize("stop", [1, 50, 100, 101, 250, 1499, 1500])
+async def test_whoever_stops_after_any_record_goes_on_behind_it(tmp_path: Path, stop: int) -> None:
+    async with paged(tmp_path, pages_of(15, 100)) as list_, client_of(list_) as client:
+        first, seen = client.paginate("/list"), []
+        async for record in first:
+            seen.append(record)
+            if len(seen) == stop:
+                break
+        assert first.behind == (stop - 1) % 100 + 1  # the page's mark is read with the record after it
+        rest = client.paginate("/list", since=first.cursor, behind=first.behind)
+        assert seen + [record async for record in rest] == MANY
+        assert (rest.complete, rest.cursor, rest.behind) == (True, None, 0)
+
+
+@pytest.mark.parametrize("stop", [50, 250, 1499])
+async def test_without_asyncio_the_same(tmp_path: Path, stop: int) -> None:
+    async with paged(tmp_path, pages_of(15, 100)) as list_:
+
+        def two_calls() -> list[Any]:
+            with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
+                first = client.paginate("/list")
+                seen = list(islice(first, stop))
+                return seen + list(client.paginate("/list", since=first.cursor, behind=first.behind))
+
+        assert await asyncio.to_thread(two_calls) == MANY
+
+
+async def test_batches_count_whole(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+        first, seen = client.paginate("/list"), []
+        async for batch in first.batches():
+            seen += batch
+            if len(seen) >= 3:
+                break
+        rest = client.paginate("/list", since=first.cursor, behind=first.behind)
+        assert seen + [record async for record in rest] == ALL
+
+
+async def test_an_absolute_url_is_refused_at_once(tmp_path: Path) -> None:
+    async with AsyncClient("http://127.0.0.1:9", SECRET_KEY, **NAMES) as client:
+        with pytest.raises(ValueError, match="is an absolute URL"):
+            client.paginate("https://api.github.com/repos/a/b")
+        with pytest.raises(ValueError, match="is an absolute URL"):
+            await client.get("https://api.github.com/repos/a/b")
+
+    def blocking() -> None:
+        with Client("http://127.0.0.1:9", SECRET_KEY, **NAMES) as client:
+            client.get("//api.github.com/repos/a/b")
+
+    with pytest.raises(ValueError, match="is an absolute URL"):
+        await asyncio.to_thread(blocking)
 
 
 async def test_limit_way_and_the_reader_of_records_can_be_given(tmp_path: Path) -> None:
