@@ -10,27 +10,35 @@ from gateway.store.looking import POSTGRES
 from middleware.error_shape import MARK
 
 NOT_READY: Final[Code] = "not_ready"
+INSTANCE: Final = "Gateway-Instance"
 AWAY: Final = "away"
+DAMAGED: Final = "damaged"
 
 
-async def health(_request: web.Request) -> web.Response:
-    """200 for as long as the process can answer at all."""
-    return web.json_response({"result": "ok"})
+async def health(request: web.Request) -> web.Response:
+    """200 for as long as the process can answer at all; the header says which gateway it is, once it serves."""
+    services = request.app[SERVICES]
+    headers = {INSTANCE: services.store.instance} if services.serving else {}
+    return web.json_response({"result": "ok"}, headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:
     """200 while this node serves, 503 before that and from the moment a stop begins.
 
     A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is told
-    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). The body is that of
-    api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is told
+    as ``"store": "damaged"`` in the same way: what can still be read is served. The body is that of api-contract 1.1;
+    ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     services = request.app[SERVICES]
+    required = request.query.get("store") == "required"
     away = services.serving and await store_away(services)
-    if services.serving and not away:
+    damaged = services.serving and services.store.damaged
+    if services.serving and not away and not damaged:
         return web.json_response({"result": "ok"})
-    told = {"store": AWAY} if away else {}
-    if away and shared(services) and services.live.serves and request.query.get("store") != "required":
+    told = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
+    serves = services.serving and (not away or (shared(services) and services.live.serves))
+    if serves and not required:
         return web.json_response({"result": "ok", **told}, headers={hdrs.CACHE_CONTROL: "no-store"})
     headers = {MARK: NOT_READY, hdrs.CACHE_CONTROL: "no-store"}
     return web.json_response({"result": "not ready", **told}, status=503, headers=headers)

@@ -2,8 +2,11 @@
 
 import base64
 import json
+import os
 import secrets
+import select
 import shlex
+import stat
 import sys
 from functools import cache
 from pathlib import Path
@@ -50,11 +53,26 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     """
     from dataclasses import replace
 
-    from gateway.cli.beginning.answers import Answers, asked, checked, default_url, entry_of, unreached
+    from gateway.cli.beginning.answers import (
+        DEFAULT_HOST,
+        Answers,
+        about_port,
+        asked,
+        checked,
+        default_url,
+        entry_of,
+        free_port,
+        unreached,
+    )
     from gateway.cli.beginning.text import DATABASE_URL, configuration, hides_password
 
-    answers = checked(Answers(**given), _catalog)  # type: ignore[arg-type]
+    usual_port = free_port(str(given["host"] or DEFAULT_HOST))
+    answers = checked(Answers(**given, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
     file = folder / "gateway.yaml"
+    if not (yes or as_json) and answers_are_piped():
+        raise click.UsageError(
+            "Answers on standard input are not read: pass them as options (`gateway init --help`), or --yes for the defaults."
+        )
     if not (yes or as_json) and at_a_terminal():
         _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before anybody has answered for nothing
         answers = asked(answers, _catalog)
@@ -68,14 +86,14 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     if force:
         contents = {name: content for name, content in contents.items() if not (folder / name).exists()}
     _write(folder, file, text, contents, force=force)
-    warning = unreached(answers)
-    if warning:
+    warnings = [warning for warning in (about_port(answers), unreached(answers)) if warning]
+    for warning in warnings:
         print(f"gateway: warning: {warning}", file=sys.stderr)
     if as_json:
         paths = {name: str(folder / name) for name in names}
         urls = {"public_url": answers.public_url, "callback_url": f"{answers.public_url}/oauth/callback"}
         print(
-            json.dumps({"config": str(file), **paths, **urls, **({"warnings": [warning]} if warning else {})}, indent=2)
+            json.dumps({"config": str(file), **paths, **urls, **({"warnings": warnings} if warnings else {})}, indent=2)
         )
     else:
         print(_told(folder, file, text, answers, provider, {name: name not in contents for name in names}))
@@ -84,6 +102,22 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
 def at_a_terminal() -> bool:
     """Whether somebody is there to be asked; questions go to stderr, so that stdout may be kept."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def answers_are_piped() -> bool:
+    """Whether standard input is a pipe or a file with something in it."""
+    try:
+        descriptor = sys.stdin.fileno()
+        state = os.fstat(descriptor)
+        if stat.S_ISREG(state.st_mode):
+            return state.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+        if not stat.S_ISFIFO(state.st_mode):
+            return False
+        waiting = select.poll()
+        waiting.register(descriptor, select.POLLIN)
+        return any(event & select.POLLIN for _, event in waiting.poll(0))
+    except (OSError, ValueError, AttributeError):  # closed, or none at all
+        return False
 
 
 @cache

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store.faults import told_as_unavailable, unavailable
+from gateway.store.faults import Damage, told_as_unavailable, unavailable
 from gateway.store.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
 
@@ -122,7 +122,7 @@ class CommonCommit(Transactions):
             self.check()
             works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
             failed = frozenset(ended)
-            with told_as_unavailable():
+            with told_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _shared(db) as driver:
                     await self._parts(db, driver, works, ended, again)
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
@@ -154,7 +154,7 @@ class CommonCommit(Transactions):
                 continue
             _go_by(one.name)
             try:
-                ended[one] = await _part(db, driver, work)
+                ended[one] = await _part(db, driver, work, self.damage)
             except (Exception, asyncio.CancelledError) as fault:
                 _unless_cancelled(fault)
                 if isinstance(fault, Overtaken):
@@ -204,10 +204,10 @@ async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
         driver.shared = False
 
 
-async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any]) -> object:
+async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: Damage) -> object:
     """What `work` returns."""
     driver.ahead(f"SAVEPOINT {PART}")
-    with told_as_unavailable():
+    with told_as_unavailable(damage):
         made: object = await work(db)
     driver.ahead(f"RELEASE {PART}")
     return made

@@ -6,15 +6,41 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
+import structlog
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from gateway import clock
 from gateway.errors import InvalidRequest, Unavailable
 from gateway.store.postgres.causes import UNREADABLE_TEXT, postgres_cause
-from gateway.store.refusal import sqlite_cause
+from gateway.store.refusal import damages, sqlite_cause
 
 RETRY_AFTER_S: Final = 5
+
+
+DAMAGED: Final = (
+    "The gateway's database is damaged. Its operator restores a backup: `gateway restore`, or PostgreSQL's tools."
+)
+CORRUPT: Final = frozenset({"XX001", "XX002"})  # data_corrupted, index_corrupted
+LOG_AGAIN_S: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class Damage:
+    """What one process has seen of damage to its database: in the log once a minute, and for ``/ready``."""
+
+    def __init__(self) -> None:
+        self.seen = False
+        self._logged_at: float | None = None
+
+    def note(self, error: BaseException) -> None:
+        self.seen = True
+        now = clock.monotonic()
+        if self._logged_at is None or now - self._logged_at >= LOG_AGAIN_S:
+            self._logged_at = now
+            inner = error.orig if isinstance(error, DBAPIError) else error
+            log.error("database_damaged", detail=str(inner), fix="stop every gateway, then restore a backup")
 
 
 def unavailable(cause: str) -> Unavailable:
@@ -51,8 +77,10 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 
 @contextmanager
-def told_as_unavailable() -> Iterator[None]:
+def told_as_unavailable(damage: Damage | None = None) -> Iterator[None]:
     """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
+
+    Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it.
 
     Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, keeps nowhere.
     """
@@ -61,7 +89,17 @@ def told_as_unavailable() -> Iterator[None]:
     except (DBAPIError, PoolTimeoutError, sqlite3.Error, OSError) as error:
         if isinstance(error, DBAPIError) and _sqlstate(error) in UNREADABLE_TEXT:
             raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
+        if _is_damage(error):
+            if damage is not None:
+                damage.note(error)
+            raise Unavailable("store_unavailable", DAMAGED) from error
         cause = cause_of(error)
         if cause is None:
             raise
         raise unavailable(cause) from error
+
+
+def _is_damage(error: BaseException) -> bool:
+    if isinstance(error, DBAPIError):
+        return damages(error.orig) or _sqlstate(error) in CORRUPT
+    return damages(error)

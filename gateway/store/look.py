@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from gateway.store.refusal import StoreRefused, sqlite_cause
+from gateway.store.refusal import RESTORE, StoreDamaged, StoreRefused, damages, sqlite_cause
 from gateway.store.revisions import VERSION_TABLE
 from gateway.store.sealed_columns import KEY_ID_BYTES, KEY_ID_FROM, SEALED
 from gateway.store.verdict import judge_keys, judge_schema, locked_out
@@ -73,10 +73,38 @@ def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
         judge_keys(path, (), keyring)
         return None
     except (sqlite3.Error, OSError) as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+        if damages(error) and instead == ANOTHER:
+            what = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
+            raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {instead}' if strange else ''}.") from error
+        if strange:
             raise StoreRefused(f"{path} is not a SQLite database: {instead}.") from error
         reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
         raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
+
+
+def quick_check(path: Path, *, at_most_s: float) -> bool:
+    """Look for damaged pages. True if there are none, False if `at_most_s` was too short to tell. Blocks.
+
+    Raises StoreDamaged. Indexes are not compared with their tables, which SQLite's full check does in several times as long.
+    """
+    end = time.monotonic() + at_most_s
+    while True:
+        before = _stamp(path)
+        try:
+            with _reading(path) as db:
+                db.set_progress_handler(lambda: time.monotonic() > end, 100)
+                found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if found == "ok":
+                return True
+        except sqlite3.Error as error:
+            if not damages(error):
+                return False
+            found = str(error)
+        if before == _stamp(path):
+            raise StoreDamaged(f"{path} is damaged ({' '.join(found.split())}): {RESTORE}.")
+        if time.monotonic() > end:  # each time another process wrote meanwhile
+            return False
 
 
 def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:

@@ -19,8 +19,22 @@ CAUSES: Final = {
 }
 
 
+DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+RESTORE: Final = "restore a backup with `gateway restore`"
+
+
 class StoreRefused(StartRefused):
     """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it."""
+
+
+class StoreDamaged(StoreRefused):
+    """The file is damaged; only a backup helps."""
+
+
+def damages(error: BaseException | None) -> bool:
+    """Whether `error` of SQLite says that the file is damaged: no later try will go better."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(code, int) and code & 0xFF in DAMAGE
 
 
 def sqlite_cause(error: sqlite3.Error) -> str | None:

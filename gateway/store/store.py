@@ -36,7 +36,7 @@ from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
 from gateway.store.webhooks import WebhookStore
-from gateway.vault import Damaged, Keyring, UnknownKey, Vault
+from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 
 if TYPE_CHECKING:
     from gateway.store.rotation import Rotation
@@ -157,6 +157,16 @@ class Store:
                 faults.append(fault)
         if faults:
             raise ExceptionGroup("some of what has expired was not removed", faults)
+
+    @property
+    def instance(self) -> str:
+        """By which a gateway is told from one with other encryption keys; no secret."""
+        return instance(self._keys.keyring.first_id)
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the database has said that it is damaged, since this process opened it."""
+        return self._transactions.damage.seen
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.store.engine import Engines
-from gateway.store.faults import told_as_unavailable, unavailable
+from gateway.store.faults import Damage, told_as_unavailable, unavailable
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
@@ -42,6 +42,7 @@ class Transactions:
         self._queue_s = queue_s
         self._turn = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
+        self.damage = Damage()
 
     @property
     def writes_at_once(self) -> int:
@@ -70,7 +71,7 @@ class Transactions:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees what is committed and can change nothing."""
         self.check()  # what is open still reads a file that is gone
-        with told_as_unavailable():
+        with told_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
                 yield db
 
@@ -112,12 +113,12 @@ class Transactions:
 
     def check(self) -> None:
         """Raises Unavailable where the database that is open is no longer the one at its place."""
-        with told_as_unavailable():
+        with told_as_unavailable(self.damage):
             self._check()
 
     async def begin(self, work: Work[T]) -> T:
         """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""
-        with told_as_unavailable():
+        with told_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
                 return await work(db)
 

@@ -5,8 +5,8 @@ sealed under keys derived from the master keys.
 """
 
 from gateway.vault.errors import Damaged, UnknownKey, VaultError
-from gateway.vault.keyring import Keyring, WrappedKey
+from gateway.vault.keyring import Keyring, WrappedKey, instance
 from gateway.vault.seal import Vault
 from gateway.vault.tokens import Tokens
 
-__all__ = ["Damaged", "Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey"]
+__all__ = ["Damaged", "Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey", "instance"]

@@ -35,6 +35,14 @@ class WrappedKey:
     wrapped: bytes
 
 
+def instance(key_id: str) -> str:
+    """What ``/health`` shows of the first master key, by which `gateway doctor` knows its own gateway from another.
+
+    It comes from the key's id, which is a hash already: it says nothing of the key.
+    """
+    return hashlib.sha256(f"gateway instance {key_id}".encode()).hexdigest()[:16]
+
+
 class Keyring:
     """The operator's master keys, 32 bytes each: the first wraps, every one unwraps. Raises VaultError on a bad key."""
 

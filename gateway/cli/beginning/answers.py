@@ -1,5 +1,7 @@
 """What a configuration depends on: given by flags, or asked for where somebody sits at a terminal."""
 
+import errno
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -13,12 +15,16 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
+PORTS: Final = 20  # so many, from that one on, are tried
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Whatever is None has not been said. `provider` is the name of the first integration's entry."""
+    """Whatever is None has not been said. `provider` is the name of the first integration's entry.
+
+    `usual_port`: where it listens if neither `port` nor `public_url` says.
+    """
 
     public_url: str | None = None
     host: str | None = None
@@ -26,6 +32,7 @@ class Answers:
     store_url: str | None = None
     provider: str | None = None
     webhook_url: str | None = None
+    usual_port: int = DEFAULT_PORT
 
 
 def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
@@ -67,7 +74,34 @@ def default_url(answers: Answers) -> str:
     from gateway.config.model import default_public_url
 
     host = answers.host if answers.host in ("127.0.0.1", "::1", "localhost") else DEFAULT_HOST
-    return default_public_url(host, answers.port or DEFAULT_PORT)
+    return default_public_url(host, answers.port or answers.usual_port)
+
+
+def free_port(host: str) -> int:
+    """The first port from `DEFAULT_PORT` on that nobody listens on; that one where all of them are taken."""
+    tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS)
+    return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
+
+
+def is_taken(host: str, port: int) -> bool:
+    """Whether another process listens there. False where that cannot be seen, as for a host that is not this machine."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # then only a socket that listens is in the way
+            one.bind((host, port))
+            return False
+    except OSError as fault:
+        return fault.errno == errno.EADDRINUSE
+
+
+def about_port(answers: Answers) -> str | None:
+    """What to say where the usual port, or the one that was named, is taken."""
+    host, port = listening_on(answers)
+    if port == answers.usual_port != DEFAULT_PORT:
+        return f"port {DEFAULT_PORT} is in use, so server.port is {port}; a demo (`gateway demo`, `make run`) ends with Ctrl-C"
+    if is_taken(host, port):
+        return f"port {port} is in use: before `gateway serve`, stop what listens there, or set another server.port"
+    return None
 
 
 def unreached(answers: Answers) -> str | None:
@@ -86,7 +120,7 @@ def unreached(answers: Answers) -> str | None:
 def listening_on(answers: Answers) -> tuple[str, int]:
     """The host and port: as said, else those of a loopback URL itself, else the defaults, behind whatever ends TLS."""
     parts = urlsplit(answers.public_url or "")
-    host, port = DEFAULT_HOST, DEFAULT_PORT
+    host, port = DEFAULT_HOST, answers.usual_port
     if parts.scheme == "http":
         host, port = parts.hostname or DEFAULT_HOST, parts.port or 80
     return answers.host or host, answers.port if answers.port is not None else port

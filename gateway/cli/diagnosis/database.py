@@ -1,22 +1,30 @@
 """The store: whether it can be reached, is ours, at which revision, and whether the encryption keys open it. Writes nothing."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import Patient
 from gateway.cli.program import program
 from gateway.config.store_url import unguarded
 from gateway.store.looking import look_at
-from gateway.store.refusal import StoreRefused
+from gateway.store.refusal import StoreDamaged, StoreRefused
 from gateway.store.revisions import REVISIONS
+
+CHECK_S: Final = 10.0
 
 
 def database(patient: Patient) -> Iterator[Finding]:
-    """Blocks, for at most `store.pool.connect_s` and as long for an answer."""
+    """Blocks, for at most `store.pool.connect_s` and as long for an answer, or `CHECK_S` for a file."""
     config = patient.config
     key = ("store", "url")
     try:
         revision = look_at(config.store)
+        sound = revision is None or not config.store.url.startswith("sqlite:") or _sound(config.store.url)
+    except StoreDamaged as damage:
+        fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"
+        yield Finding("fail", "store", str(damage), patient.where(*key), fix)
+        return
     except StoreRefused as refusal:
         message = str(refusal)
         if "encryption_keys" in message:
@@ -35,6 +43,11 @@ def database(patient: Patient) -> Iterator[Finding]:
             patient.where(*key),
             f"back it up first; then start `{program()} serve`",
         )
+    if not sound:
+        yield ok(
+            "store",
+            f"{CHECK_S:g} s did not suffice to look for damage; `{program()} backup FILE` checks its whole copy",
+        )
     if revision is not None:
         yield ok("encryption key", "the encryption keys open everything in the database")
     if unguarded(config.store.url):
@@ -45,3 +58,10 @@ def database(patient: Patient) -> Iterator[Finding]:
             patient.where(*key),
             "add ?sslmode=verify-full to store.url",
         )
+
+
+def _sound(url: str) -> bool:
+    """False where there was no time to look at the whole file. Raises StoreDamaged."""
+    from gateway.store.look import quick_check, sqlite_path
+
+    return quick_check(sqlite_path(url), at_most_s=CHECK_S)

@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from gateway import clock
+from gateway.api.health import INSTANCE
 from gateway.cli.diagnosis.clocks import skew_s
 from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import ANSWER_S, Patient
 from gateway.cli.program import program
+from gateway.vault import Keyring, instance
 from gateway.wording import unconnected
 
 ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what it is told, not where it listens)
@@ -23,9 +25,13 @@ OURS: Final = {"result": "ok"}
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What came of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words."""
+    """What came of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
+
+    `another`: it is a gateway with other encryption keys than those of the configuration.
+    """
 
     ours: bool = False
+    another: bool = False
     trouble: str = ""
     nobody: bool = False
 
@@ -41,7 +47,15 @@ async def reach(patient: Patient) -> AsyncIterator[Finding]:
     server = patient.config.server
     local = local_url(server.host, server.port)
     here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))
-    if here.ours:
+    if here.another:
+        yield Finding(
+            "fail",
+            "gateway",
+            f"another gateway listens on {local}: its encryption keys are not those of {patient.config.path}",
+            patient.where("server", "port"),
+            "stop it (`gateway demo` and `make run` end with Ctrl-C), or set another server.port",
+        )
+    elif here.ours:
         yield ok("gateway", f"it runs, and answers on {local}")
     elif here.nobody:
         yield ok("gateway", f"it does not run on this machine: nothing listens on {local}")
@@ -58,6 +72,10 @@ async def reach(patient: Patient) -> AsyncIterator[Finding]:
 
 def _of_public(patient: Patient, here: Heard, there: Heard) -> Finding:
     url, where = patient.config.server.public_url, patient.where("server", "public_url")
+    if there.another:
+        fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
+        what = "its encryption keys are not those of this configuration"
+        return Finding("fail", "public URL", f"{url} leads to another gateway: {what}", where, fix)
     if there.ours:
         return ok("public URL", f"{url} leads to a gateway")
     loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
@@ -88,7 +106,9 @@ async def _ask(patient: Patient, base: str) -> Heard:
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await answer.json(content_type=None)
             if answer.status == 200 and body == OURS:
-                return Heard(ours=True)
+                shown = answer.headers.get(INSTANCE)
+                known = {instance(one) for one in Keyring(patient.config.store.encryption_keys).ids}
+                return Heard(ours=True, another=shown is not None and shown not in known)
             return Heard(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
         return Heard(trouble="has a name that leads nowhere in DNS")

@@ -11,6 +11,7 @@ from gateway.cli import main
 from gateway.courier import Courier
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
+from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, answering
 
 
@@ -77,6 +78,31 @@ async def test_a_database_that_a_start_would_move_on_is_told(
     assert (doubt["level"], doubt["line"]) == ("warn", examined.line("url: sqlite"))
     assert "9999" in doubt["message"]
     assert "back it up" in doubt["fix"]
+
+
+@pytest.mark.parametrize("place", ["header", "pages"])
+async def test_a_damaged_database_is_found_and_restore_advised(
+    examined: Examined, running: RunningGateway, tracker: Tracker, place: str
+) -> None:
+    await running.imported(tracker.grant())
+    await running.stop()
+    path = running.folder / "gateway.db"
+    content = bytearray(path.read_bytes())
+    start, end = (0, 16) if place == "header" else (4096, len(content))
+    content[start:end] = b"\x55" * (end - start)
+    path.write_bytes(content)
+    told = await examined.told("--offline")
+    (fault,) = told.of("store")
+    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    assert "damaged" in fault["message"]
+    assert f"restore BACKUP -c {examined.file}" in fault["fix"]
+
+
+async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.diagnosis.database.CHECK_S", -1.0)
+    told = await examined.told("--offline")
+    assert told.levels("store") == {"ok"}
+    assert any("did not suffice" in one["message"] for one in told.of("store"))
 
 
 async def test_postgresql_is_looked_at_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:

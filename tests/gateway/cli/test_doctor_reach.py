@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.certificate import certified
-from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, answering
 
@@ -64,6 +64,46 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
         (found,) = (await examined.told()).of("public URL")
     assert found["level"] == ("ok" if trusted else "fail")
     assert trusted or "certificate that is not trusted" in found["message"]
+
+
+async def test_another_gateway_is_told_from_this_one(examined: Examined, tmp_path: Path) -> None:
+    """What answers is a gateway, as a demo on the same port is, but it has another encryption key."""
+    elsewhere = document([])
+    elsewhere["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+    elsewhere["environments"]["dev"]["integrations"] = {}
+    (tmp_path / "elsewhere").mkdir()
+    other = RunningGateway(tmp_path / "elsewhere", elsewhere)
+    del elsewhere["catalog"]
+    await other.start()
+    try:
+        examined.document["server"] |= {"port": elsewhere["server"]["port"], "public_url": other.url}
+        told = await examined.told()
+    finally:
+        await other.stop()
+    (local,), (public,) = told.of("gateway"), told.of("public URL")
+    assert (told.code, local["level"], public["level"]) == (1, "fail", "fail")
+    assert local["message"].startswith("another gateway listens on")
+    assert local["line"] == examined.line("port:")
+    assert "Ctrl-C" in local["fix"]
+    assert "leads to another gateway" in public["message"]
+
+
+async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(examined: Examined) -> None:
+    keys = examined.document["store"]["encryption_keys"]
+    examined.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", *keys]
+    told = await examined.told()
+    assert (told.levels("gateway"), told.levels("public URL")) == ({"ok"}, {"ok"})
+
+
+async def test_an_older_gateway_says_not_which_it_is(examined: Examined) -> None:
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"result": "ok"})
+
+    async with answering(health) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        examined.document["server"] |= {"port": server.port, "public_url": url}
+        told = await examined.told()
+    assert (told.levels("gateway"), told.levels("public URL")) == ({"ok"}, {"ok"})
 
 
 async def test_a_name_without_an_address_is_found(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:

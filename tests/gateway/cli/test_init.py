@@ -3,19 +3,31 @@
 import base64
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from gateway.cli.beginning import answers
 from gateway.cli.private_files import Existing, write_private
 from gateway.config import load
 
 NAMES = {"gateway.yaml", "encryption_key", "secret_key"}
+
+
+TAKEN = "gateway.cli.beginning.answers.is_taken"
+
+
+@pytest.fixture(autouse=True)
+def no_port_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever listens on this machine."""
+    monkeypatch.setattr(TAKEN, lambda _host, _port: False)
 
 
 def init(*arguments: str) -> Result:
@@ -229,6 +241,62 @@ def test_whoever_listens_for_all_is_told_which_address_is_missing(tmp_path: Path
     assert len(json.loads(told.stdout)["warnings"]) == 1
     for flags in (["--host", "127.0.0.1"], ["--host", "0.0.0.0", "--public-url", "https://gw.example.com"]):
         assert "warning" not in init("--dir", str(tmp_path / flags[-1].rpartition("/")[2]), *flags).output
+
+
+def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TAKEN, lambda _host, port: port in (3003, 3004))
+    result = init("--dir", str(tmp_path / "a"))
+    assert "port 3003 is in use, so server.port is 3005" in result.stderr
+    assert "http://127.0.0.1:3005/oauth/callback" in result.stdout
+    made = load(tmp_path / "a" / "gateway.yaml", environ={})
+    assert (made.server.port, made.server.public_url) == (3005, "http://127.0.0.1:3005")
+    report = json.loads(init("--dir", str(tmp_path / "b"), "--public-url", "https://gw.example.com", "--json").stdout)
+    assert "3005" in report["warnings"][0]
+    assert load(tmp_path / "b" / "gateway.yaml", environ={}).server.port == 3005
+    monkeypatch.setattr("gateway.cli.init.at_a_terminal", lambda: True)
+    asked = CliRunner().invoke(main, ["init", "--dir", str(tmp_path / "c")], input="\n\n\n\n")
+    assert "[http://127.0.0.1:3005]" in asked.stderr
+
+
+@pytest.mark.parametrize("flags", [["--port", "3003"], ["--public-url", "http://127.0.0.1:3003"]])
+def test_a_port_that_was_named_and_is_taken_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setattr(TAKEN, lambda _host, port: port == 3003)
+    result = init("--dir", str(tmp_path), *flags)
+    assert "port 3003 is in use: before `gateway serve`, stop what listens there" in result.stderr
+    assert load(tmp_path / "gateway.yaml", environ={}).server.port == 3003
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
+def test_a_port_is_taken_while_a_socket_listens_there(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as listening:
+        port = listening.getsockname()[1]
+        assert answers.is_taken(host, port)
+    assert not answers.is_taken(host, port)
+    assert not answers.is_taken("192.0.2.1", port), "an address of another machine says nothing"
+
+
+def run_with(tmp_path: Path, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "gateway", "init", "--dir", str(tmp_path / "new"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def test_answers_in_a_pipe_or_a_file_are_refused_aloud(tmp_path: Path) -> None:
+    piped = run_with(tmp_path, input="https://gw.example.com\n\n\n\n")
+    (tmp_path / "answers").write_text("https://gw.example.com\n")
+    with (tmp_path / "answers").open() as file:
+        redirected = run_with(tmp_path, stdin=file)
+    for refused in (piped, redirected):
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert "not read: pass them as options" in refused.stderr
+        assert not (tmp_path / "new").exists()
+    assert run_with(tmp_path, stdin=subprocess.DEVNULL).returncode == 0
+    assert run_with(tmp_path, "--yes", "--force", input="y\n").returncode == 0
 
 
 @pytest.mark.parametrize("url", ["https://0.0.0.0", "https://0.0.0.0:3003", "https://[::]", "http://0.0.0.0:3003"])

@@ -43,7 +43,7 @@ def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Pa
     ],
 )
 def test_an_absolute_url_is_refused_and_the_way_is_named(endpoint: str) -> None:
-    with pytest.raises(ValueError, match="is an absolute URL.*paginate.*base_url_override") as refused:
+    with pytest.raises(ValueError, match=r"is an absolute URL.*paginate.*base_url_override") as refused:
         proxied(BASE, endpoint, None)
     assert "t0k" not in str(refused.value)
     assert endpoint.partition("?")[0] in str(refused.value)
