@@ -3,6 +3,7 @@
 The steps install everything anew, which takes a minute; `make image` does it.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -10,10 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 from typing import Final
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
 from tests.fakes.postgres import free_port
@@ -86,6 +91,68 @@ def test_it_runs_as_nobody_special_and_says_how_it_is() -> None:
     assert "/health" in health
     assert FINAL.command("ENTRYPOINT") == ["gateway"]
     assert not any(re.search(r"(?i)password|secret|token|key", name) for name in FINAL.environment())
+
+
+def health_check() -> list[str]:
+    (told,) = FINAL.all("HEALTHCHECK")
+    command: list[str] = json.loads(told.partition("CMD ")[2])
+    return [sys.executable, *command[1:]]
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
+async def test_its_health_check_asks_the_port_of_the_environment(status: int, healthy: bool) -> None:
+    seen = []
+
+    async def health(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.Response(status=status)
+
+    app = web.Application()
+    app.router.add_get("/health", health)
+    async with TestServer(app) as server:
+        environment = {"GATEWAY_PORT": str(server.port)}
+        done = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
+    assert ((done.returncode == 0), seen) == (healthy, ["/health"]), done.stderr
+    gone = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
+    assert gone.returncode != 0
+
+
+def test_its_health_check_costs_little() -> None:
+    """It runs for as long as the container: twice a minute, without `site` and without a client for HTTP."""
+    (told,) = FINAL.all("HEALTHCHECK")
+    assert "--interval=30s" in told
+    assert "-S" in health_check()
+    assert re.findall(r"import ([\w, .]+);", told) == ["os, socket"]
+
+
+def test_it_is_labelled_as_the_package_is() -> None:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]*)"', " ".join(FINAL.all("LABEL"))))
+    assert set(labels) == {"title", "description", "version", "licenses"}
+    assert (labels["version"], labels["licenses"]) == (project["version"], project["license"])
+
+
+def test_two_builds_of_a_wheel_are_the_same_bytes_whatever_a_run_has_left(tmp_path: Path) -> None:
+    clean, used = tmp_path / "clean", tmp_path / "used"
+    made = shutil.ignore_patterns("__pycache__", ".compiled.jsonl*")
+    for folder in (clean, used):
+        for name in ("gateway", "middleware", "catalog", "templates"):
+            shutil.copytree(TOP / name, folder / name, ignore=made)
+        for name in ("pyproject.toml", "README.md", "LICENSE", "gateway.yaml"):
+            shutil.copy(TOP / name, folder)
+    for left in ("catalog/.compiled.jsonl", "gateway/__pycache__/app.cpython-311.pyc"):
+        (used / left).parent.mkdir(exist_ok=True)
+        (used / left).write_bytes(b"made by a run")
+    wheels = []
+    for folder in (clean, used):
+        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+        subprocess.run(build, cwd=folder, check=True, capture_output=True)
+        (wheel,) = (folder / "dist").iterdir()
+        wheels.append(wheel)
+    names = zipfile.ZipFile(wheels[0]).namelist()
+    assert {"gateway/data/catalog/jira.yaml", "gateway/data/gateway.yaml", "gateway/data/templates/docs.html"} <= {*names}
+    assert names == zipfile.ZipFile(wheels[1]).namelist()
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
 
 
 @BY_HAND
