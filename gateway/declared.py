@@ -141,7 +141,11 @@ def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> 
     needed = provider.refresh.requires_scope if provider.refresh else None
     if needed is None and "offline_access" in (provider.default_scopes or ()):
         needed = "offline_access"
-    if needed and declared.scopes is not None and needed not in declared.scopes:
+    joined = next((scope for scope in declared.scopes or () if "," in scope), None)
+    if joined is not None:
+        split = ", ".join(part.strip() for part in joined.split(","))
+        yield (*place, "scopes"), f"'{joined}' counts as one scope: list one scope an item, as in [{split}]"
+    elif needed and declared.scopes is not None and needed not in declared.scopes:
         lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
     if provider.auth_mode in NEEDS_CLIENT and declared.client_id and declared.client_secret is None:

@@ -116,9 +116,9 @@ async def delete_connection(request: web.Request) -> web.Response:
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    # Absent where the provider has no such call: published clients know the bare answer.
     outcomes = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
-    return web.json_response({"success": True, **({"revocation": outcomes} if outcomes else {})})
+    told = {"success": True, "at_provider": deleted.at_provider}
+    return web.json_response({**told, **({"revocation": outcomes} if outcomes else {})})
 
 
 def _tags(request: web.Request) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 from gateway.catalog.faults import Fault
+from gateway.config.yaml_nodes import explained
 
 LARGEST_BYTES: Final = 256 * 1024
 MOST_NODES: Final = 20_000  # aliases count each time they are used, so a "billion laughs" stops here
@@ -146,7 +147,7 @@ def _compose(text: str, shown: str) -> yaml.Node:
     except yaml.MarkedYAMLError as wrong:
         mark = wrong.problem_mark or wrong.context_mark
         line = mark.line + 1 if mark is not None else 1
-        raise Unreadable(Fault(f"{shown}:{line}", f"is not YAML: {wrong.problem or wrong.context}")) from None
+        raise Unreadable(Fault(f"{shown}:{line}", f"is {explained(wrong, text)}")) from None
     except yaml.YAMLError as wrong:
         line = text.count("\n", 0, getattr(wrong, "position", 0)) + 1
         raise Unreadable(Fault(f"{shown}:{line}", f"is not YAML: {getattr(wrong, 'reason', wrong)}")) from None

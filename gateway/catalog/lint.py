@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from gateway.catalog.address import Address, parse_address
 from gateway.catalog.checks import FORMS, Finding
@@ -13,10 +14,16 @@ from gateway.catalog.names import carries_credential
 from gateway.catalog.places import addresses, texts
 from gateway.catalog.placing import Unresolved, render_url
 from gateway.catalog.provider import Paginate, Provider, Setting
+from gateway.catalog.setting import title_from
 from gateway.catalog.template import Name, placeholders
 from gateway.catalog.value import BadValue
 from gateway.catalog.vocabulary import CATEGORIES
 
+# Secrets that every provider calls so; any other needs a title or a description of its own.
+_SPEAKING: Final = frozenset(
+    {"apiKey", "password", "client_secret", "clientSecret", "client_certificate", "client_private_key"}
+    | {"secret_access_key", "token_secret"}
+)
 # A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
 _RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
@@ -65,7 +72,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _paging(provider)
     for key in FORMS:
         for name, setting in getattr(provider, key).items():
-            yield from (((key, name, *place), message) for place, message in _setting(setting))
+            yield from (((key, name, *place), message) for place, message in _setting(name, setting))
 
 
 def _words(provider: Provider) -> Iterator[Finding]:
@@ -145,8 +152,9 @@ def _paging(provider: Provider) -> Iterator[Finding]:
             yield place, "paging by link needs link_rel_in_response_header or link_path_in_response_body"
 
 
-def _setting(setting: Setting) -> Iterator[Finding]:
+def _setting(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None and _RUNAWAY.search(setting.pattern):
         yield ("pattern",), "repeats a repetition, which can take for ever; say it without nesting"
-    if not setting.description and not setting.automated and not setting.hidden and not setting.secret:
+    told = setting.description or (setting.secret and (name in _SPEAKING or setting.title != title_from(name)))
+    if not told and not setting.automated and not setting.hidden:
         yield (), "has no description, so the end user must guess where to find it"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 @click.option(
     "--from-peer", "peer", metavar="ADDRESS", help="Examine instead what moving in from the API there would take."
 )
+@click.option(
+    "--plain-http", is_flag=True, help="With --from-peer: ADDRESS may be plain http: the way there is private."
+)
 @secrets.key_env
 @secrets.key_file
 @as_json
@@ -34,6 +38,7 @@ def doctor(
     file: Path,
     offline: bool,
     peer: str | None,
+    plain_http: bool,
     key_env: str | None,
     key_file: Path | None,
     as_json: bool,
@@ -50,7 +55,8 @@ def doctor(
     if peer is not None:
         from gateway.cli.connections.previewing import preview_from
 
-        preview_from(file, peer, secrets.secret_of("key", "--key", key_env, key_file), integration, as_json=as_json)
+        key = secrets.secret_of("key", "--key", key_env, key_file)
+        preview_from(file, peer, key, integration, plain_http=plain_http, as_json=as_json)
     logs.setup("critical")
     findings, config = asyncio.run(_examined(file, integration, offline=offline))
     if as_json:
@@ -145,7 +151,7 @@ def _lines(findings: "Iterable[Finding]") -> "Iterable[str]":
     counts = {"warn": 0, "fail": 0}
     for finding in findings:
         mark = f"{finding.level:<5}"
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # no-color.org
             mark = click.style(mark, fg=colours[finding.level])
         subject = f"{finding.integration}: " if finding.integration else ""
         yield f"{mark} {finding.check:<15} {subject}{finding.message}"

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from gateway.egress.guard import Guard
 
 _PORTS: Final = {"http": 80, "https": 443}
-_ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "base_url")
+_ADDRESSES: Final = (
+    "token_url",
+    "refresh_url",
+    "base_url",
+)  # a browser opens authorization_url, and egress has no say there
 
 
 def unusable(config: "Config") -> Iterator[Fault]:

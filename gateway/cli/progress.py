@@ -8,7 +8,7 @@ from typing import Final
 
 EVERY_S: Final = 5.0
 
-Step = Callable[[int, int], None]  # done, of how many
+Step = Callable[[int, int], None]  # done, of how many; 0 where that is not known
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def progress(what: str) -> Iterator[Step]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         bar = shown.add_task(what, total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)
+        yield lambda done, total: shown.update(bar, completed=done, total=total or None)
 
 
 def _lines(what: str) -> Step:
@@ -36,6 +36,6 @@ def _lines(what: str) -> Step:
         now = time.monotonic()
         if now - told_at >= EVERY_S:
             told_at = now
-            print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+            print(f"{what}: {done:,}{f' of {total:,}' if total else ''}", file=sys.stderr, flush=True)
 
     return step

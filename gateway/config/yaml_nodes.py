@@ -36,7 +36,7 @@ def read(text: str) -> Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         last = max(1, len(text.splitlines()))  # at the end of the file, the parser stands a line further
-        raise Unreadable(min(mark.line + 1, last) if mark else 1, _explained(error)) from None
+        raise Unreadable(min(mark.line + 1, last) if mark else 1, explained(error, text)) from None
 
 
 def meaning(text: str) -> Value:
@@ -50,14 +50,22 @@ def meaning(text: str) -> Value:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _explained(error: yaml.MarkedYAMLError) -> str:
+def explained(error: yaml.MarkedYAMLError, text: str) -> str:
     """PyYAML's words, without the pieces of the file it may quote: one could be part of a secret."""
+    if _is_reference(error.problem_mark, text):
+        return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
     problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
     context = f" ({error.context})" if error.context else ""
     hint = (
         "; indent with spaces, not tabs; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
     )
     return f"not YAML: {problem}{context}{hint}"
+
+
+def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
+    """Whether reading failed at the brace of an unquoted ``${…}``: inside brackets YAML takes that brace for a mapping's."""
+    lines = text.splitlines()
+    return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
 
 
 class _Composer:

@@ -44,6 +44,11 @@ class Deleted:
     connection: Connection
     revocation: tuple[RevocationOutcome, ...]
 
+    @property
+    def at_provider(self) -> bool:
+        """Whether it was ended at the provider too: there was a token, and none of them may still work."""
+        return bool(self.revocation) and not any(one.lives_on for one in self.revocation)
+
 
 class Deleter:
     """Used by the API and by the command line."""
@@ -95,15 +100,16 @@ class Deleter:
             return None
         outcomes = await self._revoked(row, integration) if at_provider else []
         told = {outcome.token: outcome.outcome for outcome in outcomes}
+        done = Deleted(row, tuple(outcomes))
         log.info(
             "connection_deleted",
             environment=ref.environment,
             integration=ref.integration_id,
             connection_id=ref.connection_id,
-            at_provider=at_provider,
+            at_provider=done.at_provider,
             revocation=[f"{name.replace('_', ' ')}: {outcome}" for name, outcome in told.items()],
         )
-        return Deleted(row, tuple(outcomes))
+        return done
 
     async def _settled(self, ref: ConnectionRef) -> None:
         """Wait until no refresh is under way anywhere, for a while, and keep others from beginning one."""

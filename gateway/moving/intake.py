@@ -22,7 +22,7 @@ def _unheard(_done: int, _total: int) -> None: ...
 @dataclass(kw_only=True)
 class Intake:
     """`create_integrations`: those that are not here are made. `test_refresh`: each is renewed once after it was stored,
-    at most `refresh_rate` a second. `step` hears how many are done, of how many where that is known."""
+    at most `refresh_rate` a second. `step` hears how many are done, of how many; 0 where that is not known."""
 
     services: Services
     wish: Wish
@@ -110,7 +110,7 @@ class Intake:
 
     def _note(self, outcome: Outcome) -> None:
         self.tally.note(outcome)
-        self.step(self.tally.done, max(self.total, self.tally.done))
+        self.step(self.tally.done, self.total)
 
 
 def rotating(services: Services, environment: str) -> list[str]:

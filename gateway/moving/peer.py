@@ -66,6 +66,16 @@ class Peer:
             credentials=held if isinstance(held, dict) else None,
         )
 
+    async def auth_mode(self, provider: str) -> str | None:
+        """How its connections of `provider` authenticate, as its catalog says; None where it does not say."""
+        try:
+            told = await self._calls.get(f"/providers/{quote(provider, safe='')}")
+        except (Answered, Unreached, SourceRefused):
+            return None
+        one = told.get("data") if isinstance(told, dict) else None
+        mode = one.get("auth_mode") if isinstance(one, dict) else None
+        return mode if isinstance(mode, str) else None
+
     async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
         """Every connection once, the oldest first.
 

@@ -71,8 +71,10 @@ async def preview(services: Services, peer: Peer, wish: Wish, only: Sequence[str
     listed = await peer.listed(only)
     count = Counter(one.integration_id for one in listed)
     broken = Counter(one.integration_id for one in listed if one.broken)
+    theirs = {name: await peer.auth_mode(name) for name in {one.provider for one in integrations}}
     forecasts = [
-        _forecast(services, wish, one, count[one.integration_id], broken[one.integration_id]) for one in integrations
+        _forecast(services, wish, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
+        for one in integrations
     ]
     known = {one.integration_id for one in integrations}
     orphans = {key: n for key, n in count.items() if key not in known}
@@ -82,11 +84,15 @@ async def preview(services: Services, peer: Peer, wish: Wish, only: Sequence[str
     return Preview(forecasts, orphans, seen.callback_url, webhook_url, _steps(seen))
 
 
-def _forecast(services: Services, wish: Wish, one: PeerIntegration, connections: int, broken: int) -> Forecast:
+def _forecast(
+    services: Services, wish: Wish, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
+) -> Forecast:
     key = wish.named.get(one.integration_id, one.integration_id)
     here = services.integrations.find(wish.environment, key)
     provider = services.catalog.get(here.provider if here else one.provider)
     verdict, todo = _judged(services, wish, one, key, here, provider)
+    if provider is not None and (other := _other_mode(provider, mode_there)):
+        verdict, todo = "not_possible", [other]
     if broken:
         todo.append(f"{broken} have ended there already: their end users connect again, here")
     return Forecast(key=one.integration_id, here=key, provider=one.provider, verdict=verdict, connections=connections,
@@ -136,6 +142,17 @@ def _judged(
     if needs:
         return "needs_something", todo
     return ("register_callback" if granting else "works"), todo
+
+
+def _other_mode(provider: Provider, there: str | None) -> str:
+    """The import would refuse each of its connections: a credential is of one auth mode."""
+    mode = modes().get(provider.auth_mode)
+    if there is None or mode is None or there in {provider.auth_mode, *mode.types()}:
+        return ""
+    return (
+        f"its connections are {there} there, but '{provider.name}' here takes {provider.auth_mode}: write an entry with "
+        f"auth_mode {there} (docs/catalog.md), or let their end users connect again"
+    )
 
 
 def _other_client(one: PeerIntegration, here: Integration) -> str:

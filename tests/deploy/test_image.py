@@ -111,7 +111,9 @@ async def test_its_health_check_asks_the_port_of_the_environment(status: int, he
     app.router.add_get("/health", health)
     async with TestServer(app) as server:
         environment = {"GATEWAY_PORT": str(server.port)}
-        done = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
+        done = await asyncio.to_thread(
+            subprocess.run, health_check(), env=environment, capture_output=True, check=False
+        )
     assert ((done.returncode == 0), seen) == (healthy, ["/health"]), done.stderr
     gone = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
     assert gone.returncode != 0
@@ -150,7 +152,9 @@ def test_two_builds_of_a_wheel_are_the_same_bytes_whatever_a_run_has_left(tmp_pa
         (wheel,) = (folder / "dist").iterdir()
         wheels.append(wheel)
     names = zipfile.ZipFile(wheels[0]).namelist()
-    assert {"gateway/data/catalog/jira.yaml", "gateway/data/gateway.yaml", "gateway/data/templates/docs.html"} <= {*names}
+    assert {"gateway/data/catalog/jira.yaml", "gateway/data/gateway.yaml", "gateway/data/templates/docs.html"} <= {
+        *names
+    }
     assert names == zipfile.ZipFile(wheels[1]).namelist()
     assert wheels[0].read_bytes() == wheels[1].read_bytes()
 

@@ -18,6 +18,7 @@ class FakePeer:
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
     connections: list[dict[str, Any]] = field(default_factory=list)
     scopes: set[str] = field(default_factory=lambda: {"read_credentials", "integration_credentials"})
+    modes: dict[str, str] = field(default_factory=dict)
     faults: dict[str, list[web.Response]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     hidden_from_get: set[str] = field(default_factory=set)
@@ -30,6 +31,7 @@ class FakePeer:
 
     async def serve(self) -> TestServer:
         app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/providers/{name}", self._provider)
         app.router.add_get("/integrations", self._integrations)
         app.router.add_get("/integrations/{key}", self._integration)
         app.router.add_get("/connections", self._list)
@@ -38,6 +40,12 @@ class FakePeer:
         await server.start_server()
         self.url = f"http://127.0.0.1:{server.port}"
         return server
+
+    async def _provider(self, request: web.Request) -> web.Response:
+        mode = self.modes.get(request.match_info["name"])
+        if mode is None:
+            return refused(404, "not_found", "No such provider.")
+        return web.json_response({"data": {"name": request.match_info["name"], "auth_mode": mode}})
 
     def add(self, connection_id: str, credentials: dict[str, Any], key: str = "tracker", **more: Any) -> None:
         number = len(self.connections) + 1

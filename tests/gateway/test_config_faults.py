@@ -179,6 +179,8 @@ UNREADABLE = [
     (b"- a\n- b\n", "gateway.yaml:1: a configuration is a mapping"),
     (b"text", "gateway.yaml:1: a configuration is a mapping"),
     (b"store:\n  url: [1\nlive: {}\n", "gateway.yaml:3: not YAML: did not find expected ',' or ']'"),
+    (b"store:\n  encryption_keys: [${KEY}]\n", "gateway.yaml:2: not YAML: quote ${…} inside [ ] and { }"),
+    (b"live: {ttl_s: ${TTL}}\n", "gateway.yaml:1: not YAML: quote ${…} inside [ ] and { }"),
     (b"store:\n\turl: x\n", "gateway.yaml:2: not YAML: found character that cannot start any token"),
     (b"live:\n  ttl_s: 1\n trust_s: 2\n", "gateway.yaml:3: not YAML"),
     (b"live: {}\n---\nlive: {}\n", "gateway.yaml:2: a second YAML document"),

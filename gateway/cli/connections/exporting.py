@@ -90,7 +90,7 @@ async def _written(
                 _connections(services, environment, only),
                 environment=environment,
                 now=clock.now(),
-                step=lambda done: step(done, done),
+                step=lambda done: step(done, 0),
             )
         except VaultError as fault:
             raise click.ClickException(f"a credential cannot be opened, so nothing was written: {fault}") from None

@@ -59,6 +59,7 @@ class Reading:
         from gateway.moving import bundle
         from gateway.moving.moved import SourceRefused
         from gateway.moving.source import kind_of, of_bundle, of_table
+        from gateway.moving.tables import count
 
         with ExitStack() as stack:
             source = self._opened(stack)
@@ -72,6 +73,9 @@ class Reading:
                 raise click.UsageError("--column is for CSV.")
             try:
                 if kind != "bundle":
+                    if source.seekable() and not self.only:
+                        intake.total = count(source, kind)
+                        source.seek(0)
                     await intake.from_lines(of_table(source, kind, self.integration, self.columns), self.only)
                     return
                 passphrase = passphrase_of(*self.passphrase, new=False)

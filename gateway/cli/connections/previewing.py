@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from gateway.services import Services
 
 
-def preview_from(file: Path, address: str, key: "Secret | None", integration: str | None, *, as_json: bool) -> NoReturn:
+def preview_from(
+    file: Path, address: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
+) -> NoReturn:
     """Of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
     if key is None:
         raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
-    peer = Peering(address, key, plain_http=False, only=(integration,) if integration else ())
+    peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
 
     async def work(services: "Services") -> int:
         from gateway.moving.landing import Wish

@@ -28,7 +28,14 @@ REFUSED, PROVIDER_SAID_NO = 1, 3
 @click.argument("connection", required=False)
 @click.argument("path", required=False)
 @click.option("-X", "--request", "method", metavar="METHOD", help="GET, or POST where there is a body.")
-@click.option("-d", "--data", "body", metavar="BODY|@FILE", help="The body; @FILE reads it from there, @- from stdin.")
+@click.option(
+    "-d",
+    "--data",
+    "body",
+    metavar="BODY|@FILE",
+    help="The body, sent as it is; @FILE reads it from there, @- from stdin. Unlike with curl, a body that is JSON goes as "
+    "application/json, unless -H says otherwise.",
+)
 @click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="For the provider; repeatable.")
 @click.option(
     "-q", "--query", "query", multiple=True, metavar="NAME=VALUE", help="Added to the path's query; repeatable."

@@ -15,7 +15,10 @@ class Revocation(Answer):
 
 
 class DeletedConnection(Success):
+    at_provider: bool
+    """Whether its tokens were ended at the provider; if not, they live on there until they expire or are revoked."""
     revocation: list[Revocation] | Absent = None
+    """Absent if the provider offers no revocation, or `revoke=false` was sent."""
 
 
 class DeletedConnections(Answer):

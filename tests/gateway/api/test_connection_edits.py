@@ -89,7 +89,7 @@ async def test_the_old_addresses_do_the_same(running: RunningGateway, tracker: T
         assert (await running.json("GET", address))["metadata"] == held
     assert len((await running.json("GET", "/connection", expect=200))["connections"]) == 1
     assert await running.json("PATCH", address, json={"tags": {"a": "b"}}, expect=200) == {"success": True}
-    assert await running.json("DELETE", address, expect=200) == {"success": True}
+    assert await running.json("DELETE", address, expect=200) == {"success": True, "at_provider": False}
 
 
 async def test_a_flat_import_of_a_key_or_a_password(running: RunningGateway, tracker: Tracker) -> None:

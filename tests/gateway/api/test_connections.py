@@ -164,7 +164,7 @@ async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tra
     async with running.proxied("c1") as answer:
         assert answer.status == 200
     address = "/connections/c1?provider_config_key=tracker"
-    assert await running.json("DELETE", address, expect=200) == {"success": True}
+    assert await running.json("DELETE", address, expect=200) == {"success": True, "at_provider": False}
     async with running.proxied("c1") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
     for method in ("DELETE", "GET"):

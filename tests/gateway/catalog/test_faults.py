@@ -136,6 +136,7 @@ CASES = [
     (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is no status; write 429, 5xx or 500-502"),
     # what is not YAML
     ("display_name: [a\n", "2: is not YAML: did not find expected"),
+    ("categories: [${X}]\n", "1: is not YAML: quote ${…} inside [ ] and { }"),
     ("a: b: c\n", "1: is not YAML: mapping values are not allowed"),
     ("a: *b\n", "1: is not YAML: found undefined alias"),
     ("a: 1\n---\nb: 2\n", "2: is not YAML: but found another document"),

@@ -38,6 +38,16 @@ def test_a_step_that_fails_names_the_line_of_the_entry(mine: Path) -> None:
     assert catalog("test", "tracker", "-c", str(mine), "--set", "team=a").exit_code in {0, 1}
 
 
+def test_a_header_from_the_request_may_be_empty(mine: Path) -> None:
+    """The rehearsal's call has no query, so ${params} is rightly empty."""
+    header = "  headers:\n    authorization: Bearer ${accessToken}\n    x-params: ${params}\n    x-when: ${now}\n"
+    (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + header)
+    ran = catalog("test", "tracker", "-c", str(mine), "--json")
+    checks = [check for step in json.loads(ran.stdout)["steps"] for check in step["checks"]]
+    assert {"field x-params is filled in", "field x-when is filled in"} <= {check["what"] for check in checks}
+    assert [check for check in checks if not check["ok"]] == []
+
+
 def test_a_setting_that_needs_a_value_is_asked_for(mine: Path) -> None:
     form = "connection_config:\n  odd: {description: Odd., pattern: 'zq[0-9]{3}'}\n"
     (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + form)

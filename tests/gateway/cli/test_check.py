@@ -95,6 +95,20 @@ def test_an_empty_catalog_folder_is_fine(file: Path) -> None:
     assert check(file, GOOD + "catalog: [mine]\n").exit_code == 0
 
 
+def test_scopes_in_one_item_are_told_as_such(file: Path) -> None:
+    text = "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work,offline_access']}\n"
+    result = check(file, HEAD + text)
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"{file}:6: warning: ")
+    assert "one scope an item, as in [read:jira-work, offline_access]" in line
+
+
+def test_what_only_a_browser_opens_is_no_matter_of_egress(file: Path) -> None:
+    result = check(file, GOOD + "      sandbox: {client_id: a, client_secret: b}\n")
+    assert "authorization_url" not in result.stderr
+
+
 def test_a_warning_is_told_and_passes(file: Path) -> None:
     result = check(file, HEAD + "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work']}\n")
     assert result.exit_code == 0
@@ -118,7 +132,7 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
         (
             GOOD + "      sandbox: {client_id: a, client_secret: b}\n",
             8,
-            "the authorization_url of provider 'sandbox' cannot be called",
+            "the token_url of provider 'sandbox' cannot be called",
         ),
         (
             GOOD.replace("openai: {}", "openai: {allowed_origins: ['http://api.example.com']}"),

@@ -8,6 +8,8 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from gateway.cli import main
+from gateway.cli.diagnosis.finding import Finding
+from gateway.cli.doctor import _lines
 from gateway.courier import Courier
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
@@ -154,6 +156,26 @@ async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -
     still.integration["client_secret"] = still.integration["client_id"] = "0a1b2c3d4e5f"
     (fault,) = (await still.told("--offline")).of("client", "fail")
     assert "same" in fault["message"]
+
+
+async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -> None:
+    """As the demo's own `port` and `sandbox_port`."""
+    for name, text in (("port", "3003"), ("sandbox_port", "9")):
+        (still.file.parent / name).write_text(text)
+        (still.file.parent / name).chmod(0o644)
+    still.document["server"]["port"] = "${file:port}"
+    still.document["egress"]["allow"] = ["127.0.0.1/32:${file:sandbox_port}"]
+    assert (await still.told("--offline")).levels("files") == {"ok"}
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+def test_colours_are_left_out_as_no_color_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", variable)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    (line, *_) = _lines([Finding("ok", "disk", "there is room")])
+    assert line.startswith("\x1b[") is coloured
 
 
 async def test_files_that_others_may_read_are_told_with_the_command_that_helps(still: Examined) -> None:

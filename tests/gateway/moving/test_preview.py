@@ -45,6 +45,17 @@ async def test_each_integration_is_judged_and_the_exact_callback_is_named(place:
     assert "s3cret" not in ran.output
 
 
+async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Place, peer: FakePeer) -> None:
+    fill(peer)
+    peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
+    ran = await place.imported(peer, "--preview", code=1)
+    told = {one["integration"]: one for one in ran.told["integrations"]}
+    assert (told["keys"]["verdict"], told["tracker"]["verdict"]) == ("not_possible", "register_callback")
+    (advice,) = told["keys"]["todo"]
+    assert advice.startswith("its connections are BASIC there, but 'openai' here takes API_KEY: write an entry")
+    assert "works" not in ran.told["connections"]
+
+
 def place_url(place: Place) -> str:
     import yaml
 
@@ -77,3 +88,10 @@ async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
     text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
     assert "In this order:" in text
     assert "Out of scope: syncs, actions" in text
+
+
+async def test_the_doctor_takes_the_flag_that_it_advises(place: Place) -> None:
+    words = ["doctor", "--from-peer", "http://192.0.2.1:9", "--key-env", "PEER_KEY", "-c", str(place.file)]
+    refused = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert (refused.exit_code, "--plain-http" in refused.output) == (1, True)
+    assert "--plain-http" in (await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "--help"])).output

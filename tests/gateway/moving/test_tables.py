@@ -1,11 +1,15 @@
 """Moving in from JSON Lines and CSV."""
 
+import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.moving.tables import count
 from tests.fakes.gateways import RunningGateway
 from tests.gateway.moving.conftest import SITE, Place, oauth
 
@@ -32,6 +36,37 @@ async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_told_by_its_l
     assert any(one.startswith("line 6:") for one in details)
     here = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("jsonl", '{"a": 1}\n\n{half\n{"kind":"bundle","version":1}\n{"kind":"connection"}\n{"b": 2}', 4),
+        ("csv", 'integration,api_key\nk,"a\nb"\n,\nk,c\n', 2),
+        ("csv", "", 0),
+    ],
+)
+def test_how_many_there_are_is_known_before_the_first_is_read(kind: str, text: str, found: int) -> None:
+    source = io.BytesIO(text.encode())
+    assert count(source, kind) == found
+    assert not source.closed
+
+
+async def test_progress_is_told_of_all_that_the_file_has(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[int, int]] = []
+
+    @contextmanager
+    def progress(_what: str) -> Iterator[Any]:
+        yield lambda done, total: steps.append((done, total))
+
+    monkeypatch.setattr("gateway.cli.progress.progress", progress)
+    file = lines(
+        tmp_path, *({"connection_id": f"c{n}", "credentials": oauth(n), "connection_config": SITE} for n in range(3))
+    )
+    await place.ran("import", file, "--into", "tracker")
+    assert sorted(steps) == [(1, 3), (2, 3), (3, 3)]
 
 
 async def test_standard_input_is_read(place: Place) -> None:

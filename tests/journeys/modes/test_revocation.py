@@ -53,6 +53,7 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: Far, start: An
     told = await delete(gateway)
     assert told == {
         "success": True,
+        "at_provider": True,
         "revocation": [
             {"token": "refresh_token", "outcome": "revoked"},
             {"token": "access_token", "outcome": "revoked"},
@@ -136,21 +137,22 @@ async def test_a_provider_without_a_revocation_is_told_as_such_in_the_log(
     gateway = await start(CLIENT, **entry(far, revocation_url=None))
     await imported(gateway, credentials={"type": "OAUTH2", "access_token": "a"})
     with caplog.at_level("INFO"):
-        assert await delete(gateway) == {"success": True}
+        assert await delete(gateway) == {"success": True, "at_provider": False}
     assert "access token: not_offered" in caplog.text
+    assert "at_provider=False" in caplog.text or '"at_provider": false' in caplog.text
 
 
 async def test_a_key_has_no_token_to_end(far: Far, start: Any) -> None:
     gateway = await start(auth_mode="API_KEY", proxy={"headers": {"x-key": "${apiKey}"}})
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k"})
-    assert await delete(gateway) == {"success": True}
+    assert await delete(gateway) == {"success": True, "at_provider": False}
 
 
 async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, start: Any) -> None:
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
-    assert await delete(gateway, "&revoke=false") == {"success": True}
+    assert await delete(gateway, "&revoke=false") == {"success": True, "at_provider": False}
     assert endpoint.asked == []
 
 
