@@ -1,7 +1,9 @@
 """What `gateway doctor` finds by dialling: the public URL, providers, webhooks, and the clock they tell."""
 
+import base64
 import datetime as dt
 import re
+import secrets
 import ssl
 from email.utils import format_datetime
 from pathlib import Path
@@ -69,7 +71,7 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
 async def test_another_gateway_is_told_from_this_one(examined: Examined, tmp_path: Path) -> None:
     """What answers is a gateway, as a demo on the same port is, but it has another encryption key."""
     elsewhere = document([])
-    elsewhere["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE="]
+    elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
     elsewhere["environments"]["dev"]["integrations"] = {}
     (tmp_path / "elsewhere").mkdir()
     other = RunningGateway(tmp_path / "elsewhere", elsewhere)
