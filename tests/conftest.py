@@ -12,6 +12,9 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
+from tests.left_behind import pytest_runtest_makereport, pytest_runtest_protocol, pytest_runtest_teardown
+
+__all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -21,13 +21,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import free_port
 
 BY_HAND: Final = pytest.mark.skipif(
     "GATEWAY_IMAGE" not in os.environ, reason="installs everything anew, by `make image`"
 )
 BUILD, FINAL = stages()
-LIMIT_S: Final = 60.0
 OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")  # with pip, which our own environment does without
 
 
@@ -186,7 +186,7 @@ def test_its_steps_make_a_gateway_that_serves_where_nothing_can_be_written(tmp_p
             assert subprocess.run(asked, env=environment, check=False).returncode == 0
         finally:
             process.terminate()
-        assert process.wait(LIMIT_S) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert subprocess.run(asked, env=environment, check=False, capture_output=True).returncode != 0
     assert compiled.stat().st_mtime_ns == before, "the catalog was compiled when the image was made, and not again"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from tests.fakes.certificate import certified
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import lasting_port
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 HOST: Final = "gateway.example.com"
-LIMIT_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ async def front(name: str, folder: Path, nodes: Sequence[int]) -> AsyncIterator[
         process = await asyncio.create_subprocess_exec(*command, *in_foreground, stdout=log, stderr=log)
     made = Front(name, ports, trusting, process, logged)
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not await _listens(ports.https):
                 assert process.returncode is None, made.log
                 await asyncio.sleep(0.02)

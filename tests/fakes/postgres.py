@@ -24,8 +24,8 @@ import asyncpg
 from gateway.store import open_store
 from gateway.store.tables import metadata
 from gateway.vault import Keyring
+from tests.fakes.patience import PATIENCE_S
 
-LIMIT_S = 60.0
 PASSWORD = "database-password"
 # Nothing here outlives the tests, so nothing need reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
@@ -92,7 +92,7 @@ class PostgresServer:
             )
 
     async def answers(self) -> None:
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 await (await asyncpg.connect(self.url("postgres"), timeout=5)).close()
@@ -106,7 +106,7 @@ class PostgresServer:
         """As an operator's restart does it: connections are ended at once."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
-            self._process.wait(LIMIT_S)
+            self._process.wait(PATIENCE_S)
             self._process = None
 
     def freeze(self) -> None:
@@ -119,7 +119,7 @@ class PostgresServer:
     def remove(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)  # nothing of it is wanted any more
-            self._process.wait(LIMIT_S)
+            self._process.wait(PATIENCE_S)
         shutil.rmtree(self._folder)
 
     def url(self, database: str) -> str:

@@ -2,9 +2,8 @@
 
 import asyncio
 import hashlib
-import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -17,6 +16,11 @@ EVERY_S: Final = 0.02
 MIB: Final = 1 << 20
 
 
+async def pause() -> None:
+    """Between two events."""
+    await asyncio.sleep(EVERY_S)
+
+
 def piece(number: int) -> bytes:
     """The MiB of that number of every download; no two are alike."""
     return hashlib.sha256(b"%d" % number).digest() * (MIB // 32)
@@ -25,13 +29,14 @@ def piece(number: int) -> bytes:
 class Wide:
     """`asked` counts paths as they stood on the wire; `headers` are those of the last request, in lower case.
 
-    `hold` keeps ``/held`` waiting.
+    `hold` keeps ``/held`` waiting. ``/dialogue/N`` sends its next event when `arrived` says that the last one has arrived.
     """
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
         self.headers: dict[str, str] = {}
         self.hold = asyncio.Event()
+        self.arrived = asyncio.Semaphore(0)
         self.port = 0
 
     async def any(self, request: web.Request) -> web.StreamResponse:
@@ -42,6 +47,8 @@ class Wide:
         match kind:
             case "events":
                 return await self._events(request, int(rest))
+            case "dialogue":
+                return await self._events(request, int(rest), after_each=self.arrived.acquire)
             case "socket":
                 return await self._socket(request)
             case "upload":
@@ -52,13 +59,15 @@ class Wide:
                 await self.hold.wait()
         return web.Response(body=SHORT)
 
-    async def _events(self, request: web.Request, count: int) -> web.StreamResponse:
-        """Each tells its number and when it was sent (monotonic seconds); the last one is called ``end``."""
+    async def _events(
+        self, request: web.Request, count: int, after_each: Callable[[], Awaitable[object]] = pause
+    ) -> web.StreamResponse:
+        """Each has its number; the last one is called ``end``."""
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         for number in range(count):
-            await answer.write(b"id: %d\ndata: %r\n\n" % (number, time.monotonic()))
-            await asyncio.sleep(EVERY_S)
+            await answer.write(b"id: %d\ndata: event\n\n" % number)
+            await after_each()
         await answer.write(b"event: end\ndata:\n\n")
         await answer.write_eof()
         return answer

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
@@ -238,6 +239,6 @@ async def test_a_provider_that_never_answers_is_a_504() -> None:
     async with raw_provider(silent) as provider:
         async with gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway:
             answer = await gateway.call()
-        await asyncio.wait_for(provider.left.wait(), 5)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert answer.startswith(b"HTTP/1.1 504")
     assert b"upstream_timeout" in answer

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import PUBLIC_URL, gateway_to, opened_at
 from tests.fakes.raw_provider import Script, raw_provider, read_message
 
@@ -252,7 +253,7 @@ async def test_events_pass_one_by_one_and_tell_the_server_in_front_not_to_hold_t
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"GET /proxy/x HTTP/1.1\r\nConnection: close\r\n{OURS}\r\n\r\n".encode())
-        first = await asyncio.wait_for(reader.readuntil(b"data: 1\n\n\r\n"), 5)
+        first = await asyncio.wait_for(reader.readuntil(b"data: 1\n\n\r\n"), PATIENCE_S)
         more.set()
         rest = await reader.read()
         writer.close()
@@ -274,7 +275,7 @@ async def test_a_caller_that_leaves_frees_the_provider(cancellation: bool) -> No
             writer.write(f"GET /proxy/x HTTP/1.1\r\n{OURS}\r\n\r\n".encode())
             await reader.readuntil(b"abc")
             writer.close()
-            assert await asyncio.wait_for(provider.left.wait(), 3)
+            assert await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
 
 
 async def test_a_stream_that_stands_still_is_cut() -> None:

@@ -11,6 +11,7 @@ from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Timeouts
 from gateway.egress.gates import Gates
 from gateway.forward.upload import KEPT_BYTES
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read_message
@@ -183,6 +184,7 @@ async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -
         nonlocal calls
         await reader.readuntil(b"\r\n\r\n")
         calls += 1
+        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # of the next one
         if calls == 2:
             writer.write(OK)
         await reader.read()
@@ -324,7 +326,7 @@ async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
 
     async with (
         raw_provider(drip) as provider,
-        gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=0.3)) as gateway,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=1.0)) as gateway,
     ):
         answer = await gateway.call("/proxy/x")
     assert answer.startswith(b"HTTP/1.1 200")

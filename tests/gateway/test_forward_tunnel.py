@@ -140,7 +140,7 @@ async def test_a_caller_that_leaves_frees_the_provider_who_gets_the_last_bytes(c
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"the last word")
         writer.close()
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         assert await got == b"the last word"
 
 

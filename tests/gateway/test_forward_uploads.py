@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.egress.client import Timeouts
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
@@ -83,9 +84,9 @@ async def test_an_answer_that_comes_before_the_upload_is_over_passes_at_once() -
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: 1000000\r\n\r\nsome".encode())
-        head = await asyncio.wait_for(reader.readuntil(b"big"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"big"), PATIENCE_S)
         writer.close()
-        await asyncio.wait_for(provider.left.wait(), 5)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert head.startswith(b"HTTP/1.1 413 Too Large\r\n")
 
 
@@ -103,9 +104,9 @@ async def test_bytes_flow_both_ways_at_the_same_time() -> None:
         await reader.readuntil(b"\r\n\r\n")
         for word in (b"one", b"two"):
             writer.write(b"3\r\n" + word + b"\r\n")
-            assert await asyncio.wait_for(reader.readuntil(word + b"\r\n"), 5) == b"3\r\n" + word + b"\r\n"
+            assert await asyncio.wait_for(reader.readuntil(word + b"\r\n"), PATIENCE_S) == b"3\r\n" + word + b"\r\n"
         writer.write(b"0\r\n\r\n")
-        assert await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 5)
+        assert await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), PATIENCE_S)
         writer.close()
 
 
@@ -129,7 +130,7 @@ async def test_an_upload_that_is_cut_is_never_whole_for_the_provider(frame: str)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\n{frame}\r\n\r\n".encode() + piece)
         await started.wait()
         writer.close()
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert b"0\r\n\r\n" not in got[-1]
 
 
@@ -150,9 +151,9 @@ async def test_a_badly_framed_upload_is_refused_and_aborted_upstream() -> None:
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n".encode())
         await started.wait()
         writer.write(b"zz\r\n")
-        answer = await asyncio.wait_for(reader.read(), 5)
+        answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
         writer.close()
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert b"0\r\n\r\n" not in got[-1]
     assert answer == b"" or b"bad_framing" in answer
 
@@ -240,7 +241,7 @@ async def test_a_slow_caller_holds_the_provider_back() -> None:
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port, limit=1 << 10)
         writer.write(f"GET /proxy/x HTTP/1.1\r\n{OURS}\r\n\r\n".encode())
-        await asyncio.wait_for(stuck.wait(), 20)
+        await asyncio.wait_for(stuck.wait(), PATIENCE_S)
         writer.close()
         del reader
     assert written < 64 << 20

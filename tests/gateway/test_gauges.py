@@ -11,6 +11,7 @@ from gateway.courier import Courier
 from gateway.metrics import total
 from gateway.store.pairs import Pairs
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
@@ -80,7 +81,7 @@ async def test_connections_to_providers_are_told_by_provider_and_state(
     assert numbers(running, "gateway_live_connections") == {(): 1}
     tracker.hold_api.clear()
     calls = [asyncio.create_task(called(running)) for _ in range(3)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] < 4:
             await asyncio.sleep(0)
     assert numbers(running, "gateway_upstream_connections") == {("tracker", "busy"): 3}
@@ -110,7 +111,7 @@ async def test_requests_that_wait_are_told(running: RunningGateway, tracker: Tra
     pool._limit = 1
     tracker.hold_api.clear()
     calls = [asyncio.create_task(called(running)) for _ in range(3)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while numbers(running, "gateway_upstream_connections_waited_for") != {("tracker",): 2}:
             await asyncio.sleep(0)
     tracker.hold_api.set()

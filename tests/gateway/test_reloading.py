@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from gateway.metrics.families import RELOADS
 from gateway.reloading import reload
 from gateway.services import SERVICES
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 OTHER_KEY = "sk-other-0123456789abcdef"
@@ -134,7 +136,7 @@ async def test_a_request_begun_before_ends_under_the_configuration_it_began_with
     tracker.ttl_s = 3600
     tracker.hold.clear()
     begun = asyncio.create_task(status(running))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     running.document["server"]["public_url"] = "http://localhost:4000"
@@ -150,7 +152,7 @@ async def test_a_stream_under_way_outlives_the_networks_it_went_through(
     assert await status(running) == 200
     tracker.hold_api.clear()
     begun = asyncio.create_task(status(running))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] < 2:
             await asyncio.sleep(0)
     former = running.services.egress
@@ -160,7 +162,7 @@ async def test_a_stream_under_way_outlives_the_networks_it_went_through(
     assert running.services.retired == (former,)
     tracker.hold_api.set()
     assert await begun == 200
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not former.unused:  # its connection is not kept for a next request
             await asyncio.sleep(0)
     assert await reloaded(running)
@@ -176,7 +178,7 @@ async def test_idle_connections_end_with_the_networks_they_went_through(
     assert [load.idle for _, load in former.load()] == [1]
     running.document["egress"]["timeouts"] = {"connect_s": 3}
     assert await reloaded(running)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not former.unused:
             await asyncio.sleep(0)
     assert await status(running) == 200
@@ -206,7 +208,7 @@ async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
     integrations = running.document["environments"]["dev"]["integrations"]
 
     async def lease_and_reload(*args: Any, **options: Any) -> bool:
-        taken = await lease(*args, **options)
+        taken = await lease(*args, **{**options, "ttl": timedelta(days=1)})
         kept.append(integrations.pop("tracker"))
         assert await reloaded(running)
         return taken
@@ -218,7 +220,7 @@ async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
     monkeypatch.undo()
     integrations["tracker"] = kept[0]
     assert await reloaded(running)
-    async with asyncio.timeout(10):  # a lease that was left behind would hold it up for half a minute
+    async with asyncio.timeout(PATIENCE_S):  # a lease that was left behind would hold it up for a day
         assert await status(running) == 200
 
 

@@ -12,6 +12,7 @@ from gateway import logs
 from gateway.errors import Unavailable
 from gateway.records.exchange import Exchange
 from gateway.request_log import BATCH, LINES, WHOLE, RequestLog, as_event, as_line
+from tests.fakes.patience import PATIENCE_S
 
 
 def exchange(number: int = 0, connection_id: str = "u1") -> Exchange:
@@ -65,7 +66,7 @@ async def written(log: RequestLog, kept: Kept) -> None:
     """One round of the writing task."""
     kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -150,7 +151,7 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
 
     for number in range(3 * LINES):
         log.note(exchange(number, connection_id=""))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(log.close(), other())
     assert {LINES, 2 * LINES} <= set(seen)
     assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES)]
@@ -171,10 +172,10 @@ async def test_what_the_store_could_not_take_is_written_later(trouble: Exception
     kept.down = trouble
     log.note(exchange(1))
     task = asyncio.create_task(log.write_to(kept, every_s=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
     kept.down = None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not kept.batches:
             await asyncio.sleep(0)
     task.cancel()
@@ -200,7 +201,7 @@ async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> Non
     kept.free = asyncio.Event()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     log.note(exchange(1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
     log.note(exchange(2))
     closing = asyncio.create_task(log.close())
@@ -236,7 +237,7 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
     for number in range(3):
         log.note(exchange(number))
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
         closing = asyncio.create_task(log.close())
         await asyncio.sleep(0)

@@ -8,6 +8,7 @@ from gateway.egress.client import Timeouts
 from gateway.wire.server_timing import server_timing
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import gateway_to, opened_at
 from tests.fakes.raw import parsed
 from tests.fakes.raw_provider import OK, raw_provider, read_message
@@ -81,7 +82,7 @@ async def test_a_renewal_that_is_waited_for_is_the_tokens(
     tracker.ttl_s = 3600
     tracker.hold.clear()
     asked = asyncio.create_task(timing(running))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     clock.ahead_s += 5
@@ -102,7 +103,7 @@ async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstr
     tracker.refusal = 401
     tracker.hold.clear()
     asked = asyncio.create_task(timing(running))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not tracker.calls["refresh_token"]:
             await asyncio.sleep(0)
     clock.ahead_s += 5
@@ -144,7 +145,7 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
         assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
         told = split(answer.headers["Server-Timing"])
     tracker.hold_api.set()
-    assert told["upstream"] >= 50
+    assert told["upstream"] >= 0.9 * 50  # a timer may be early by its resolution
 
 
 async def test_other_answers_of_ours_have_none(running: RunningGateway) -> None:

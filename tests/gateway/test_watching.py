@@ -18,10 +18,10 @@ from gateway import watching
 from gateway.server.tasks import beside
 from gateway.watching import Watch
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, serving
 from tests.fakes.tracker import Tracker
 
-LIMIT_S = 20.0
 MAIL = {
     "display_name": "Mail",
     "categories": ["email"],
@@ -49,7 +49,7 @@ async def watched(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 
 async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not true():
             await asyncio.sleep(0.005)
 
@@ -258,7 +258,7 @@ async def test_every_worker_takes_the_change_and_one_tells_of_it(tmp_path: Path)
             async with http.get(f"http://127.0.0.1:{process.port}/providers/mail", headers=headers) as answer:
                 return answer.status == 200
 
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             in_a_row = 0
             while in_a_row < 16:  # each on a connection of its own, so that either worker is met
                 in_a_row = in_a_row + 1 if await served() else 0

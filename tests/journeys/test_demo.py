@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 
 from tests.fakes.commands import said
+from tests.fakes.patience import PATIENCE_S
 
 DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox-port", "0", "--json")
 
@@ -29,7 +30,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
     assert process.stdout is not None
     assert process.stderr is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), 60)
+        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
         if not line:
             pytest.fail((await process.stderr.read()).decode())
         yield process, json.loads(line)
@@ -56,7 +57,7 @@ async def issues_of(ready: dict[str, Any]) -> int:
 async def ended(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
     """The exit code after that signal, and nobody listens any more."""
     process.send_signal(number)
-    code = await asyncio.wait_for(process.wait(), 10)
+    code = await asyncio.wait_for(process.wait(), PATIENCE_S)
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", urlsplit(ready["url"]).port)
     return code
@@ -107,7 +108,7 @@ async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -
         await asyncio.sleep(0.01)
     children = _children(process.pid)
     process.terminate()
-    assert await asyncio.wait_for(process.communicate(), 10)
+    assert await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert process.returncode == 0
     assert [child for child, _ in children if _lives(child)] == []
 
@@ -115,7 +116,7 @@ async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -
 async def test_the_death_of_the_gateway_ends_the_demo_with_its_last_words(tmp_path: Path) -> None:
     async with demo(tmp_path) as (process, _):
         os.kill(_child(process.pid, "serve"), signal.SIGKILL)
-        assert await asyncio.wait_for(process.wait(), 10) == 1
+        assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 1
         assert process.stderr is not None
         assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
 
@@ -133,7 +134,7 @@ async def test_a_state_in_part_is_mended_where_that_loses_nothing(tmp_path: Path
 async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     try:
-        out, told = await asyncio.wait_for(process.communicate(), 30)
+        out, told = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
         if process.returncode is None:
             process.kill()

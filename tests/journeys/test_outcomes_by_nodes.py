@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
@@ -32,7 +33,7 @@ async def walked(
         aiohttp.ClientSession(cookie_jar=jar) as browser,
         browser.ws_connect(f"{cluster.urls[socket_on]}/", origin="https://app.example.com") as socket,
     ):
-        ack = await socket.receive_json(timeout=10)
+        ack = await socket.receive_json(timeout=PATIENCE_S)
         assert ack["message_type"] == "connection_ack"
         asked = {"connect_session_token": token, "ws_client_id": ack["ws_client_id"], **(query or {})}
         begin = f"{cluster.urls[socket_on]}/oauth/connect/tracker?{urlencode(asked)}"
@@ -43,7 +44,7 @@ async def walked(
         there = back.replace(cluster.urls[socket_on], cluster.urls[callback_on])
         async with browser.get(there) as answer:
             await answer.read()
-        message: dict[str, Any] = await socket.receive_json(timeout=10)
+        message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
         return message
 
 

@@ -19,6 +19,7 @@ from middleware.chain import Chain
 from middleware.error_shape import error_shape
 from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
 from middleware.request_id import request_id
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import opened_at
 from tests.fakes.raw import dial, exchange
 from tests.middleware.conftest import Serve
@@ -124,7 +125,7 @@ async def test_a_client_that_leaves_is_noted(serve: Serve, noted: Noted) -> None
     async with dial(port) as client:
         client.send(get("/proxy/x"))
         await entered.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await noted.came.wait()
     assert (noted[0].status, noted[0].error_code) == (499, "client_left")
 

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.cli.demonstration.folder import _CONFIGURATION
+from tests.fakes.patience import PATIENCE_S
 from tests.journeys.test_demo import demo
 from tests.sdk.npm import installed
 
@@ -44,7 +45,7 @@ async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
         node = shutil.which("node")
         assert node is not None
         process = await asyncio.create_subprocess_exec(node, str(CALLS), stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        out, err = await asyncio.wait_for(process.communicate(json.dumps(given).encode()), 60)
+        out, err = await asyncio.wait_for(process.communicate(json.dumps(given).encode()), PATIENCE_S)
         assert process.returncode == 0, err.decode()
         yield {**json.loads(out), "given": given}
 

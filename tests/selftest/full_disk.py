@@ -17,8 +17,8 @@ from tests.fakes.load import Upstream
 from tests.fakes.processes import CONNECTION, Files, Serving, serving
 from tests.selftest.seen import Seen
 
-REFUSED_S: Final = 5.0
-HEALED_S: Final = 5.0
+REFUSED_S: Final = 20.0
+HEALED_S: Final = 20.0
 LIMIT_S: Final = 30.0
 DISK_BYTES: Final = 8 << 20
 

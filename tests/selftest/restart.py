@@ -14,7 +14,7 @@ from tests.fakes.tracker import Tracker
 from tests.selftest.seen import Seen
 
 CALLERS: Final = 8
-HEALED_S: Final = 5.0
+HEALED_S: Final = 20.0
 MOST_FAILED: Final = 0.001
 LIMIT_S: Final = 30.0
 

@@ -19,10 +19,10 @@ from _pytest.mark import ParameterSet
 from gateway.egress.departures import Departures
 from gateway.wire.cut import cut
 from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
 from tests.wire.recorder import FINE, Heard, Recorder, Says, Script, turns
 
-PATIENCE_S: Final = 10.0  # far more than any answer takes
 CREDENTIAL: Final = b"wire-credential-0123"
 STAYS_HERE: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect "

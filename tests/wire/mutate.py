@@ -29,7 +29,7 @@ from tests.wire.recorder import Heard, Recorder, turns
 from tests.wire.second_reader import Nginx, Reading, until_quiet
 
 Message = tuple[bytes, bytes, bytes]  # method, target, body
-PATIENT_S: Final = 0.5
+PATIENT_S: Final = 2.0
 
 SEEDS: Final = (
     request(b"/proxy/a/b?c=d", b"X-A: 1\r\nX-B: two\r\nAccept: */*\r\n"),

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.fakes.patience import PATIENCE_S
 from tests.wire.bench import Bench, table
 from tests.wire.messages import CHUNKED, request, upload
 from tests.wire.recorder import Heard, turns
@@ -38,10 +39,10 @@ async def test_each_piece_passes_before_the_next_is_said(
         head = await caller.reader.readuntil(b"\r\n\r\n")
         assert (b"X-Accel-Buffering: no" in head) == (buffering is not None) or b"ndjson" in head
         for n in range(5):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await caller.reader.readuntil(piece % n + b"\r\n")
             heard_of.put_nowait(None)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await caller.reader.readuntil(b"0\r\n\r\n") == b"0\r\n\r\n"
         heard_of.put_nowait(None)
         await bench.goes_on(caller, kept=True)
@@ -58,7 +59,7 @@ async def test_a_head_passes_before_its_body(bench: Bench) -> None:
         await turns()
 
     async with bench.talk(request(), script=script) as caller:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await caller.reader.readuntil(b"\r\n\r\n")).startswith(HEAD)
         go.set()
         assert await caller.reader.readexactly(2) == b"ok"
@@ -77,7 +78,7 @@ async def test_both_ways_at_once(bench: Bench) -> None:
         await turns()
 
     async with bench.talk(upload(CHUNKED), script=script) as caller:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await caller.reader.readuntil(b"\r\n\r\n")
             for n in range(5):
                 await caller.send(b"7\r\nping %d\n\r\n" % n)
@@ -110,7 +111,7 @@ async def test_a_caller_that_leaves_frees_the_provider(bench: Bench, leaves: str
             caller.writer.close()
         else:
             caller.reset()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE_S):
             await left.wait()
     await bench.serves_others()
     abandoned, after = [heard.connection for heard in bench.recorder.heard]
@@ -136,7 +137,7 @@ async def test_a_caller_that_does_not_read_holds_the_provider_back(bench: Bench)
 
     async with bench.talk(request(), script=script) as caller:
         await caller.reader.readuntil(b"\r\n\r\n")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await stuck.wait()
         assert said < 64 << 20
     await bench.serves_others()

@@ -121,10 +121,10 @@ def test_a_plain_path_is(path: str) -> None:
 
 def test_a_hostile_path_costs_no_time() -> None:
     rule = parse("GET /*a*a*a*a*a*a*a*a*a*a/**b")
-    began = time.perf_counter()
+    began = time.process_time()
     assert not rule.fits("GET", "/" + "a" * 2000)
     assert not rule.fits("GET", "/" + "a" * 1000 + "/" + "a" * 1000)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 PIECES = [

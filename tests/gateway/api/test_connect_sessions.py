@@ -9,6 +9,7 @@ import pytest
 from gateway import clock
 from gateway.connections.sessions import SESSION_PREFIX
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_connecting import arrive
 
@@ -189,7 +190,7 @@ async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGate
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
         refused = (await answer.json())["error"]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         told = (await waiting)["data"]
     assert (told["status"], told["connections"]) == ("pending", [])
     assert told["error"] == {
@@ -230,7 +231,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: Run
     while not running.services.outcomes._waiting:
         await asyncio.sleep(0)
     await arrive(running, told["token"])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert (await waiting)["data"]["status"] == "connected"
 
 

@@ -11,13 +11,14 @@ from aiohttp import web
 import gateway
 from gateway.config import ConnectConfig
 from tests.fakes.gateways import RunningGateway, document
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_connecting import arrive
 
 
 async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.ClientWebSocketResponse, str]:
     socket = await running.http.ws_connect(running.url + path, origin="https://app.example.com")
-    ack = await socket.receive_json(timeout=10)
+    ack = await socket.receive_json(timeout=PATIENCE_S)
     assert ack["message_type"] == "connection_ack"
     return socket, ack["ws_client_id"]
 
@@ -25,7 +26,7 @@ async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.Clie
 async def told(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
     socket, client = await opened(running)
     await arrive(running, await running.session_token(**session), f"&ws_client_id={client}{query}")
-    message: dict[str, Any] = await socket.receive_json(timeout=10)
+    message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
     await socket.close()
     return message
 
@@ -71,7 +72,7 @@ async def test_a_refusal_by_the_provider_is_told(
         state = answer.headers["Location"].partition("state=")[2].partition("&")[0]
     async with running.http.get(f"{running.url}/oauth/callback?state={state}{query}") as answer:
         assert answer.status == 400
-    assert (await socket.receive_json(timeout=10))["error_type"] == kind
+    assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == kind
     await socket.close()
 
 
@@ -84,7 +85,7 @@ async def test_another_browser_s_callback_is_told_and_spoils_nothing(running: Ru
         back = answer.headers["Location"]
     async with aiohttp.ClientSession() as stranger, stranger.get(back) as answer:
         assert answer.status == 400
-    assert (await socket.receive_json(timeout=10))["error_type"] == "state_cookie_err"
+    assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == "state_cookie_err"
     async with running.http.get(back) as answer:
         assert answer.status == 200
     await socket.close()
@@ -102,7 +103,7 @@ async def test_an_integration_that_goes_meanwhile_is_told(running: RunningGatewa
     await running.json("DELETE", "/integrations/made", expect=200)
     async with running.http.get(consent) as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (400, "unknown_provider_config")
-    assert (await socket.receive_json(timeout=10))["error_type"] == "unknown_config_key"
+    assert (await socket.receive_json(timeout=PATIENCE_S))["error_type"] == "unknown_config_key"
     await socket.close()
 
 
@@ -126,7 +127,7 @@ async def test_what_clients_send_is_not_read(running: RunningGateway, tracker: T
     socket, client = await opened(running)
     await socket.send_str('{"message_type":"success"}')
     await arrive(running, await running.session_token(), f"&ws_client_id={client}")
-    assert (await socket.receive_json(timeout=10))["message_type"] == "success"
+    assert (await socket.receive_json(timeout=PATIENCE_S))["message_type"] == "success"
     await socket.close()
 
 
@@ -164,13 +165,13 @@ async def test_a_host_s_own_page_at_that_path_is_untouched(running: RunningGatew
             assert await answer.text() == "the host's own"
         if first == "gateway":
             async with client.ws_connect("/") as socket:
-                assert (await socket.receive_json(timeout=10))["message_type"] == "connection_ack"
+                assert (await socket.receive_json(timeout=PATIENCE_S))["message_type"] == "connection_ack"
 
 
 async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway) -> None:
     socket, _ = await opened(running)
     running.services.serving = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
 
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
@@ -260,7 +261,7 @@ async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: Runn
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     tracker.hold.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0)
     assert tracker.calls["authorization_code"] == 1

@@ -10,6 +10,7 @@ import pytest
 from gateway import config as configuration
 from gateway import reloading
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 CLIENT = {"type": "OAUTH2", "client_id": "client-2", "client_secret": "s3cret-value", "scopes": "read:x,offline_access"}
@@ -236,7 +237,7 @@ async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
     await running.restart()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0.02)
         while await running.services.store.integrations.ending():
@@ -248,7 +249,7 @@ async def test_another_node_learns_of_every_change(
     running: RunningGateway, twin: RunningGateway, tracker: Tracker
 ) -> None:
     async def until(status: int, name: str = "display_name", value: str | None = None) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as answer:
                     told = await answer.json()

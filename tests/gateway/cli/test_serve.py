@@ -15,6 +15,7 @@ from gateway import resources
 from gateway.cli import main
 from gateway.store import open_store
 from gateway.vault import Keyring
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, free_port
 
 HEAD = """\
@@ -55,14 +56,14 @@ def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: 
 
 
 def refusal(file: Path) -> str:
-    """The one line with which a start ends, told within two seconds of being able to run at all."""
+    """The one line with which a start ends, before anything heavy is imported."""
     code = (
-        "import sys, time; from gateway.cli import main; began = time.monotonic()\n"
+        "import sys; from gateway.cli import main\n"
         f"try: main(['serve', '-c', {str(file)!r}])\n"
-        "except SystemExit as end: print(end.code, 'sqlalchemy' in sys.modules, time.monotonic() - began < 2)"
+        "except SystemExit as end: print(end.code, 'sqlalchemy' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert run.stdout == "1 False True\n", run.stderr
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    assert run.stdout == "1 False\n", run.stderr
     assert run.stderr.startswith("gateway: PostgreSQL database ")
     assert run.stderr.count("\n") == 1
     assert PASSWORD not in run.stderr

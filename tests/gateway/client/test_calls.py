@@ -24,6 +24,7 @@ from gateway.client import (
 )
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import KEY, Paged, paged
+from tests.fakes.patience import PATIENCE_S
 
 METHODS = ["get", "post", "put", "patch", "delete", "head", "options"]
 Call = Callable[..., Awaitable[Any]]
@@ -267,6 +268,6 @@ client.close()
 
 async def test_a_forked_process_has_a_thread_of_its_own(list_: Paged) -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", FORKED, list_.gateway.url, SECRET_KEY)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         assert await process.wait() == 0
     assert list_.lists.seen == ["/v1/parent", "/v1/child", "/v1/parent"]

@@ -12,6 +12,7 @@ import pytest
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 BOTH = ["environment:proxy", "environment:connect_sessions:write"]
@@ -89,7 +90,7 @@ async def test_the_same_link_is_handed_out_until_its_connection_is_there(
     link = links.pop()
     assert (await session_of(running, link)).allowed_integrations == ("tracker",)
     await connected(running, link)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while running.services.links._kept.keys() != {("dev", "tracker", "u2")}:
             await asyncio.sleep(0.02)
         while running.services.links._ending:

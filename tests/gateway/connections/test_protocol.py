@@ -14,6 +14,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.store.slot_file import all_files, records
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 REF = ConnectionRef("dev", "tracker", "c1")
@@ -53,7 +54,7 @@ async def row_of(running: RunningGateway) -> Connection:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0)
 

@@ -12,6 +12,7 @@ from gateway.errors import InvalidRequest
 from gateway.store.faults import unavailable
 from gateway.store.transactions import CROWDED
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 REF = ("dev", "tracker", "c1")
@@ -397,7 +398,7 @@ async def test_a_connection_deleted_on_another_node_is_refused_here(running: Run
         await running.imported(tracker.grant())
         await call(running)
         await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with running.proxied("c1") as answer:
                     if answer.status == 404:
@@ -456,7 +457,7 @@ async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
         monkeypatch.setattr(store, "get", stumble)
         for name in ("c1", "c2"):
             await other.json("DELETE", f"/connections/{name}?provider_config_key=tracker", expect=200)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             for name in ("c1", "c2"):
                 status = 200
                 while status != 404:
@@ -474,7 +475,7 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
     live = running.services.live
     assert [kept.opened is not None for _, kept in live._kept.items()] == [True]
     later(61)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while any(kept.opened is not None for _, kept in live._kept.items()):
             await asyncio.sleep(0)
 

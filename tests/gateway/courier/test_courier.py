@@ -23,8 +23,7 @@ from gateway.secret import Secret
 from gateway.store.notes import Note, new_key, opened
 from gateway.store.slot_file import SLOT_BYTES, all_files, is_dead, records
 from tests.fakes import without_syscalls
-
-LIMIT_S = 30.0
+from tests.fakes.patience import PATIENCE_S
 
 
 class Endpoint:
@@ -75,7 +74,7 @@ def errand(server: TestServer, tmp_path: Path) -> Errand:
     about = {"ref": ["dev", "tracker", "c1"], "row": "u1", "version": 1, "attempt": "a1", "key": "00"}
     note = Note(tmp_path / "gateway.db-pairs", "a1", json.dumps(about), new_key())
     call = Call(f"http://127.0.0.1:{server.port}/token", {"X-Asked": "so"}, b"refresh_token=old")
-    return Errand(call, way, note, 0, LIMIT_S, 1 << 20)
+    return Errand(call, way, note, 0, PATIENCE_S, 1 << 20)
 
 
 def found(errand: Errand) -> list[tuple[dict[str, Any], bytes]]:
@@ -95,7 +94,7 @@ async def asked(courier: Courier, errand: Errand) -> Brought:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.005)
 

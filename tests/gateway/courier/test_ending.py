@@ -9,6 +9,7 @@ import pytest
 
 from gateway.store.slot_file import all_files
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import REF, call, expired, process, written
 
@@ -25,7 +26,7 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
     async with process("never", written(tmp_path, config)) as serving:
         tracker.hold_answer.clear()
         calling = asyncio.create_task(call(serving.port))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while not tracker.grants[0].spent:
                 await asyncio.sleep(0.005)
         (courier,) = serving.workers()

@@ -17,6 +17,7 @@ from gateway.egress.errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.records.upstream import UpstreamRequest
 from tests.fakes.certificate import certified
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import LOOPBACK, Opening
 from tests.fakes.raw_provider import raw_provider, read_message
 
@@ -107,7 +108,7 @@ async def test_a_fetch_ends_in_time() -> None:
     async with raw_provider(silent) as provider, egress() as way_out:
         with pytest.raises(EgressError) as failure:
             await way_out.fetch("GET", provider.origin, timeout_s=0.1)
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert failure.value.kind == "timeout"
 
 

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from gateway.egress.errors import EgressError
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, Script, raw_provider, read_message
 from tests.gateway.egress.test_transport_pool import egress, to, whole
 
@@ -88,7 +89,7 @@ async def test_what_two_readers_could_take_differently_is_no_answer(answer: byte
     async with raw_provider(script) as provider, egress() as way_out:
         with pytest.raises(EgressError) as failure:
             await whole(await way_out.send(to(provider)))
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         assert failure.value.kind == "protocol"
         assert "not clean HTTP" in failure.value.message
 
@@ -224,7 +225,7 @@ async def test_after_101_the_connection_is_handed_over_with_what_came_behind_it(
         transport, first = answer.switch(ears)  # type: ignore[attr-defined]
         answer.close()
         transport.resume_reading()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while first + ears.heard != b"hello":
                 await asyncio.sleep(0)
             transport.write(b"bye")

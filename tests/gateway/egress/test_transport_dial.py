@@ -16,6 +16,7 @@ from gateway.egress.errors import EgressError
 from gateway.egress.names import Names
 from gateway.records.upstream import UpstreamRequest
 from tests.fakes.certificate import certified
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.egress.test_client import HOST, addresses
 from tests.gateway.egress.test_transport_pool import egress, whole
@@ -120,7 +121,7 @@ async def test_a_proxy_that_does_not_open_a_tunnel_hears_nothing_of_the_request(
     async with raw_provider(script) as proxy, egress(proxy=f"http://127.0.0.1:{proxy.port}") as way_out:
         with pytest.raises(EgressError, match="outbound proxy did not open") as failure:
             await way_out.send(to(443))
-        await asyncio.wait_for(proxy.left.wait(), 3)
+        await asyncio.wait_for(proxy.left.wait(), PATIENCE_S)
     assert failure.value.kind == "unreachable"
     assert heard[0] == b"CONNECT 127.0.0.1:443 HTTP/1.1\r\nHost: 127.0.0.1:443\r\n\r\n"
     assert heard[1:] in ([], [b""])

@@ -14,6 +14,7 @@ from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body, Exchange
 from gateway.egress.guard import Guard
 from gateway.records.upstream import UpstreamRequest
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import LOOPBACK
 from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read_message
 
@@ -81,7 +82,7 @@ async def test_the_one_used_last_is_lent_first_and_old_ones_are_closed(monkeypat
         assert pool._idle[-1] is newest
         for connection in pool._idle:
             connection.idle_until = 0.0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while way_out._pools:
                 await asyncio.sleep(0.001)
         assert (await whole(await way_out.send(to(provider)))) == b"ok"
@@ -168,7 +169,7 @@ async def test_requests_that_are_cancelled_at_any_moment_disturb_nobody() -> Non
         await asyncio.gather(*(ask(f"/{index}", index % 29) for index in range(400)))
         assert way_out._pools
         pool = next(iter(way_out._pools.values()))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(pool._open) != len(pool._idle) or pool._dialling:
                 await asyncio.sleep(0.001)
     assert not pool._waiting
@@ -229,8 +230,8 @@ async def test_an_answer_that_is_given_up_frees_the_provider_at_once() -> None:
         exchange.close()
         with pytest.raises(EgressError):
             await reading
-        await asyncio.wait_for(provider.left.wait(), 3)
-        async with asyncio.timeout(3):
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
             while way_out._pools:
                 await asyncio.sleep(0.001)
     gc.collect()

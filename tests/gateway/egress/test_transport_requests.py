@@ -8,6 +8,7 @@ from multidict import CIMultiDict
 
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Body
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.egress.test_transport_pool import egress, pieces, to, whole
 
@@ -93,7 +94,7 @@ async def test_a_body_that_breaks_off_is_never_whole_at_the_provider() -> None:
     async with raw_provider(script) as provider, egress() as way_out:
         with pytest.raises(EgressError, match="broke off"):
             await way_out.send(to(provider, "POST"), Body(broken(), None))
-        await asyncio.wait_for(provider.left.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
     assert not any(body.endswith(b"0\r\n\r\n") for body in got)
 
 
@@ -118,8 +119,8 @@ async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> N
         exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
         assert (exchange.status, await exchange.read(), await exchange.read()) == (413, b"no", b"")
         exchange.close()  # no more of the body is sent, and the connection is not used again
-        await asyncio.wait_for(provider.left.wait(), 3)
-        await asyncio.wait_for(ended.wait(), 3)
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
         assert way_out._pools == {} or await way_out.send(to(provider))
 
 
@@ -143,7 +144,7 @@ async def test_an_answer_that_is_whole_before_the_body_keeps_the_connection_once
         assert await exchange.read() == b"ok"
         more.set()
         pool = next(iter(way_out._pools.values()))
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE_S):
             while not pool._idle:
                 await asyncio.sleep(0)
         await whole(await way_out.send(to(provider)))

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.load import Load, Upstream
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import exchange, parsed
 
@@ -26,7 +27,7 @@ async def total(gateway: Serving, name: str) -> float:
 async def reaches(gateway: Serving, name: str, wanted: float) -> None:
     """A request is counted just after its answer has left. A total never falls on its way."""
     seen = 0.0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while seen < wanted:
             now = await total(gateway, name)
             assert now >= seen
@@ -37,7 +38,7 @@ async def reaches(gateway: Serving, name: str, wanted: float) -> None:
 
 async def exceeds(gateway: Serving, name: str, least: float) -> None:
     """A gauge of a worker that was not asked is as old as its last beat, a few seconds."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, name) <= least:
             await asyncio.sleep(0.05)
 
@@ -73,7 +74,7 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path,
 
 async def reaches_workers(gateway: Serving, wanted: int) -> None:
     """Whether one lives shows a few seconds later."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while await total(gateway, "gateway_workers") != wanted:
             await asyncio.sleep(0.05)
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import dial, exchange, parsed
 from tests.gateway.server.conftest import Served, Shown, served
 from tests.gateway.server.test_refusals import CHUNKED, HOST, get
@@ -29,7 +30,7 @@ async def steady(shown: Shown) -> AsyncIterator[Served]:
 
 
 async def entered(server: Served) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await server.shown.entered.wait()
 
 
@@ -73,7 +74,7 @@ async def test_a_client_that_leaves_stops_its_handler(steady: Served) -> None:
     async with dial(steady.port) as client:
         client.send(get(b"/wait"))
         await entered(steady)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not steady.shown.cancelled:
             await asyncio.sleep(0)
     assert not steady.shown.release.is_set(), "it ended without having been let go"
@@ -117,7 +118,7 @@ async def test_a_stop_closes_idle_connections(steady: Served) -> None:
     async with dial(steady.port) as kept, dial(steady.port) as silent:
         kept.send(get(b"/one"))
         await kept.answer()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await steady.runner.cleanup()
         assert await kept.until_closed() == b""
         assert await silent.until_closed() == b""
@@ -140,7 +141,7 @@ async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(sho
     async with dial(serving.port) as client:
         client.send(get(b"/stream", version=version))
         await client.until(b"first")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
         with pytest.raises(ConnectionResetError):
             await client.until_clean_end()
@@ -148,7 +149,7 @@ async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(sho
 
 async def closed_for_others(port: int) -> None:
     """Until the port takes no new connection."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 async with dial(port):
@@ -165,7 +166,7 @@ async def test_the_drain_begins_when_the_end_is_announced(shown: Shown) -> None:
         serving.runner.start_draining()
         assert serving.runner._drained_by is not None
         serving.runner._drained_by -= 1000  # as if it had been announced so long ago
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await serving.runner.cleanup()
     assert shown.cancelled == 1
 

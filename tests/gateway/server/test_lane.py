@@ -17,6 +17,7 @@ import gateway
 from gateway.secret import digest
 from gateway.services import SERVICES
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
 from tests.wire.bench import Answer, Caller
 
@@ -308,7 +309,7 @@ async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
         async with dial(port_of(running)) as client:
             await client.send(get())
             await began.wait()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(PATIENCE_S):
             await left.wait()
         assert [(note.status, note.error_code) for note in notes] == [(499, "client_left")]
         assert running.lane.taken == 1

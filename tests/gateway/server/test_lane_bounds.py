@@ -9,6 +9,7 @@ from gateway.egress.client import Timeouts
 from gateway.server.protocol import ClientProtocol
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.server.test_lane import before, dial, get, port_of, warm
 
@@ -110,7 +111,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)
         running.services.egress.timeouts = Timeouts(total_s=20)
-        async with dial(port_of(running)) as client, asyncio.timeout(10):
+        async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
             told = await client.ask(get(more=b"Retries: 1\r\n"))
         assert told.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in told.head.raw

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from tests.fakes.gateways import document
+from tests.fakes.patience import PATIENCE_S
 
 # The loop of the test itself does not matter here.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
-LIMIT_S = 60.0
 IN_A_TERMINAL = (
     "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
     "os.execv(sys.executable, [sys.executable, '-m', 'gateway', *sys.argv[1:]])"
@@ -26,7 +26,7 @@ IN_A_TERMINAL = (
 async def shown(terminal: int, words: str) -> None:
     """Read what is on the screen until it says this."""
     screen = b""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not re.search(words.encode(), screen):
             screen += await asyncio.to_thread(os.read, terminal, 4096)
 
@@ -49,12 +49,12 @@ async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path,
     os.close(inside)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert b"gateway ready" in await process.stdout.readline()
         process.send_signal(signal.SIGHUP)
         await shown(terminal, "reloaded")
         os.close(terminal)
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await process.wait() == 0
             assert await process.stdout.read() == b""  # nobody is left who holds it open
     finally:

@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.patience import PATIENCE_S
+
 # The loop of the test itself does not matter here.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
-LIMIT_S = 30.0
 PARENT = """
 import os, signal, sys
 from gateway import logs
 from gateway.server import workers
+from tests.fakes.patience import PATIENCE_S
 
 def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
@@ -50,7 +52,7 @@ class Parent:
 
     async def told(self) -> list[str]:
         assert self.process.stdout is not None
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             words = (await self.process.stdout.readline()).decode().split()
         if words[:1] == ["place"]:
             self.places[int(words[1])] = int(words[2])
@@ -62,7 +64,7 @@ class Parent:
 
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
         """The exit code, and what was logged."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             _, err = await self.process.communicate()
         assert self.process.returncode is not None
         return self.process.returncode, [json.loads(line) for line in err.splitlines()]
@@ -147,7 +149,7 @@ async def test_a_stop_while_a_place_is_vacant_does_not_wait_for_it() -> None:
         await running.until_all()
         os.kill(running.places[1], signal.SIGKILL)
         assert running.process.stderr is not None
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert b"worker_died" in await running.process.stderr.readline()
         running.process.send_signal(signal.SIGINT)
         code, logged = await running.ended()
@@ -180,7 +182,7 @@ async def test_workers_end_with_a_parent_that_was_killed() -> None:
         await running.until_all()
         running.process.kill()
         assert running.process.stdout is not None
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await running.process.stdout.read() == b""  # which they held open
 
 

@@ -12,10 +12,10 @@ from gateway import clock
 from gateway.errors import Unavailable
 from gateway.store.missing_keys import FIRST_PAUSE_S, MissingKeys
 from gateway.vault import Keyring
+from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 
 OTHER = os.urandom(32)
-LIMIT_S = 10.0
 
 
 async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Opener) -> None:
@@ -52,13 +52,13 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
 
 
 async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 4 * LIMIT_S)
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 4 * PATIENCE_S)
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
     here.missing_keys.ask = lambda _ids: asked.set()
     waiting = asyncio.create_task(here.connections.put(new(), now=NOW))
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
         await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
     assert not here._keys._allowing.locked(), "nor do those who seal"
@@ -122,7 +122,7 @@ async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypa
     missing.ask = lambda _ids: asked.append(None)
     first = asyncio.create_task(missing.asked_for({"a"}))
     await asyncio.sleep(0)
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", LIMIT_S)
+    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", PATIENCE_S)
     second = asyncio.create_task(missing.asked_for({"a"}))
     await asyncio.sleep(0)
     assert not await first

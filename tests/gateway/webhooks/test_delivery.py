@@ -14,6 +14,7 @@ from gateway import clock
 from gateway.records.event import DeliveryState
 from gateway.webhooks import deliver, lane
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.webhooks.conftest import OUTAGE, log_of, on, renew, settled
@@ -213,7 +214,7 @@ async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
     monkeypatch.setattr(deliver.Deliverer.close, "__defaults__", (0.05,))
     receiver.hold.clear()
     await telling.imported(tracker.grant())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not telling.services.deliverer._sending:
             await asyncio.sleep(0)
     await telling.stop()

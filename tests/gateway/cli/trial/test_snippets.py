@@ -14,6 +14,7 @@ from gateway.cli.trial.body import Body
 from gateway.cli.trial.snippets import ALL, Sent
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import Paged
+from tests.fakes.patience import PATIENCE_S
 
 # requests and @nangohq/node are no dependencies: tests/sdks installs them and runs their snippets.
 COMMANDS = {
@@ -41,7 +42,7 @@ async def run(name: str, snippet: str, folder: Path) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         out, fault = await process.communicate()
     assert process.returncode == 0, fault.decode()
     return out.decode()

@@ -18,6 +18,7 @@ from gateway.forward.paging.attempts import RETRIES
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, Paged, paged, pages_of, serving
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
@@ -240,14 +241,14 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
 
 async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        told = await list_.call(headers={"Gateway-Timeout": "0.1", "Retries": "1"})
+        told = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
     assert told.trailer["error"]["code"] == "upstream_timeout"
     assert (told.trailer["attempts"], "cursor" in told.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        list_.gateway.services.egress.timeouts = replace(Timeouts(), total_s=0.2)
+        list_.gateway.services.egress.timeouts = replace(Timeouts(), total_s=1.0)
         told = await list_.call()
     assert told.trailer["error"]["code"] == "upstream_timeout"
     assert "total_s" in told.trailer["error"]["message"]
@@ -262,10 +263,10 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
         return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
 
     async with paged(tmp_path, page) as list_:
-        list_.gateway.services.egress.timeouts = replace(Timeouts(), idle_s=0.3)
+        list_.gateway.services.egress.timeouts = replace(Timeouts(), idle_s=1.0)
         list_.gateway.services.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
         async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
     assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "cut")]
 

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.lists import BODY, HEADER, KEY, OFFSET, paged, pages_of
+from tests.fakes.patience import PATIENCE_S
 
 
 async def test_all_pages_leave_as_lines_and_a_trailer_ends_them(tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ async def test_who_leaves_stops_the_paging(tmp_path: Path) -> None:
             assert await answer.content.readline() == b'{"n": 1}\n'
             await asked.wait()
             answer.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await abandoned.wait()
 
 

@@ -1,0 +1,72 @@
+"""What a test leaves open is reported against that test, and never raised in another one.
+
+A transport, a file or a process that nobody closed warns when the garbage collector finds it, which may be many tests
+later. So whatever is unreachable is collected at the end of each test. After a test that has failed it is only thrown
+away: it stopped before it could close what it had opened.
+"""
+
+import gc
+import sys
+import time
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+SLOW_S: Final = 0.01  # what a collection may take before the objects that have survived it are set aside
+
+_failed = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[_failed] = report.failed or item.stash.get(_failed, False)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    result = yield
+    if not item.stash.get(_failed, False) and (left := collected()):
+        pytest.fail(f"the test left open what it should close:\n{left}", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    result = yield
+    if item.stash.get(_failed, False):
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # which hold the frames of the test
+            if hasattr(sys, name):
+                delattr(sys, name)
+        collected()
+    return result
+
+
+def collected() -> str:
+    """Collect what is unreachable; its warnings and the errors of its finalizers, a line each."""
+    with _noted() as found:
+        began = time.perf_counter()
+        gc.collect()
+        if time.perf_counter() - began > SLOW_S:
+            gc.freeze()
+    return "\n".join(found)
+
+
+@contextmanager
+def _noted() -> Iterator[list[str]]:
+    found = list[str]()
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda fault: found.append(
+        f"{fault.err_msg or 'raised in'} {fault.object!r}: {fault.exc_value!r}"
+    )
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield found
+        found += [f"{one.category.__name__}: {one.message}" for one in warned]
+    finally:
+        sys.unraisablehook = hook

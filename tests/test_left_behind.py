@@ -1,0 +1,60 @@
+"""What a test leaves open is reported against that test, and a failed one fails no other."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SUITE = """
+import asyncio
+import gc
+import socket
+
+class Open:
+    '''A socket that only the garbage collector closes.'''
+
+    def __init__(self) -> None:
+        self.itself, self.socket = self, socket.socket()
+
+def test_leaves():
+    held = Open()
+    assert {passes}
+
+async def test_leaves_a_transport():
+    held = Open()
+    held.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    held.ends = await asyncio.open_connection("127.0.0.1", held.server.sockets[0].getsockname()[1])
+    assert {passes}
+
+def test_another():
+    gc.collect()
+"""
+
+
+def outcomes(folder: Path, *, passes: bool) -> tuple[dict[str, str], str]:
+    """The last outcome of each test of SUITE by its name, and all that was printed."""
+    (folder / "conftest.py").write_text("from tests.left_behind import *\n")
+    (folder / "test_it.py").write_text(SUITE.format(passes=passes))
+    options = ["-v", "-p", "no:cacheprovider", "-p", "no:xdist", "-c", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--rootdir", str(folder), str(folder)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.split() for line in done.stdout.splitlines() if "::" in line and line.endswith("%]")]
+    return {words[0].rpartition("::")[2]: words[1] for words in lines}, done.stdout + done.stderr
+
+
+def test_a_test_that_passes_and_leaves_something_open_is_an_error(tmp_path: Path) -> None:
+    found, printed = outcomes(tmp_path, passes=True)
+    assert found == {"test_leaves": "ERROR", "test_leaves_a_transport": "ERROR", "test_another": "PASSED"}, printed
+    assert "ResourceWarning: unclosed <socket.socket" in printed
+
+
+def test_a_test_that_fails_and_leaves_something_open_fails_alone(tmp_path: Path) -> None:
+    found, printed = outcomes(tmp_path, passes=False)
+    assert found == {"test_leaves": "FAILED", "test_leaves_a_transport": "FAILED", "test_another": "PASSED"}, printed
+    assert "ResourceWarning" not in printed
