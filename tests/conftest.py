@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -13,6 +14,9 @@ from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
 from tests.left_behind import pytest_runtest_makereport, pytest_runtest_protocol, pytest_runtest_teardown
+
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")  # an example may take as long as a busy machine needs
 
 __all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
 

@@ -18,6 +18,7 @@ import pytest
 SLOW_S: Final = 0.01  # what a collection may take before the objects that have survived it are set aside
 
 _failed = pytest.StashKey[bool]()
+_spoiled: Final = set[str]()  # modules and sessions with one loop, in which a test has failed
 
 
 @pytest.hookimpl(wrapper=True)
@@ -30,7 +31,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
-    if not item.stash.get(_failed, False) and (left := collected()):
+    if not item.stash.get(_failed, False) and (left := collected()) and _loop(item) not in _spoiled:
         pytest.fail(f"the test left open what it should close:\n{left}", pytrace=False)
     return result
 
@@ -39,11 +40,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     if item.stash.get(_failed, False):
+        _spoiled.add(_loop(item))
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):  # which hold the frames of the test
             if hasattr(sys, name):
                 delattr(sys, name)
         collected()
     return result
+
+
+def _loop(item: pytest.Item) -> str:
+    """A name for the loop that the test shares with others; after one that failed, its tasks may go on there for a while."""
+    marker = item.get_closest_marker("asyncio")
+    scope = marker.kwargs.get("loop_scope") if marker else None
+    return {None: item.nodeid, "module": item.nodeid.partition("::")[0]}.get(scope, str(scope))
 
 
 def collected() -> str:

@@ -81,8 +81,10 @@ async def busy(balancer: Front) -> AsyncIterator[tuple[list[Load], Streams]]:
     kinds = (head("/short"), head("/short?2"), post)
     loads = [Load(https, kind, CLIENTS, tls=tls, each_s=3 * CLIENTS / PER_S) for kind in kinds]
     streams = Streams(https, tls)
-    yield loads, streams
-    await asyncio.gather(streams.stop(), *(load.stop() for load in loads))
+    try:
+        yield loads, streams
+    finally:
+        await asyncio.gather(streams.stop(), *(load.stop() for load in loads))
 
 
 async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted(

@@ -14,6 +14,7 @@ from gateway import config as configuration
 from gateway.courier import Courier
 from gateway.server.lane import Lane
 from gateway.server.runner import GatewayServer
+from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES, Services
 from tests.fakes.migrated import lay
 
@@ -47,7 +48,7 @@ class RunningGateway:
         app[SERVICES].courier = self._courier
         self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
         await self._runner.setup()
-        await web.SockSite(self._runner, sock).start()
+        await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
         self.url = config.server.public_url
         self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.CookieJar(unsafe=True))
 

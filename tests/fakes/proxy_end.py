@@ -26,6 +26,7 @@ from gateway.records.environment import Environment
 from gateway.records.integration import Integration
 from gateway.records.timing import Timing
 from gateway.server import GatewayRunner
+from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES
 from gateway.wire.origin import Address
 from middleware.connection import connection
@@ -228,7 +229,7 @@ async def gateway_to(
     else:
         runner = web.AppRunner(app, **{**options, **(runner_options or {})})
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=BACKLOG)
     await site.start()
     try:
         yield Gateway(runner.addresses[0][1], live, egress)

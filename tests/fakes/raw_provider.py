@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from gateway.server.sockets import BACKLOG
+
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -74,7 +76,7 @@ async def raw_provider(answer: bytes | Script = OK, *, close: bool = False) -> A
             writer.close()
             tasks.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20, backlog=BACKLOG)
     provider.port = server.sockets[0].getsockname()[1]
     try:
         yield provider

@@ -101,6 +101,8 @@ class Wide:
         await server.start_server(max_line_size=32_768, max_field_size=32_768)
         assert server.port is not None
         self.port = server.port
-        yield self
-        self.hold.set()
-        await server.close()
+        try:
+            yield self
+        finally:
+            self.hold.set()
+            await server.close()

@@ -8,6 +8,7 @@ from statistics import median
 
 from gateway.egress.bulkhead import Bulkhead, Limits
 from gateway.egress.gates import Gates
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
 
@@ -35,15 +36,25 @@ async def usual(gateway: Gateway, line: str) -> float:
 async def stuck(gateway: Gateway, bulkhead: Bulkhead) -> AsyncIterator[None]:
     """Many calls to the provider that hangs, half of them without a place."""
     calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
-    while bulkhead.outstanding + bulkhead.waiting < HANGING:
-        await asyncio.sleep(0)
-    assert bulkhead.outstanding == HANGING // 2
-    yield
-    for call in calls:
-        call.cancel()
-    await asyncio.gather(*calls, return_exceptions=True)
+    try:
+        await hung(bulkhead, calls)
+        assert bulkhead.outstanding == HANGING // 2
+        yield
+    finally:
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
     while bulkhead.outstanding + bulkhead.waiting:
         await asyncio.sleep(0)
+
+
+async def hung(bulkhead: Bulkhead, calls: list[asyncio.Task[bytes]]) -> None:
+    """Return once all of them have a place or wait for one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while bulkhead.outstanding + bulkhead.waiting < len(calls):
+            ended = [call.result() for call in calls if call.done()]
+            assert not ended, ended
+            await asyncio.sleep(0)
 
 
 async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_before() -> None:

@@ -94,8 +94,10 @@ async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Inter
         return await send(self, sent, *args, **options)
 
     monkeypatch.setattr(Egress, "send", diverted)
-    yield made, port
-    await runner.cleanup()
+    try:
+        yield made, port
+    finally:
+        await runner.cleanup()
 
 
 async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

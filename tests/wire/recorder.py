@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from gateway.server.sockets import BACKLOG
 from gateway.wire.cut import RESET
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
@@ -85,7 +86,7 @@ class Recorder:
         return b"127.0.0.1:%d" % self.port
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 22)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 22, backlog=BACKLOG)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

@@ -65,5 +65,7 @@ async def answering(
     app.router.add_route("*", "/{any:.*}", answer)
     server = TestServer(app, skip_url_asserts=True, scheme="https" if tls else "http")
     await server.start_server(ssl=tls)
-    yield server
-    await server.close()
+    try:
+        yield server
+    finally:
+        await server.close()

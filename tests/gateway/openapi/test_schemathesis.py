@@ -26,6 +26,7 @@ from schemathesis.specs.openapi.checks import (
 from gateway.openapi.document import document, status_codes
 from gateway.openapi.operations import OPERATIONS
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 LONG = "EXAMPLES" in os.environ
@@ -132,7 +133,7 @@ def test_every_answer_is_as_it_is_told(beside: Beside, schema: Any, one: Any, mo
         nonlocal calls
         calls += 1
         headers = beside.gateway.headers if one.who == "key" else {}
-        answer = case.call_and_validate(base_url=beside.gateway.url, headers=headers, checks=CHECKS, timeout=10)
+        answer = case.call_and_validate(base_url=beside.gateway.url, headers=headers, checks=CHECKS, timeout=PATIENCE_S)
         code = answer.headers.get("gateway-error", [None])[0]
         assert code is None or code in status_codes(one)[answer.status_code]
 

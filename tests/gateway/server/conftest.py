@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.errors import Unauthorized
 from gateway.server import GatewayRunner, runner
+from gateway.server.sockets import BACKLOG
 from middleware.chain import Chain
 from middleware.error_shape import error_shape
 from middleware.expectation import no_early_continue, send_continue
@@ -117,7 +118,7 @@ class Served:
 async def served(shown: Shown, **options: float) -> Served:
     run = runner(shown.app, **{"drain_s": 0.0, **options})
     await run.setup()
-    site = web.TCPSite(run, "127.0.0.1", 0)
+    site = web.TCPSite(run, "127.0.0.1", 0, backlog=BACKLOG)
     await site.start()
     return Served(shown, run, site.port)
 

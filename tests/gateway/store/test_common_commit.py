@@ -35,12 +35,14 @@ async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
 
     holding = asyncio.create_task(store._transactions.write(hold))
     await reached.wait()
-    yield tasks
-    await asyncio.sleep(0)  # each has asked for its turn
-    await asyncio.sleep(0)
-    go_on.set()
-    await holding
-    await asyncio.gather(*tasks, return_exceptions=True)
+    try:
+        yield tasks
+        await asyncio.sleep(0)  # each has asked for its turn
+        await asyncio.sleep(0)
+    finally:
+        go_on.set()
+        await holding
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def put(store: Store, name: str, **fields: Any) -> asyncio.Task[Any]:
