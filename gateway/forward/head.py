@@ -10,6 +10,7 @@ from gateway.egress.exchange import Exchange
 from gateway.forward.body import is_live, values
 from gateway.forward.passed import PassedAnswer, SwitchedAnswer
 from gateway.services import SERVICES
+from gateway.wire.browser import guarded
 from gateway.wire.fields import Fields
 from gateway.wire.headers import MalformedAnswer, decoded_fields, response_fields
 from gateway.wire.origin import Address
@@ -31,6 +32,7 @@ def answer_of(request: web.Request, exchange: Exchange, *, decoded: bool) -> Pas
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
+    fields = guarded(fields, by_headers=CAPABILITY not in request)
     answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
     if is_live(exchange.headers):
         answer.headers.extend([UNBUFFERED])

@@ -10,6 +10,7 @@ from gateway.forward.body import is_live
 from gateway.forward.head import ATTEMPTS, UNBUFFERED, passed_fields, unreferred_fields
 from gateway.server.plan import MOUNT, Plan
 from gateway.wire.answer_head import AnswerHead
+from gateway.wire.browser import guarded
 from gateway.wire.fields import Fields
 from gateway.wire.passed_head import framing, head_bytes, printable
 from gateway.wire.plain_answer import PlainHead
@@ -32,12 +33,13 @@ def lane_head(head: AnswerHead, plan: Plan, gateway_s: float, upstream_s: float,
     if isinstance(head, PlainHead):
         if plan.mount != MOUNT:
             head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
-        return _of_lines(head, plan.method, _OWN % (name, timing), last=last)
+        return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
     opened = plan.opened
     shown_at = plan.route.services.config.server.public_url + plan.mount
     fields = passed_fields(head.fields, opened.base, opened, shown_at)
     if plan.mount != MOUNT:
         fields = unreferred_fields(fields)
+    fields = guarded(fields, by_headers=plan.mount == MOUNT)
     if is_live(head.fields):
         fields.append(UNBUFFERED)
     fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
@@ -48,8 +50,8 @@ def lane_head(head: AnswerHead, plan: Plan, gateway_s: float, upstream_s: float,
     return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
 
 
-def _of_lines(head: PlainHead, method: str, own: str, *, last: bool) -> tuple[bytes, bool]:
-    lines = [head.start, *head.lines]
+def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
+    lines = [head.start, *head.lines, _guard(head.vary, by_headers=by_headers)]
     if head.media_type and _is_live(head.media_type):
         lines.append(_UNBUFFERED)
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
@@ -69,6 +71,14 @@ def _with(own: str, fields: Fields) -> str:
 
 def _date() -> tuple[str, str]:
     return "Date", rfc822_formatted_time()
+
+
+@lru_cache(maxsize=256)
+def _guard(vary: bytes, *, by_headers: bool) -> bytes:
+    """The lines that `guarded` puts behind those of an answer with this line ``Vary``, or without one."""
+    name, _, value = vary.decode("utf-8", "surrogateescape").partition(": ")
+    fields = guarded([(name, value)] if vary else [], by_headers=by_headers)
+    return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")
 
 
 @lru_cache(maxsize=128)

@@ -46,20 +46,35 @@ MINTING_PREFIX: Final = "nango-proxy-"
 
 SITE_WIDE: Final = frozenset(
     {
+        "accept-ch",
+        "activate-storage-access",
         "alt-svc",
+        "attribution-reporting-register-source",
+        "attribution-reporting-register-trigger",
         "clear-site-data",
+        "critical-ch",
+        "expect-ct",
         "nel",
+        "origin-agent-cluster",
         "public-key-pins",
+        "public-key-pins-report-only",
         "report-to",
         "reporting-endpoints",
+        "sec-session-registration",
+        "secure-session-registration",
         "service-worker-allowed",
+        "set-login",
         "strict-transport-security",
+        "use-as-dictionary",
     }
 )
 """What a provider says about its own site, and a browser would believe about ours."""
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-")
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
+
+SNIFFING: Final = "x-content-type-options"
+"""Replaced by ours on every answer of a provider: `browser`."""
 
 REFERENCES: Final = frozenset({"link", "location", "content-location"})
 

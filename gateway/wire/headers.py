@@ -16,6 +16,7 @@ from gateway.wire.fields import (
     MINTING_PREFIX,
     REFERENCES,
     SITE_WIDE,
+    SNIFFING,
     Fields,
     for_us,
     named_by_connection,
@@ -27,6 +28,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
+SERVICE_WORKER: Final = "service-worker"
+OWN_COOKIES: Final = ("gw-", "__host-gw-")  # those of our own pages; a provider must not set them
 _KEY_CHARS: Final = 16  # the shortest key that gateway.yaml may name
 _OF_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
@@ -55,6 +58,8 @@ def request_fields(received: Fields, token: str = "") -> Fields:
     minted: set[str] = set()
     for name, value in received:
         spelled = plain(name)
+        if spelled == SERVICE_WORKER:
+            raise _service_worker(name)
         if spelled in hop_by_hop or spelled in FRAMING or (key and key in value):
             continue
         if token and token in value:
@@ -72,6 +77,12 @@ def request_fields(received: Fields, token: str = "") -> Fields:
             kept.append((name, value))
     _refuse_unsendable(kept)
     return kept
+
+
+def _service_worker(name: str) -> InvalidRequest:
+    """A browser sends this to load the script of a service worker, which would act for the gateway's own pages."""
+    message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
+    return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
 
 
 def _key_in(received: Fields) -> str:
@@ -122,7 +133,7 @@ def response_fields(
             name, value = field
             kept.append((name, rewrite(plain(name), value)) if rewrite else field)
         elif kind == _COOKIE:
-            if set_cookie:
+            if set_cookie and not field[1].lstrip().lower().startswith(OWN_COOKIES):
                 kept.append(field)
         elif kind == _CONNECTION and field[1].lower() not in _USUAL_OPTIONS:
             hop_by_hop |= {plain(token.strip()) for token in field[1].split(",")}
@@ -172,4 +183,5 @@ def decoded_fields(fields: Fields) -> Fields:
 
 
 def _speaks_for_a_site(spelled: str) -> bool:
-    return spelled in SITE_WIDE or spelled.startswith(("access-control-", "gateway-", *FRONT_SERVER_PREFIXES))
+    foreign = ("access-control-", "gateway-", *FRONT_SERVER_PREFIXES)
+    return spelled in SITE_WIDE or spelled == SNIFFING or spelled.startswith(foreign)

@@ -17,10 +17,11 @@ from gateway.wire.passed_head import printable
 
 _MOST_LINES: Final = 1024
 _LINE_BYTES: Final = 128
-_PASSES, _STAYS, _TYPE, _DATE, _LENGTH, _CHUNKED, _CLOSE, _KEEP, _ODD = range(9)
+_PASSES, _STAYS, _TYPE, _DATE, _VARY, _LENGTH, _CHUNKED, _CLOSE, _KEEP, _ODD = range(10)
 _CHOSEN: Final = {
     "content-type": _TYPE,
     "date": _DATE,
+    "vary": _VARY,
     "content-length": _LENGTH,
     "transfer-encoding": _CHUNKED,
     "connection": _CLOSE,
@@ -35,10 +36,11 @@ _lines: Final[dict[bytes, int]] = {}
 class PlainHead(AnswerHead):
     """`lines`: what travels on to the caller, each without its end; `whole` makes fields of the bytes if somebody asks.
 
-    `start`: the status line. `media_type`: the line that names it. `dated`: the provider has said when.
+    `start`: the status line. `media_type`: the line that names it. `dated`: the provider has said when. `vary`: the line of
+    that name, which is not among `lines`.
     """
 
-    __slots__ = ("_raw", "dated", "lines", "media_type", "start")
+    __slots__ = ("_raw", "dated", "lines", "media_type", "start", "vary")
 
     def __init__(self, status: int, start: bytes, raw: bytes) -> None:
         self.status = status
@@ -48,6 +50,7 @@ class PlainHead(AnswerHead):
         self.keep_s = None
         self.dated = False
         self.media_type = b""
+        self.vary = b""
         self.lines: list[bytes] = []
         self._raw = raw
 
@@ -61,6 +64,8 @@ class PlainHead(AnswerHead):
         elif kind == _TYPE and not self.media_type:
             self.media_type = line
             self.lines.append(line)
+        elif kind == _VARY and not self.vary and len(line) <= _LINE_BYTES:
+            self.vary = line
         elif kind == _CHUNKED and not self.chunked:
             self.chunked = True
         elif kind == _CLOSE:

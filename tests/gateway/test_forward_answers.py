@@ -38,14 +38,17 @@ async def test_status_reason_fields_and_body_pass_as_they_are() -> None:
     )
     assert re.sub(rb"Server-Timing: [^\r]+\r\n", b"", raw) == (
         b"HTTP/1.1 299 Quite Fine\r\nserver: theirs\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nx-A: 1\r\nX-a: 2\r\n"
-        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nGateway-Request-Id: req-1\r\nGateway-Attempts: 1\r\nContent-Length: 3\r\n'
+        b'X-Latin: caf\xe9\r\nETag: "v1"\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: sandbox\r\n'
+        b"Vary: Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override\r\n"
+        b"Gateway-Request-Id: req-1\r\nGateway-Attempts: 1\r\nContent-Length: 3\r\n"
         b"Connection: close\r\n\r\nabc"
     )
 
 
 async def test_nothing_is_added_but_framing_a_date_and_what_we_say_of_the_exchange() -> None:
     names = [line.partition(":")[0] for line in head_of(await passed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"))]
-    ours = ["Gateway-Request-Id", "Gateway-Attempts", "Server-Timing"]
+    guard = ["X-Content-Type-Options", "Content-Security-Policy", "Vary"]
+    ours = [*guard, "Gateway-Request-Id", "Gateway-Attempts", "Server-Timing"]
     assert names[1:] == [*ours, "Content-Length", "Connection", "Date"]
 
 
@@ -53,10 +56,12 @@ async def test_what_speaks_for_a_whole_site_or_for_one_hop_is_dropped() -> None:
     answer = await passed(
         b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nStrict-Transport-Security: x\r\n"
         b"Access-Control-Allow-Origin: *\r\nClear-Site-Data: *\r\nAlt-Svc: h3\r\nNEL: {}\r\nReport-To: {}\r\n"
+        b"Accept-CH: x\r\nCritical-CH: x\r\nOrigin-Agent-Cluster: ?1\r\nSet-Login: logged-out\r\nX-Content-Type-Options: x\r\n"
         b"Service-Worker-Allowed: /\r\nSet-Cookie: a=b\r\nGateway-Error: forged\r\nGateway_Error: forged\r\n"
         b"X-Accel-Redirect: /etc\r\nWWW-Authenticate: Bearer\r\nContent-Length: 0\r\n\r\n"
     )
     ours = ("Date", "Gateway-Request-Id", "Gateway-Attempts", "Server-Timing")
+    ours += ("X-Content-Type-Options: nosniff", "Content-Security-Policy: sandbox", "Vary: Authorization, ")
     assert [line for line in head_of(answer)[1:] if not line.startswith(ours)] == [
         "WWW-Authenticate: Bearer",
         "Content-Length: 0",

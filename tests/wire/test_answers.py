@@ -78,7 +78,9 @@ DROPPED = table(*((line.decode(), line + b"\r\n") for line in (
     b"Access-Control-Allow-Origin: *", b"Access-Control-Allow-Credentials: true", b"Access-Control-Expose-Headers: *",
     b"access_control_allow_origin: *", b"Strict-Transport-Security: max-age=1", b"Alt-Svc: h3=\":443\"", b"NEL: {}",
     b"Report-To: {}", b"Reporting-Endpoints: x", b"Clear-Site-Data: \"*\"", b"Service-Worker-Allowed: /",
-    b"Public-Key-Pins: x", b"Set-Cookie: a=b", b"Set-Cookie2: a=b", b"set_cookie: a=b", b"Gateway-Error: forged",
+    b"Public-Key-Pins: x", b"Accept-CH: DPR", b"Critical-CH: DPR", b"Origin-Agent-Cluster: ?1", b"Set-Login: logged-out",
+    b"Use-As-Dictionary: match=\"/*\"", b"Secure-Session-Registration: (ES256);path=\"/x\"", b"Expect-CT: max-age=1",
+    b"X-Content-Type-Options: none", b"x_content_type_options: none", b"Set-Cookie: a=b", b"Set-Cookie2: a=b", b"set_cookie: a=b", b"Gateway-Error: forged",
     b"gateway_error: forged", b"Gateway-Request-Id: forged", b"Gateway-Attempts: 9", b"X-Accel-Redirect: /etc/passwd",
     b"X-Accel-Buffering: yes", b"X-Sendfile: /etc/passwd", b"Keep-Alive: timeout=5", b"Proxy-Authenticate: Basic",
     b"Proxy-Connection: close", b"Trailer: X", b"TE: x", b"Upgrade: h2c", b"Connection: X-Hop\r\nX-Hop: 1",
@@ -94,8 +96,37 @@ async def test_what_is_one_hops_or_a_whole_sites_does_not_pass(bench: Bench, lin
     assert b"forged" not in answer.head.raw
 
 
+@pytest.mark.parametrize("kind", table(
+    ("HTML", b"text/html"), ("XHTML", b"application/xhtml+xml"), ("SVG", b"image/svg+xml"), ("XML", b"text/xml"),
+    ("PDF", b"application/pdf"), ("JSON", b"application/json"), ("no media type", b""),
+))  # fmt: skip
+@pytest.mark.parametrize("theirs", [b"", b"Content-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"])
+async def test_no_answer_runs_script_on_our_origin(bench: Bench, kind: bytes, theirs: bytes) -> None:
+    for _ in range(2):
+        fields = theirs + (b"Content-Type: " + kind + b"\r\n" if kind else b"")
+        answer = await bench.answered(says(ok(fields=fields)))
+        assert b"sandbox" in answer.head.all("content-security-policy")
+        assert answer.head.all("x-content-type-options") == [b"nosniff"]
+
+
+VARY = table(
+    ("none", b"", b""),
+    ("one", b"Vary: Accept-Encoding\r\n", b"Accept-Encoding, "),
+    ("two lines", b"Vary: Accept-Encoding\r\nvary: Origin\r\n", b"Accept-Encoding, Origin, "),
+)
+
+
+@pytest.mark.parametrize(("theirs", "first"), VARY)
+async def test_an_answer_varies_by_key_and_connection(bench: Bench, theirs: bytes, first: bytes) -> None:
+    for _ in range(2):
+        answer = await bench.answered(says(ok(fields=b"Cache-Control: public, max-age=60\r\n" + theirs)))
+        ours = b"Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
+        assert answer.head.all("vary") == [first + ours]
+
+
 async def test_cookies_pass_where_the_integration_wants_them(bench: Bench) -> None:
-    cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: c=d, e\r\n"
+    cookies = b"Set-Cookie: a=b; HttpOnly\r\nSet-Cookie: __Host-gw-connect-x=1\r\nSet-Cookie: gw-flow-1=x\r\n"
+    cookies += b"Set-Cookie: c=d, e\r\n"
     assert (await bench.answered(says(ok(fields=cookies)), BASED)).head.all("set-cookie") == [
         b"a=b; HttpOnly",
         b"c=d, e",

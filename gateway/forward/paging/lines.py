@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from gateway.errors import GatewayError
 from gateway.forward.passed import PassedAnswer
+from gateway.wire.browser import NOT_RENDERED
 from gateway.wire.paging.records import Records
 
 OURS: Final = b'{"gateway_'
@@ -24,6 +25,7 @@ def page_stream() -> PassedAnswer:
         ("Content-Type", "application/x-ndjson"),
         ("Cache-Control", "no-store"),
         ("X-Accel-Buffering", "no"),  # nginx in front of us would hold records back
+        *NOT_RENDERED,
     ]
     return PassedAnswer(200, "OK", fields, None)
 

@@ -49,6 +49,32 @@ async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
         assert gateway.running.lane.taken >= 1
 
 
+@pytest.mark.parametrize("lane", [True, False], ids=["lane", "chain"])
+async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, lane: bool) -> None:
+    page = b"<script>fetch('/connect')</script>"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
+    async with keyed(tmp_path, lane=lane, answered=head % len(page) + page) as gateway:
+        await gateway.warm()
+        token = (await capability(gateway))["secret"]
+        for _ in range(3):
+            answer = await gateway.raw(get(token, "/page"))
+            assert answer.body.data == page
+            assert answer.head.all("content-security-policy") == [b"sandbox"]
+            assert answer.head.all("x-content-type-options") == [b"nosniff"]
+            assert answer.head.all("vary") == [b"Accept-Encoding"]  # its address alone chooses the credential
+        if lane:
+            assert gateway.running.lane.taken >= 2
+
+
+@pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
+async def test_no_service_worker_is_loaded_from_it(gateway: Keyed, name: bytes) -> None:
+    token = (await capability(gateway))["secret"]
+    for _ in range(2):
+        answer = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
+        assert (answer.status, answer.code) == (400, "invalid_headers")
+    assert gateway.provider.heads == []
+
+
 async def test_any_method_and_body_pass(gateway: Keyed) -> None:
     token = (await capability(gateway))["secret"]
     answer = await gateway.raw(get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n"))
