@@ -116,6 +116,7 @@ def _integration(environment: EnvironmentConfig, key: str, declared: Integration
         webhook_secret=declared.webhook_secret,
         webhook_secret_previous=declared.webhook_secret_previous,
         forward_webhooks=declared.forward_webhooks,
+        allow_unsigned_webhooks=declared.allow_unsigned_webhooks,
     )
 
 

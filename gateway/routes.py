@@ -29,7 +29,7 @@ from gateway.forward import forward
 from gateway.openapi.handlers import docs, openapi_json
 from gateway.pages import late
 from middleware.expectation import no_early_continue
-from middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, HOOK, OPEN, POSTED, PROXY, SHOWN
+from middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, OPEN, POSTED, PROXY, SHOWN
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -97,7 +97,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
     ("OPTIONS", f"/connections/{ID}", CALLED(options.options)),
     ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
-    ("POST", "/webhook/{environment}/{unique_key}", HOOK(webhooks.take_webhook)),
+    ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.take_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(signing_key.rotate_signing_key)),
     ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options.options)),
     # As they were called before; published clients of some age still say so.

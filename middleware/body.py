@@ -1,4 +1,7 @@
-"""Reads a body whole, within a limit and at no slower a pace than that of a slow mobile line."""
+"""Reads a body whole: within a limit, without a long pause, and at no slower a pace than that of a slow mobile line.
+
+Every body that the gateway itself reads comes through here: JSON, forms and webhooks.
+"""
 
 import asyncio
 from typing import Final
@@ -6,13 +9,13 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
+from gateway.config import ClientLimitsConfig
 from gateway.errors import BodyTooLarge, InvalidRequest
+from gateway.services import SERVICES
 from gateway.wording import counted
 from middleware.expectation import send_continue
 
-# A body may take this long at any pace; after that it must have come faster than PACE_BYTES_S.
-GRACE_S: Final = 20.0
-PACE_BYTES_S: Final = 500
+_DEFAULT: Final = ClientLimitsConfig()
 
 
 async def read_within(request: web.Request, limit_bytes: int, told: str) -> None:
@@ -23,21 +26,32 @@ async def read_within(request: web.Request, limit_bytes: int, told: str) -> None
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", told, close=True)
     await send_continue(request)
+    limits = limits_of(request)
     began = clock.monotonic()
     body = bytearray()
-    while piece := await _next_piece(request, began, len(body)):
+    while piece := await _next_piece(request, limits, began, len(body)):
         body += piece
         if len(body) > limit_bytes:
             raise BodyTooLarge("body_too_large", told, close=True)
     request._read_bytes = bytes(body)  # where `BaseRequest.read` keeps what it has read
 
 
-async def _next_piece(request: web.Request, began: float, received: int) -> bytes:
-    allowed_s = max(GRACE_S, received / PACE_BYTES_S)
+def limits_of(request: web.Request) -> ClientLimitsConfig:
+    """`server.limits`; the defaults in an application that is not ours."""
+    services = request.app.get(SERVICES)
+    return _DEFAULT if services is None else services.config.server.limits
+
+
+async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:
+    now = clock.monotonic()
+    until = now + limits.body_idle_s
+    if limits.body_bytes_s:
+        until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_s))
     try:
-        async with asyncio.timeout(began + allowed_s - clock.monotonic()):
+        async with asyncio.timeout(until - now):
             return await request.content.readany()
     except TimeoutError:
+        spent_s = clock.monotonic() - began
         raise InvalidRequest(
-            "invalid_body", f"The body came too slowly: {counted(received, 'byte')} in {allowed_s:.0f} s.", close=True
+            "invalid_body", f"The body came too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.", close=True
         ) from None

@@ -20,9 +20,8 @@ from middleware.scope import scope
 from middleware.session_token import session_or_key, session_token
 from middleware.strict import strict
 from middleware.upstream import upstream
-from middleware.webhook_body import webhook_body
 
-# End users' browsers and load balancers: no key.
+# End users' browsers and load balancers, and providers' webhooks, which their signature proves: no key.
 OPEN = Chain(request_id, access_log, error_shape, strict)
 
 # Programs, scripts in browsers among them, whatever they want.
@@ -30,9 +29,6 @@ CALLED = Chain(request_id, access_log, cors, error_shape, strict)
 
 # End users' browsers that post JSON: the connect session says who.
 POSTED = Chain(*CALLED, json_only)
-
-# Providers' webhooks: the signature says who.
-HOOK = Chain(*OPEN, webhook_body)
 
 # The customer's back end.
 API = Chain(*CALLED, bearer_key, scope, pace, json_only)

@@ -9,6 +9,7 @@ from gateway import clock
 from gateway.errors import NotFound
 from gateway.secret import Secret
 from gateway.services import SERVICES
+from middleware.body import read_within
 from middleware.error_shape import MARK
 from middleware.facts import REQUEST_ID
 
@@ -23,15 +24,17 @@ log = structlog.get_logger(__name__)
 async def take_webhook(request: web.Request) -> web.Response:
     """200 once it is on the disk; 204 where nobody listens to this provider's; 401 in the contract's own shape.
 
-    An unknown environment or integration is answered as a wrong signature is, so that a stranger learns no names. The
-    query is part of the address, which nobody signs, and is dropped.
+    An unknown environment or integration is answered as a wrong signature is, and only when the body is there, so that a
+    stranger learns no names. The query is part of the address, which nobody signs, and is dropped.
     """
     from gateway.scripts.webhook import Incoming, SignatureRefused
     from gateway.webhooks.address import webhook_address
-    from gateway.webhooks.receive import receive
+    from gateway.webhooks.receive import receive, reception
 
     services = request.app[SERVICES]
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
+    limits = services.config.webhooks
+    await read_within(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
     if environment not in services.config.environments:
         return _refused(request, "unknown environment")
     try:
@@ -45,13 +48,17 @@ async def take_webhook(request: web.Request) -> web.Response:
         await request.read(),
         clock.now(),
     )
+    provider = services.creator.provider_of(integration)
     try:
-        came = await receive(services.store, integration, services.creator.provider_of(integration), message)
+        way = reception(integration, provider)
+        if way is None:
+            return web.Response(status=204)
+        came = await receive(services.store, integration, provider, message, way, limits)
     except SignatureRefused as refusal:
-        return _refused(request, "no signature" if refusal.missing else "wrong signature")
+        return _refused(request, refusal.why)
     if came.queued:
         services.deliverer.wake()
-    return web.Response(status=204) if came.reply is None else web.json_response(came.reply)
+    return web.json_response(came.reply)
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:

@@ -14,6 +14,7 @@ from gateway.config.fixed import with_fixed
 from gateway.config.load import load, parse
 from gateway.config.model import (
     AllowedNetwork,
+    ClientLimitsConfig,
     Config,
     ConnectConfig,
     EgressConfig,
@@ -24,10 +25,12 @@ from gateway.config.model import (
     RequestLogConfig,
     ServerConfig,
     StoreConfig,
+    WebhooksConfig,
 )
 
 __all__ = [
     "AllowedNetwork",
+    "ClientLimitsConfig",
     "Config",
     "ConnectConfig",
     "EgressConfig",
@@ -41,6 +44,7 @@ __all__ = [
     "RequestLogConfig",
     "ServerConfig",
     "StoreConfig",
+    "WebhooksConfig",
     "load",
     "parse",
     "with_fixed",

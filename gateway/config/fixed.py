@@ -17,6 +17,7 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "admin_port"): 0,
     ("server", "admin_host"): None,
     ("server", "websocket_path"): None,
+    ("server", "limits"): None,
     ("store", "url"): None,
     ("store", "pool"): None,
 }

@@ -70,6 +70,7 @@ def _built(
         environments=environments,
         egress=_egress(shape.egress),
         request_log=model.RequestLogConfig(**shape.request_log.model_dump()),
+        webhooks=model.WebhooksConfig(**shape.webhooks.model_dump()),
         branding=model.BrandingConfig(
             shape.branding.name,
             Path(os.path.normpath(base / shape.branding.logo)) if shape.branding.logo else None,
@@ -93,6 +94,7 @@ def _server(shape: ServerShape) -> model.ServerConfig:
         admin_port=shape.admin_port,
         websocket_path=shape.websocket_path,
         admin_host=shape.admin_host,
+        limits=model.ClientLimitsConfig(**shape.limits.model_dump()),
     )
 
 
@@ -129,6 +131,7 @@ def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
         webhook_secret=shape.webhook_secret,
         webhook_secret_previous=shape.webhook_secret_previous,
         forward_webhooks=shape.forward_webhooks,
+        allow_unsigned_webhooks=shape.allow_unsigned_webhooks,
     )
 
 

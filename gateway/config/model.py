@@ -10,6 +10,25 @@ from gateway.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)
+class ClientLimitsConfig:
+    """What one client may take of a worker.
+
+    `head_s`: until a request's head is complete. `body_idle_s`: for which a body may stand still. A body that the gateway
+    reads itself must come at `body_bytes_s` on average once `body_grace_s` are over; a proxied one at `upload_bytes_s`
+    once it has been waited for during `upload_grace_s`. 0 bytes a second: no such limit.
+    """
+
+    connections: int = 20_000
+    keep_alive_s: float = 75
+    head_s: float = 20
+    body_idle_s: float = 60
+    body_grace_s: float = 20
+    body_bytes_s: int = 500
+    upload_grace_s: float = 60
+    upload_bytes_s: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """`public_url` has no trailing slash; the callback, logos and links derive from it. `admin_host` None: `host`."""
 
@@ -21,6 +40,7 @@ class ServerConfig:
     notice_s: float
     admin_port: int | None
     websocket_path: str
+    limits: ClientLimitsConfig = ClientLimitsConfig()
     admin_host: str | None = None
 
     @property
@@ -80,6 +100,7 @@ class IntegrationConfig:
     webhook_secret: Secret | None
     webhook_secret_previous: Secret | None
     forward_webhooks: bool
+    allow_unsigned_webhooks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +130,15 @@ class ConnectConfig:
     sessions_per_minute: int = 600
     result_sockets: int = 20_000
     result_sockets_per_address: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WebhooksConfig:
+    """Providers' webhooks, for each integration: how large one may be, and how many, of how many bytes, may wait."""
+
+    body_bytes: int = 5 << 20
+    waiting: int = 10_000
+    waiting_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +210,7 @@ class Config:
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
     request_log: RequestLogConfig
+    webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig
     path: Path | None

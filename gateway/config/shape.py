@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from gateway.config import key_values, store_url, values
-from gateway.config.model import AllowedNetwork, ConnectConfig, PoolConfig
+from gateway.config.model import AllowedNetwork, ClientLimitsConfig, ConnectConfig, PoolConfig, WebhooksConfig
 from gateway.secret import Secret
 
 
@@ -96,6 +96,20 @@ class Section(BaseModel):
         return {key: value for key, value in given.items() if value is not None or key not in cls.model_fields}
 
 
+_CLIENT: Final = ClientLimitsConfig()
+
+
+class ClientLimitsShape(Section):
+    connections: Whole = Field(_CLIENT.connections, ge=1, le=1_000_000)
+    keep_alive_s: Number = Field(_CLIENT.keep_alive_s, gt=0, le=3600)
+    head_s: Number = Field(_CLIENT.head_s, gt=0, le=600)
+    body_idle_s: Number = Field(_CLIENT.body_idle_s, gt=0, le=3600)
+    body_grace_s: Number = Field(_CLIENT.body_grace_s, gt=0, le=3600)
+    body_bytes_s: Whole = Field(_CLIENT.body_bytes_s, ge=0, le=1_000_000)
+    upload_grace_s: Number = Field(_CLIENT.upload_grace_s, gt=0, le=3600)
+    upload_bytes_s: Whole = Field(_CLIENT.upload_bytes_s, ge=0, le=1_000_000)
+
+
 class ServerShape(Section):
     host: Host = "127.0.0.1"
     port: Whole = Field(3003, ge=0, le=65535)
@@ -106,6 +120,7 @@ class ServerShape(Section):
     admin_port: Whole | None = Field(None, ge=0, le=65535)
     admin_host: Host | None = None
     websocket_path: WebsocketPath = "/"
+    limits: ClientLimitsShape = ClientLimitsShape()
 
 
 class LiveShape(Section):
@@ -147,6 +162,7 @@ class IntegrationShape(Section):
     webhook_secret: Hidden | None = None
     webhook_secret_previous: Hidden | None = None
     forward_webhooks: Truth = True
+    allow_unsigned_webhooks: Truth = False
 
 
 class EnvironmentShape(Section):
@@ -199,6 +215,15 @@ class RequestLogShape(Section):
     max_rows: Whole = Field(1_000_000, ge=1, le=1_000_000_000)
 
 
+_WEBHOOKS: Final = WebhooksConfig()
+
+
+class WebhooksShape(Section):
+    body_bytes: Whole = Field(_WEBHOOKS.body_bytes, ge=1024, le=64 << 20)
+    waiting: Whole = Field(_WEBHOOKS.waiting, ge=1, le=1_000_000)
+    waiting_bytes: Whole = Field(_WEBHOOKS.waiting_bytes, ge=1024, le=1 << 40)
+
+
 class BrandingShape(Section):
     name: DisplayName | None = None
     logo: Text | None = None
@@ -214,6 +239,7 @@ class GatewayShape(Section):
     environments: dict[EnvironmentName, EnvironmentShape] = {}
     egress: EgressShape = EgressShape()
     request_log: RequestLogShape = RequestLogShape()
+    webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
 
@@ -221,6 +247,7 @@ class GatewayShape(Section):
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     (): GatewayShape,
     ("server",): ServerShape,
+    ("server", "limits"): ClientLimitsShape,
     ("live",): LiveShape,
     ("store",): StoreShape,
     ("store", "pool"): PoolShape,
@@ -230,6 +257,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress", "timeouts"): TimeoutsShape,
     ("egress", "limits"): LimitsShape,
     ("request_log",): RequestLogShape,
+    ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,
 }

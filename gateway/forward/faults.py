@@ -26,6 +26,8 @@ _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 def heard_by_caller(fault: Exception, request: web.Request, upload: Upload) -> GatewayError:
     """`fault` as an error of ours. What is left of the body on the connection must not be read as a request."""
     close = not request.content.is_eof()
+    if isinstance(upload.fault, GatewayError):
+        return upload.fault
     if upload.fault is not None:
         return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
     if isinstance(fault, StoodStill):

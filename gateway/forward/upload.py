@@ -12,8 +12,12 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import hdrs, web
 
+from gateway import clock
 from gateway.egress.exchange import Body, Exchange
+from gateway.errors import InvalidRequest
 from gateway.forward.watch import Watch
+from gateway.wording import counted
+from middleware.body import limits_of
 
 _LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 _INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
@@ -42,6 +46,9 @@ class Upload:
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
         self._turn: asyncio.Lock | None = None
+        self._limits = limits_of(request)
+        self._received = 0
+        self._waited_s = 0.0  # for the caller's bytes; the time that the provider takes to read them does not count
 
     def body(self) -> Body | None:
         """With the declared length, if there is one that still holds; None if the message has no body and says so."""
@@ -114,8 +121,15 @@ class Upload:
 
     async def _take(self) -> bytes:
         self.waiting = True
+        self._watch.caller_idle_s = self._limits.body_idle_s
+        since = clock.monotonic()
         try:
-            return await self._request.content.readany()
+            piece = await self._request.content.readany()
+            self._waited_s += clock.monotonic() - since
+            self._received += len(piece)
+            if piece:
+                self._check_pace()
+            return piece
         except Exception as fault:
             self.fault = fault
             if self.exchange is not None:
@@ -123,6 +137,14 @@ class Upload:
             raise
         finally:
             self.waiting = False
+            self._watch.caller_idle_s = None
+
+    def _check_pace(self) -> None:
+        """Raises InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
+        limits, waited_s = self._limits, self._waited_s
+        if waited_s > limits.upload_grace_s and self._received < limits.upload_bytes_s * waited_s:
+            slow = f"The body came too slowly: {counted(self._received, 'byte')} in {waited_s:.0f} s"
+            raise InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_s).", close=True)
 
 
 def arrives_inflated(request: web.Request) -> bool:

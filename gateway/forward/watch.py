@@ -33,11 +33,13 @@ class StoodStill(Exception):
 class Watch:
     """Entered by the task it may cancel. On the way out a cancellation of its own making becomes StoodStill.
 
-    `limit_s`: how long nothing may move. `total_s`: how long all of it may take, None for any time.
+    `limit_s`: how long nothing may move. `total_s`: how long all of it may take, None for any time. `caller_idle_s`: in
+    place of `limit_s` while the caller's next bytes are awaited, None while they are not.
     """
 
     def __init__(self, request: web.Request, limit_s: float, total_s: float | None = None) -> None:
         self.limit_s = limit_s
+        self.caller_idle_s: float | None = None
         self._request = request
         self._total_s = total_s
         self._moved_at = self._began_at = clock.monotonic()
@@ -103,7 +105,13 @@ class Watch:
             raise self._fault from fault
 
     def _plan(self) -> None:
-        self._timer = self._loop.call_later(min(_LOOK_EVERY_S, self.limit_s / 4, max(self.left_s, 0)), self._look)
+        look_in_s = min(_LOOK_EVERY_S, self._limit_now_s / 4, max(self.left_s, 0))
+        self._timer = self._loop.call_later(look_in_s, self._look)
+
+    @property
+    def _limit_now_s(self) -> float:
+        idle_s = self.caller_idle_s
+        return self.limit_s if idle_s is None or self.limit_s == inf else idle_s
 
     def _look(self) -> None:
         transport = self._request.transport
@@ -114,8 +122,8 @@ class Watch:
             self._plan()
         elif self._total_s is not None and self.left_s <= 0:
             self._end(StoodStill(self._total_s, total=True))
-        elif clock.monotonic() - self._moved_at >= self.limit_s:
-            self._end(StoodStill(self.limit_s))
+        elif clock.monotonic() - self._moved_at >= (limit_s := self._limit_now_s):
+            self._end(StoodStill(limit_s))
         else:
             self._tell_of_bad_framing()
             self._plan()

@@ -29,6 +29,7 @@ REFRESHES: Final = "gateway_token_refreshes_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
 INVALID_KEYS: Final = "gateway_invalid_keys_total"
+TURNED_AWAY: Final = "gateway_client_connections_refused_total"
 CATALOG_RELOADS: Final = "gateway_catalog_reloads_total"
 
 FAMILIES: Final[dict[str, Family]] = {
@@ -85,6 +86,9 @@ FAMILIES: Final[dict[str, Family]] = {
         "Token exchange processes: running, or missing (workers that could not start one, or have no folder for its notes).",
     ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
+    TURNED_AWAY: Family(
+        "counter", (), "Connections of clients refused because as many were open as server.limits.connections allows."
+    ),
     "gateway_live_connections": Family("gauge", (), "End users' connections kept in memory, in each worker."),
     "gateway_request_log_dropped_total": Family(
         "counter", (), "Records of requests that were dropped because writing them did not keep up."

@@ -82,8 +82,10 @@ async def act(request: web.Request) -> web.StreamResponse:
     words = words_for(request)
     try:
         check_own_form(request)
+        # The cookie comes first: without it nothing of the form is read. In a frame the form itself holds the token.
+        session = None if is_embedded(request) else await session_of(request)
         posted = await form_of(request, FORM_BYTES)
-        session = await session_of(request, posted.get(TOKEN_FIELD))
+        session = session or await session_of(request, posted.get(TOKEN_FIELD))
         one = _offer(request, session, words)
     except GatewayError as fault:
         return expired(request, fault, words)

@@ -24,7 +24,8 @@ class Integration:
     `scopes` None means that the operator named none, so the provider's default scopes are asked for.
     `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
     what it signs with, in PEM. `webhook_secret` is what the provider signs its webhooks with, and during a rotation
-    `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on.
+    `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on. `allow_unsigned_webhooks`: without a
+    secret to check them with, they are accepted from anybody who knows the address.
     `allowed_hosts`: which hosts an end user may name where the provider's entry leaves that open, and where its secrets may
     go then: ``git.example.com``, ``*.example.com``, each with a port if it is not the default one.
     `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
@@ -48,6 +49,7 @@ class Integration:
     forward_set_cookie: bool = False
     site_selection: Literal["match", "ask"] = "match"
     forward_webhooks: bool = True
+    allow_unsigned_webhooks: bool = False
     custom: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     made: Made | None = None
 

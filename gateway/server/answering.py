@@ -4,24 +4,26 @@ Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 te
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 from aiohttp import HttpVersion11, web
+from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.web_protocol import _ErrInfo
 
 from gateway import clock
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, Unavailable
 from gateway.records.exchange import Exchange
 from gateway.server.reading import StrictReading
 from gateway.services import SERVICES
 from gateway.wire.cut import cut
 from middleware.access_log import PATH_LIMIT
 from middleware.capability import masked
-from middleware.error_shape import answer, unhandled
+from middleware.error_shape import MARK, answer, unhandled
 from middleware.facts import REQUEST_ID
-from middleware.request_id import new_id
+from middleware.request_id import HEADER, new_id
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
@@ -29,6 +31,24 @@ if TYPE_CHECKING:
 LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
 
 log = structlog.get_logger(__name__)
+
+
+def crowded() -> bytes:
+    """The answer to a connection that is one too many, whatever it would have asked for."""
+    fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
+    body = json.dumps({"error": fault.as_json()}).encode()
+    lines = (
+        "HTTP/1.1 503 Service Unavailable",
+        "Content-Type: application/json; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"{MARK}: {fault.code}",
+        f"{HEADER}: {new_id()}",
+        "Cache-Control: no-store",
+        "Retry-After: 1",
+        "Connection: close",
+        f"Date: {rfc822_formatted_time()}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
 
 
 class Answering(StrictReading):
@@ -65,6 +85,8 @@ class Answering(StrictReading):
                 self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
             else:
                 resp.force_close()
+        elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
+            resp.force_close()  # nobody wants the rest of the body, and aiohttp would wait for it
         resp, reset = await super().finish_response(request, resp, start_time)
         if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
             await self._half_close()

@@ -11,7 +11,7 @@ from aiohttp import web
 from gateway.egress.answer import Answer
 from gateway.egress.departures import Departures
 from gateway.forward.handed import Handed
-from gateway.server.answering import LINGER_S, Answering
+from gateway.server.answering import LINGER_S, Answering, crowded
 from gateway.server.flight import Flight
 from gateway.wire.cut import cut
 
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
 HELD_BYTES: Final = 64 * 1024
+SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed without a word
 
 
 class ClientProtocol(Answering):
     """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
 
-    __slots__ = ("_due", "_flight", "_handed", "_held_back", "stopped")
+    __slots__ = ("_due", "_flight", "_handed", "_held_back", "_turned_away", "stopped")
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
@@ -32,6 +33,7 @@ class ClientProtocol(Answering):
         self._held_back = False  # reading is paused, because enough is held
         self._flight: Flight | None = None  # a request on the fast lane
         self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
+        self._turned_away = False
         self.stopped = False
 
     @property
@@ -41,8 +43,12 @@ class ClientProtocol(Answering):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.head_since = self._loop.time()
+        if self._server.full:
+            self._turn_away()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        if self._turned_away:
+            self._server.turned_away -= 1
         if self._flight is not None:
             self._flight.caller_left(stopped=self.stopped)
             self._flight = None
@@ -77,6 +83,21 @@ class ClientProtocol(Answering):
             self._flight.look(now)
         elif 0.0 < self.head_since < begun_by and self.idle:
             self.force_close()
+
+    def _turn_away(self) -> None:
+        """One connection too many (`server.limits.connections`): say so and close, without reading anything."""
+        server = self._server
+        server.count_turned_away()
+        if server.turned_away >= SPEAKING_TO:
+            self._deaf = True
+            self.force_close()
+            return
+        self._turned_away = True
+        server.turned_away += 1
+        assert self.transport is not None
+        self.head_since = 0.0
+        self.transport.write(crowded())
+        self._end_orderly()
 
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from typing import Any, Final
 
+import structlog
 from aiohttp import http_parser, web
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.helpers import DEFAULT_CHUNK_SIZE
@@ -12,33 +13,54 @@ from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 from aiohttp.web_server import Server
 
 from gateway.app import OWN_MIDDLEWARES
+from gateway.config import ClientLimitsConfig
 from gateway.errors import StartRefused
 from gateway.hardening import hide_versions
+from gateway.metrics.families import TURNED_AWAY
 from gateway.server.lane import lane_of
 from gateway.server.protocol import ClientProtocol
+from gateway.services import SERVICES
 from gateway.wire.cut import cut
 
-HEAD_S: Final = 20.0
+DEFAULT: Final = ClientLimitsConfig()
 HEAD_BYTES: Final = 32_768
-KEEP_ALIVE_S: Final = 75.0  # longer than most load balancers keep their side, so that they close first
+KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than most load balancers keep their side, so that they close first
 FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
+TELL_EVERY_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.05  # while draining
 FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
 ACCEPTING_TURNS: Final = 5  # of the loop, from a connection's acceptance to the reading of its first bytes
 
 
+log = structlog.get_logger(__name__)
+
+
 class GatewayServer(Server):
-    """Makes a `ClientProtocol` for each connection. `draining`: every answer is the last of its connection."""
+    """Makes a `ClientProtocol` for each connection. `draining`: every answer is the last of its connection.
+
+    `turned_away`: how many connections are being refused just now, because `most` are open.
+    """
 
     def __init__(
-        self, server: Server, app: web.Application, *, head_s: float, head_bytes: int, lane: bool, **options: Any
+        self,
+        server: Server,
+        app: web.Application,
+        *,
+        head_s: float,
+        head_bytes: int,
+        most: int,
+        lane: bool,
+        **options: Any,
     ) -> None:
         super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
         self.app = app
         self.draining = False
         self.head_bytes = head_bytes
+        self.most = most
+        self.turned_away = 0
+        self._tell_at = 0.0
         self._head_s = head_s
         self._options = options
         self.lane = lane_of(app, OWN_MIDDLEWARES, lambda: self.new_parser(BaseProtocol(self._loop))) if lane else None
@@ -67,6 +89,21 @@ class GatewayServer(Server):
         if self._look is None:
             self._plan()
 
+    @property
+    def full(self) -> bool:
+        """Whether the newest connection is one too many."""
+        return len(self._connections) - self.turned_away > self.most
+
+    def count_turned_away(self) -> None:
+        """In the metrics, and once a minute in the log."""
+        services = self.app.get(SERVICES)
+        if services is not None:
+            services.metrics.add(TURNED_AWAY)
+        now = self._loop.time()
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_EVERY_S
+            log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
+
     def start_draining(self) -> None:
         """From now on every answer says that its connection ends."""
         self.draining = True
@@ -94,6 +131,8 @@ class GatewayRunner(web.AppRunner):
     """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
 
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
+    `connections`: how many may be open at once. These three are `server.limits` of the application's configuration unless
+    they are given.
     `lane`: whether plain proxied requests may take the fast lane; without it nothing is different but the price.
     """
 
@@ -102,17 +141,20 @@ class GatewayRunner(web.AppRunner):
         app: web.Application,
         *,
         drain_s: float = 30,
-        head_s: float = HEAD_S,
-        keep_alive_s: float = KEEP_ALIVE_S,
+        head_s: float | None = None,
+        keep_alive_s: float | None = None,
+        connections: int | None = None,
         lane: bool = True,
     ) -> None:
         refuse_without_c_parser()
         hide_versions()
+        limits = app[SERVICES].config.server.limits if SERVICES in app else DEFAULT
         super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced
-        self._head_s = head_s
-        self._keep_alive_s = keep_alive_s
+        self._head_s = limits.head_s if head_s is None else head_s
+        self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
+        self._connections = limits.connections if connections is None else connections
         self._lane = lane
 
     @property
@@ -170,6 +212,7 @@ class GatewayRunner(web.AppRunner):
             self.app,
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
+            most=self._connections,
             lane=self._lane,
             auto_decompress=False,
             access_log=None,
@@ -186,12 +229,15 @@ def runner(
     app: web.Application,
     *,
     drain_s: float = 30,
-    head_s: float = HEAD_S,
-    keep_alive_s: float = KEEP_ALIVE_S,
+    head_s: float | None = None,
+    keep_alive_s: float | None = None,
+    connections: int | None = None,
     lane: bool = True,
 ) -> GatewayRunner:
     """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
-    return GatewayRunner(app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s, lane=lane)
+    return GatewayRunner(
+        app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s, connections=connections, lane=lane
+    )
 
 
 def refuse_without_c_parser() -> None:

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from gateway.cli import main
-from gateway.config import load, parse
+from gateway.config import ClientLimitsConfig, load, parse
 from gateway.server.runner import FIELD_BYTES, HEAD_BYTES, HEADER_LINES, KEEP_ALIVE_S, LINE_BYTES
 from gateway.wire.answer_head import HEAD_BYTES as ANSWER_BYTES
 from tests.deploy import compose
@@ -67,6 +67,21 @@ def test_the_balancers_close_idle_connections_before_we_do() -> None:
     assert int(nginx[1]) < KEEP_ALIVE_S
     assert haproxy
     assert all(int(text) < KEEP_ALIVE_S for text in haproxy)
+
+
+def test_the_balancers_give_slow_clients_what_the_gateway_gives_them() -> None:
+    """A slow body gets the gateway's own answer, not the balancer's; nothing is held for longer than it would be."""
+    nginx, haproxy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "haproxy.cfg").read_text()
+
+    def of(text: str, name: str, unit: str = "s") -> int:
+        found = re.search(rf"^\s*{name} (\d+){unit}\b", text, re.MULTILINE)
+        assert found is not None, name
+        return int(found[1])
+
+    limits = ClientLimitsConfig()
+    assert of(nginx, "client_header_timeout") == of(haproxy, "timeout http-request") == limits.head_s
+    assert limits.body_idle_s < of(nginx, "client_body_timeout") <= 2 * limits.body_idle_s
+    assert of(nginx, "worker_connections", "") // 2 <= limits.connections
 
 
 def test_a_node_that_stops_is_out_before_it_closes_its_door() -> None:

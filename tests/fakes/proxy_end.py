@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler
 
 from gateway import clock
 from gateway.catalog.provider import Provider, Proxy
+from gateway.config import ClientLimitsConfig
 from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
@@ -153,14 +154,20 @@ async def told_apart(request: web.Request, handler: Handler) -> web.StreamRespon
         return answer
 
 
-def application(live: Live, egress: Egress, end: Handler = forward, gates: Gates | None = None) -> web.Application:
+def application(
+    live: Live,
+    egress: Egress,
+    end: Handler = forward,
+    gates: Gates | None = None,
+    limits: ClientLimitsConfig | None = None,
+) -> web.Application:
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     services: Any = SimpleNamespace(
         live=live,
         links=NoLinks(),
         egress=egress,
         gates=gates or Gates(),
-        config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL)),
+        config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL, limits=limits or ClientLimitsConfig())),
         request_log=SimpleNamespace(note=lambda _: None),
     )
     app[SERVICES] = services
@@ -213,11 +220,12 @@ async def gateway_to(
     runner_options: Mapping[str, Any] | None = None,
     under: str = "",
     gates: Gates | None = None,
+    limits: ClientLimitsConfig | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
-    app = application(live, egress, gates=gates)
+    app = application(live, egress, gates=gates, limits=limits)
     if under:
         host = web.Application()
         host.add_subapp(under, app)

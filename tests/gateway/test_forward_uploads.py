@@ -2,11 +2,12 @@
 
 import asyncio
 import gzip
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from gateway.egress.client import Timeouts
+from gateway.config import ClientLimitsConfig
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
@@ -166,13 +167,96 @@ async def test_a_caller_who_stops_sending_is_told_so() -> None:
         raw_provider(script) as provider,
         gateway_to(
             opened_at(provider.port),
-            timeouts=Timeouts(first_byte_s=0.2),
+            limits=ClientLimitsConfig(body_idle_s=0.2),
             runner_options={"lingering_time": 0.1},  # a host's runner waits 10 s for the rest, before it closes
         ) as gateway,
     ):
         answer = await gateway.call("/proxy/x", "Content-Length: 9", method="POST", body=b"half")
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"No byte of the body came" in answer
+
+
+async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> bytes:
+    """The answer to a caller that sends a byte every 20 ms; the provider answers when it has the whole body."""
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = b"0\r\n\r\n" if "chunked" in framing else b"x" * pieces
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(end)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+
+    one, end = (b"1\r\nx\r\n", b"0\r\n\r\n") if "chunked" in framing else (b"x", b"")
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\n{framing}\r\n\r\n".encode())
+        answer = asyncio.create_task(reader.readuntil(b"\r\n\r\n"))
+        for _ in range(pieces):
+            if answer.done():
+                break
+            writer.write(one)
+            await asyncio.wait([answer], timeout=0.02)
+        if not answer.done():
+            writer.write(end)
+        try:
+            return await asyncio.wait_for(answer, 5)
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
+async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(framing: str) -> None:
+    answer = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=10_000), framing, 60)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"Gateway-Error: invalid_body" in answer
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        ClientLimitsConfig(),
+        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=0),
+        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=1),
+    ],
+    ids=["within the grace", "no floor", "above the floor"],
+)
+async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig, framing: str) -> None:
+    assert (await trickled(limits, framing, 60)).startswith(b"HTTP/1.1 200")
+
+
+async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> None:
+    """The upload stands still because the provider does not read; the caller has sent what there was room for."""
+    whole, begin = 64 << 20, asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await begin.wait()
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(whole)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await reader.read()
+
+    limits = ClientLimitsConfig(body_idle_s=0.1, upload_grace_s=0.1, upload_bytes_s=1_000_000)
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {whole}\r\n\r\n".encode())
+        sending = asyncio.create_task(_sent(writer, whole))
+        await asyncio.wait([sending], timeout=1.0)
+        assert not sending.done()
+        begin.set()
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        await sending
+        writer.close()
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def _sent(writer: asyncio.StreamWriter, size: int) -> None:
+    block = bytes(1 << 16)
+    for _ in range(size // len(block)):
+        writer.write(block)
+        await writer.drain()
 
 
 def rss_bytes() -> int:

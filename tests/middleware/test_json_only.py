@@ -1,5 +1,7 @@
 """Bodies to our own API are JSON, small, and come in time."""
 
+from dataclasses import replace
+
 import pytest
 from aiohttp import web
 
@@ -60,8 +62,11 @@ async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(ser
     assert (answer.status, answer.error["code"]) == (413, "body_too_large")
 
 
-async def test_a_body_that_comes_too_slowly_is_not_waited_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GRACE_S", 0.05)
+@pytest.mark.parametrize("limit", ["body_grace_s", "body_idle_s"])
+async def test_a_body_that_comes_too_slowly_is_not_waited_for(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(limits, "_DEFAULT", replace(limits._DEFAULT, **{limit: 0.05}))
     port = await serve(API, show)
     async with dial(port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 10\r\n\r\n{")
