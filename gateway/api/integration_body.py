@@ -94,6 +94,7 @@ class NewIntegration(Strict):
     credentials: Credentials | None = None
     forward_webhooks: bool = True
     allowed_hosts: AllowedHosts | None = None
+    allow_unsigned_webhooks: bool = False
     integration_config: TextMap | None = None
     custom: TextMap | None = None
 
@@ -106,6 +107,7 @@ class IntegrationChanges(Strict):
     credentials: Credentials | None = None
     forward_webhooks: bool | None = None
     allowed_hosts: AllowedHosts | None = None
+    allow_unsigned_webhooks: bool | None = None
     integration_config: TextMap | None = None
     custom: TextMap | None = None
 

@@ -31,6 +31,7 @@ def shown(services: Services, integration: Integration) -> dict[str, Any]:
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,
         **({"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}),
+        "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
         "created_at": iso(made.created_at if made else services.started_at),
         "updated_at": iso(made.updated_at if made else services.started_at),
     }

@@ -81,6 +81,7 @@ async def create_integration(request: web.Request) -> web.Response:
         display_name=body.display_name,
         forward_webhooks=body.forward_webhooks,
         allowed_hosts=tuple(dict.fromkeys(body.allowed_hosts or ())),
+        allow_unsigned_webhooks=body.allow_unsigned_webhooks,
         custom=tuple((body.custom or {}).items()),
         **fields_of(body.credentials),
     )
@@ -114,6 +115,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         "display_name": body.display_name,
         "forward_webhooks": body.forward_webhooks,
         "allowed_hosts": None if body.allowed_hosts is None else tuple(dict.fromkeys(body.allowed_hosts)),
+        "allow_unsigned_webhooks": body.allow_unsigned_webhooks,
         "custom": None if body.custom is None else tuple(body.custom.items()),
     }
     changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}

@@ -56,7 +56,7 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
             place = ("environments", environment.name, "integrations", key)
             yield from _integration(config, place, integration, guard)
             yield from _addresses(config, place, integration, catalog, guard)
-            if environment.webhook_url is not None:
+            if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhooks(config, place, integration, catalog)
     if not config.environments:
         yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
@@ -90,13 +90,23 @@ def _integration(
 def _webhooks(
     config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog"
 ) -> Iterator[Fault]:
+    from gateway.webhooks.receive import checked_with, takes_webhooks
+
     provider = catalog.get(integration.provider)
-    routed = provider is not None and provider.webhook_routing_script is not None
-    if routed and integration.forward_webhooks and integration.webhook_secret is None:
-        where = config.where(*place)
+    if provider is None or not integration.forward_webhooks:
+        return
+    own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one is not None)
+    secrets = checked_with(provider, own, integration.client_secret)
+    if integration.allow_unsigned_webhooks:
+        where = config.where(*place, "allow_unsigned_webhooks")
+        if secrets:
+            yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
+        else:
+            yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook address can forge events")
+    elif takes_webhooks(provider) and not secrets:
         yield Fault(
-            where,
-            "without webhook_secret, webhooks are passed on whoever sends them: set it, or forward_webhooks: false",
+            config.where(*place),
+            f"webhooks of provider '{provider.name}' are refused with 401: set webhook_secret, or forward_webhooks: false",
         )
 
 

@@ -56,6 +56,7 @@ class Configured(TypedDict, total=False):
     credentials: Mapping[str, Any]
     forward_webhooks: bool
     allowed_hosts: Sequence[str]
+    allow_unsigned_webhooks: bool
     custom: Mapping[str, str]
 
 

@@ -114,6 +114,7 @@ def integration_of(line: dict[str, Any]) -> PeerIntegration:
             display_name=line.get("display_name"),
             forward_webhooks=line.get("forward_webhooks", True),
             allowed_hosts=line.get("allowed_hosts") or (),
+            allow_unsigned_webhooks=line.get("allow_unsigned_webhooks") is True,
             credentials=line.get("credentials"),
         )
     except KeyError as missing:
@@ -127,6 +128,7 @@ def _integration_json(services: Services, one: Integration) -> dict[str, Any]:
         "display_name": one.display_name,
         "forward_webhooks": one.forward_webhooks,
         "allowed_hosts": list(one.allowed_hosts) or None,
+        "allow_unsigned_webhooks": one.allow_unsigned_webhooks,
         "credentials": credentials(services, one),
     }
     return {name: value for name, value in told.items() if value is not None}

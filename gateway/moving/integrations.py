@@ -70,6 +70,7 @@ def _integration(services: Services, environment: str, key: str, one: PeerIntegr
         display_name=one.display_name,
         forward_webhooks=one.forward_webhooks,
         allowed_hosts=tuple(body.allowed_hosts or ()),
+        allow_unsigned_webhooks=one.allow_unsigned_webhooks,
         **fields_of(body.credentials),
     )
 

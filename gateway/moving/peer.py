@@ -34,6 +34,7 @@ class PeerIntegration:
     display_name: str | None = None
     forward_webhooks: bool = True
     allowed_hosts: Sequence[str] = ()
+    allow_unsigned_webhooks: bool = False
     credentials: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
@@ -63,6 +64,7 @@ class Peer:
             display_name=one.get("display_name") if isinstance(one.get("display_name"), str) else None,
             forward_webhooks=one.get("forward_webhooks") is not False,
             allowed_hosts=one.get("allowed_hosts") or (),
+            allow_unsigned_webhooks=one.get("allow_unsigned_webhooks") is True,
             credentials=held if isinstance(held, dict) else None,
         )
 

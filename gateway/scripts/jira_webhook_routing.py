@@ -20,7 +20,7 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: Incoming, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Where a secret is set the signature must be right; the provider signs only webhooks that were given one."""
+    """Where a secret is set the signature must be right; Jira signs only webhooks that were registered with one."""
     seen = verified(message, how or SIGNED, secrets) if secrets else None
     origin = _origin(_parsed(message.body))
     return Routing((origin,) if origin else (), seen)

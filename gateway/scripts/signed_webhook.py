@@ -12,15 +12,15 @@ from gateway.secret import Secret
 
 
 def signed_webhook(message: Incoming, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Raises SignatureRefused also where nothing says how it is signed, or with what."""
-    if how is None or not secrets:
+    """Raises SignatureRefused also where there is a secret and nothing says how it is used."""
+    if secrets and how is None:
         raise SignatureRefused("there is no way to check it")
-    seen = verified(message, how, secrets)
-    reply = _reply(message.body, secrets[0])
+    seen = verified(message, how, secrets) if secrets and how is not None else None
+    reply = _reply(message.body, secrets[0] if secrets else None)
     return Routing((), None if reply is not None else seen, reply)
 
 
-def _reply(body: bytes, secret: Secret) -> dict[str, Any] | None:
+def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
     """To a provider that asks, in its own words, whether anybody is there before it sends anything."""
     try:
         asked = json.loads(body)
@@ -31,7 +31,7 @@ def _reply(body: bytes, secret: Secret) -> dict[str, Any] | None:
     challenge, inner = asked.get("challenge"), asked.get("payload")
     if asked.get("type") == "url_verification" and isinstance(challenge, str):
         return {"challenge": challenge}
-    if asked.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping):
+    if asked.get("event") == "endpoint.url_validation" and isinstance(inner, Mapping) and secret:
         token = str(inner.get("plainToken", ""))
         return {
             "plainToken": token,

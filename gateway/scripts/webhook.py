@@ -3,18 +3,26 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from gateway.catalog.webhook import WebhookSignature
 from gateway.secret import Secret
 
+NO_SECRET: Final = (
+    "the integration has no secret to check webhooks with: set its webhook_secret, or allow_unsigned_webhooks: true"
+)
+
 
 class SignatureRefused(Exception):
-    """The webhook does not prove that it comes from the provider. `missing`: it does not even try."""
+    """The webhook does not prove that it comes from the provider.
 
-    def __init__(self, why: str, *, missing: bool = False) -> None:
-        super().__init__(why)
+    `why` is for the log: it has no signature (`missing`), a wrong one, or there is no secret to check one with.
+    """
+
+    def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
+        super().__init__(message)
         self.missing = missing
+        self.why = NO_SECRET if no_secret else "no signature" if missing else "wrong signature"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +47,6 @@ class Routing:
     reply: Mapping[str, Any] | None = None
 
 
-# Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced.
+# Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
+# none where the integration allows unsigned webhooks, or forwards none (`webhooks.receive`).
 WebhookRouting = Callable[[Incoming, WebhookSignature | None, Sequence[Secret]], Routing]

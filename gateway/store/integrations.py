@@ -21,7 +21,7 @@ from gateway.store.upsert import insert_if_absent
 from gateway.vault import Vault, VaultError
 
 HIDDEN: Final = ("client_secret", "private_key", "webhook_secret")
-PLAIN: Final = ("client_id", "app_id", "app_link")
+PLAIN: Final = ("client_id", "app_id", "app_link", "allow_unsigned_webhooks")
 
 log = structlog.get_logger(__name__)
 

@@ -10,6 +10,7 @@ REVISIONS: Final = (
     "0005",
     "0006",
     "0007",
+    "0008",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
@@ -14,13 +14,12 @@ from gateway.records.integration import Integration
 from gateway.store.data_keys import DataKeys
 from gateway.store.deliveries import sealed_at
 from gateway.store.outbox import Outbox, insert_deliveries, insert_event
-from gateway.store.tables import connections, deliveries, webhooks_seen
+from gateway.store.tables import connections, deliveries, outbox, webhooks_seen
 from gateway.store.transactions import Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.vault import Vault
 
 MOST: Final = 1000  # of the connections that one webhook is for
-MOST_WAITING: Final = 20_000  # in an environment; beyond, a provider is asked to send it again later
 
 
 class WebhookStore:
@@ -40,15 +39,18 @@ class WebhookStore:
         now: datetime,
         origins: Collection[str] = (),
         seen: str | None = None,
+        waiting: int,
+        waiting_bytes: int,
     ) -> int | None:
         """Queue `received` for each connection whose site is among `origins`, or once, for none, where there is no such.
 
         Returns for how many connections; None: `seen`, which names it, was taken before, and nothing is queued. Raises
-        Unavailable where too much waits already.
+        Unavailable where `waiting` deliveries of the integration, or webhooks of `waiting_bytes`, wait already: each
+        integration has a queue of its own, so that none takes the room of another.
         """
 
         async def write(db: AsyncConnection) -> int | None:
-            await self._check_room(db, integration.environment)
+            await self._check_room(db, integration, waiting, waiting_bytes)
             if seen is not None and not await self._first(db, seen, now):
                 return None
             whose = await self._whose(db, integration, origins)
@@ -62,13 +64,22 @@ class WebhookStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(integration.environment))
 
     @staticmethod
-    async def _check_room(db: AsyncConnection, environment: str) -> None:
-        waiting = select(deliveries.c.id).where(
-            deliveries.c.environment == environment, deliveries.c.due_at.is_not(None)
+    async def _check_room(db: AsyncConnection, integration: Integration, most: int, most_bytes: int) -> None:
+        table = deliveries.c
+        its = and_(
+            table.environment == integration.environment,
+            table.integration_id == integration.integration_id,
+            table.due_at.is_not(None),
         )
-        some = select(func.count()).select_from(waiting.limit(MOST_WAITING).subquery())
-        if (await db.execute(some)).scalar_one() >= MOST_WAITING:
-            words = f"{MOST_WAITING} events wait for the application behind this gateway already. Send it again later."
+        some = select(func.count()).select_from(select(table.outbox).where(its).limit(most).subquery())
+        size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
+        size = size.where(outbox.c.id.in_(select(table.outbox).where(its)))
+        count, bytes_ = (await db.execute(select(some.scalar_subquery(), size.scalar_subquery()))).one()
+        if count >= most or bytes_ >= most_bytes:
+            key = integration.integration_id
+            words = (
+                f"{count} events of integration '{key}' ({bytes_} bytes) wait for the application. Send it again later."
+            )
             raise Unavailable("busy", words, retry_after_s=60)
 
     @staticmethod

@@ -11,6 +11,11 @@ from gateway.webhooks.sign import OWN
 FROM: Final = "nango"  # what published clients look for
 JSON: Final = "application/json"
 
+# Where a provider's webhook came in, on each one that is forwarded.
+ENVIRONMENT: Final = "gateway-environment"
+INTEGRATION: Final = "gateway-integration"
+PROVIDER: Final = "gateway-provider"
+
 _KEPT_BACK: Final = (
     *(
         "host",
@@ -46,7 +51,11 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
         return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
     raw = base64.b64decode(content.received["body"])
     fields = {name.lower(): value for name, value in content.received["headers"]}
-    passed = {name: value for name, value in fields.items() if passes(name)}
+    passed = {name: value for name, value in fields.items() if passes(name)} | {
+        ENVIRONMENT: content.environment,
+        INTEGRATION: content.integration_id,
+        PROVIDER: content.provider,
+    }
     kind = fields.get("content-type", "")
     if delivery.connection_id is None:
         return raw, {**passed, "content-type": kind or JSON}

@@ -9,11 +9,12 @@ import structlog
 
 from gateway.catalog.provider import Provider
 from gateway.catalog.webhook import WebhookSignature
+from gateway.config import WebhooksConfig
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
 from gateway.scripts.signature import SHARED, checkable, signing_secrets
 from gateway.scripts.signed_webhook import signed_webhook
-from gateway.scripts.webhook import Incoming, Routing, WebhookRouting
+from gateway.scripts.webhook import Incoming, Routing, SignatureRefused, WebhookRouting
 from gateway.secret import Secret
 from gateway.store import Store
 from gateway.webhooks.body import passes
@@ -23,20 +24,54 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reception:
-    """`reply`: the JSON to answer with; None: nobody here listens to this provider's webhooks (204)."""
+class Way:
+    """How an integration's webhooks are received: the script, and the secrets to check them with, if any."""
 
-    reply: Mapping[str, Any] | None
+    script: WebhookRouting
+    secrets: Sequence[Secret]
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """`reply`: the JSON to answer with."""
+
+    reply: Mapping[str, Any]
     queued: bool = False
 
 
-async def receive(store: Store, integration: Integration, provider: Provider, message: Incoming) -> Reception:
+def takes_webhooks(provider: Provider) -> bool:
+    """Whether the provider's entry says how its webhooks are routed, or how they are signed."""
+    how = provider.webhook_signature
+    return provider.webhook_routing_script is not None or (how is not None and checkable(how))
+
+
+def checked_with(
+    provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
+) -> Sequence[Secret]:
+    """The secrets that prove this provider's webhooks; none: they cannot be told from a stranger's."""
+    return (
+        signing_secrets(provider.webhook_signature, webhook_secrets, client_secret) if takes_webhooks(provider) else ()
+    )
+
+
+def reception(integration: Integration, provider: Provider) -> Way | None:
+    """None: nobody here listens to this provider's webhooks. Raises SignatureRefused where they cannot be checked, and
+    the integration does not say `allow_unsigned_webhooks`.
+    """
+    if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
+        return None
+    script = provider.webhook_routing_script
+    secrets = checked_with(provider, integration.webhook_secrets, integration.client_secret)
+    if not secrets and integration.forward_webhooks and not integration.allow_unsigned_webhooks:
+        raise SignatureRefused("the integration has no secret", no_secret=True)
+    return Way(signed_webhook if script is None else WEBHOOK_ROUTING[script], secrets)
+
+
+async def receive(
+    store: Store, integration: Integration, provider: Provider, message: Incoming, way: Way, limits: WebhooksConfig
+) -> Reception:
     """Take `message`, once. Raises SignatureRefused, Unavailable."""
-    secrets = signing_secrets(provider.webhook_signature, integration.webhook_secrets, integration.client_secret)
-    script = _script(provider, secrets)
-    if script is None:
-        return Reception(None)
-    routing = script(message, provider.webhook_signature, secrets)
+    routing = way.script(message, provider.webhook_signature, way.secrets)
     done = {"status": "success"}
     if routing.reply is not None:
         return Reception(routing.reply)
@@ -48,17 +83,12 @@ async def receive(store: Store, integration: Integration, provider: Provider, me
         now=message.received_at,
         origins=_origins(routing),
         seen=None if routing.seen is None else f"{integration.environment}/{integration.integration_id}/{routing.seen}",
+        waiting=limits.waiting,
+        waiting_bytes=limits.waiting_bytes,
     )
     whose = {"environment": integration.environment, "integration": integration.integration_id}
-    log.info("webhook_taken", **whose, connections=connections, again=connections is None)
+    log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(way.secrets))
     return Reception(done, queued=connections is not None)
-
-
-def _script(provider: Provider, secrets: Sequence[Secret]) -> WebhookRouting | None:
-    if provider.webhook_routing_script is not None:
-        return WEBHOOK_ROUTING[provider.webhook_routing_script]
-    how = provider.webhook_signature
-    return signed_webhook if how is not None and checkable(how) and secrets else None
 
 
 def _origins(routing: Routing) -> Sequence[str]:

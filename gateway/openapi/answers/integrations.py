@@ -12,6 +12,8 @@ class Integration(Answer):
     forward_webhooks: bool
     allowed_hosts: list[str] | Absent = None
     """Hosts that end users may name and that its client secret may go to; absent where it names none."""
+    allow_unsigned_webhooks: bool
+    """Whether webhooks that no secret can check are accepted, from anybody who knows the address."""
     created_at: Moment
     updated_at: Moment
     webhook_url: str | Absent | None = None

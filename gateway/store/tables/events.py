@@ -46,6 +46,7 @@ deliveries = Table(
     Index("deliveries_by_message", "message_id"),
     Index("deliveries_by_connection", "environment", "connection_id", "id"),
     where_set("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
+    where_set("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
     where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
     where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
     sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening

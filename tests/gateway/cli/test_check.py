@@ -127,7 +127,22 @@ def test_a_warning_is_told_and_passes(file: Path) -> None:
         (
             HEAD + "      jira: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
             6,
-            "without webhook_secret, webhooks are passed on whoever sends them",
+            "webhooks of provider 'jira' are refused with 401: set webhook_secret, or forward_webhooks: false",
+        ),
+        (
+            HEAD + "      github: {client_id: a, client_secret: b}\n    webhook_url: https://app.example.com/\n",
+            6,
+            "webhooks of provider 'github' are refused with 401",
+        ),
+        (
+            HEAD + "      jira: {client_id: a, client_secret: b, allow_unsigned_webhooks: true}\n",
+            6,
+            "anybody who knows the webhook address can forge events",
+        ),
+        (
+            HEAD + "      jira: {client_id: a, client_secret: b, webhook_secret: c, allow_unsigned_webhooks: true}\n",
+            6,
+            "allow_unsigned_webhooks has no effect: a secret is set",
         ),
         (
             GOOD + "      sandbox: {client_id: a, client_secret: b}\n",

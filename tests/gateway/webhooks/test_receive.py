@@ -18,6 +18,7 @@ SECRET = "secret-of-the-webhooks"
 ADDRESS = "/webhook/dev/tracker"
 ISSUE = {"webhookEvent": "jira:issue_updated", "issue": {"self": "https://acme.tracker.example/rest/api/2/issue/1"}}
 HOOK = {"scheme": "hmac-sha256", "header": "x-hub-signature-256", "prefix": "sha256=", "signed_payload": "raw body"}
+CLIENT = {"client_id": "id", "client_secret": "secret"}
 HOOK["challenge"] = "hub.challenge echoed"
 
 
@@ -32,6 +33,12 @@ async def hooked(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> 
     integrations["tracker"]["webhook_secret"] = SECRET
     integrations |= {"hub": {"webhook_secret": SECRET}, "deaf": {"provider": "hub"}, "plain": {}}
     integrations["silent"] = {"provider": "hub", "webhook_secret": SECRET, "forward_webhooks": False}
+    integrations["quiet"] = {"provider": "tracker", **CLIENT, "forward_webhooks": False}
+    integrations["unsigned"] = {"provider": "tracker", **CLIENT}
+    for key, provider in {"open": "tracker", "open-hub": "hub", "open-plain": "plain"}.items():
+        integrations[key] = {"provider": provider, "allow_unsigned_webhooks": True}
+    integrations["open"] |= CLIENT
+    integrations["both"] = {"provider": "hub", "webhook_secret": SECRET, "allow_unsigned_webhooks": True}
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
     yield gateway
@@ -75,6 +82,125 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
         assert one.headers["User-Agent"] == "integration-gateway"
         assert "Cookie" not in one.headers
     assert len({one.headers["webhook-id"] for one in got}) == 2
+
+
+@pytest.mark.parametrize("path", ["unsigned", "deaf"], ids=["a routing script", "a signature"])
+async def test_without_a_secret_nothing_is_accepted(hooked: RunningGateway, receiver: Receiver, path: str) -> None:
+    for sent in ({}, {"X-Hub-Signature": signature(b"{}"), "X-Hub-Signature-256": signature(b"{}")}):
+        with capture_logs() as logged:
+            async with hooked.http.post(f"{hooked.url}/webhook/dev/{path}", data=b"{}", headers=sent) as answer:
+                assert (answer.status, answer.headers["Gateway-Error"]) == (401, "invalid_webhook_signature")
+        (why,) = [line["reason"] for line in logged if line["event"] == "webhook_refused"]
+        assert "webhook_secret" in why
+        assert "allow_unsigned_webhooks" in why
+    assert (await post(hooked, ADDRESS, b"1", X_Hub_Signature=signature(b"1")))[0] == 200
+    await receiver.until_taken(1)
+    assert [one.body for one in receiver.got] == [b"1"]
+
+
+@pytest.mark.parametrize("key", ["open", "open-hub", "open-plain"])
+async def test_an_integration_that_allows_it_forwards_unsigned_webhooks(
+    hooked: RunningGateway, receiver: Receiver, key: str
+) -> None:
+    assert await post(hooked, f"/webhook/dev/{key}", b"[1]") == (200, {"status": "success"})
+    (one,) = await receiver.until_taken(1)
+    assert one.body == b"[1]"
+
+
+async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_of_its_site(
+    hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await hooked.imported(tracker.grant(), "a1", provider_config_key="open")
+    await receiver.until_taken(1)
+    assert (await post(hooked, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
+    (one,) = (await receiver.until_taken(2))[1:]
+    assert (one.told["connectionId"], one.told["payload"]) == ("a1", ISSUE)
+
+
+async def test_with_a_secret_a_signature_is_required_whatever_else_is_set(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
+    assert (await post(hooked, "/webhook/dev/both", b"{}")) == (401, {"error": "Invalid webhook signature"})
+    assert (await post(hooked, "/webhook/dev/both", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 200
+    await receiver.until_taken(1)
+
+
+async def test_an_integration_made_through_the_api_says_it_too(hooked: RunningGateway, receiver: Receiver) -> None:
+    credentials = {"type": "OAUTH2", "client_id": "id", "client_secret": "secret"}
+    made = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
+    told = await hooked.json("POST", "/integrations", json=made, expect=200)
+    assert told["data"]["allow_unsigned_webhooks"] is False
+    assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 401
+    changes = {"allow_unsigned_webhooks": True}
+    told = await hooked.json("PATCH", "/integrations/made", json=changes, expect=200)
+    assert told["data"]["allow_unsigned_webhooks"] is True
+    assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 200
+    await receiver.until_taken(1)
+    stored = await hooked.services.store.integrations.get("dev", "made")
+    assert stored is not None
+    assert stored.allow_unsigned_webhooks is True
+
+
+@pytest.mark.parametrize("connected", [True, False], ids=["for a connection", "for none"])
+async def test_a_forwarded_webhook_names_its_environment_integration_and_provider(
+    connected: bool, hooked: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    if connected:
+        await hooked.imported(tracker.grant(), "a1")
+        await receiver.until_taken(1)
+    body = json.dumps(ISSUE).encode()
+    forged = {"Gateway_Environment": "prod", "Gateway_Provider": "bank"}
+    assert (await post(hooked, ADDRESS, body, X_Hub_Signature=signature(body), **forged))[0] == 200
+    one = (await receiver.until_taken(2 if connected else 1))[-1]
+    names = [one.headers.getall(f"Gateway-{name}") for name in ("Environment", "Integration", "Provider")]
+    assert names == [["dev"], ["tracker"], ["tracker"]]
+
+
+@pytest.mark.parametrize("bound", [{"waiting": 3}, {"waiting_bytes": 4096}], ids=["rows", "bytes"])
+async def test_one_integration_cannot_fill_the_queue_of_another(
+    bound: dict[str, int], settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
+    declared = settings["environments"]["dev"]["integrations"]
+    declared["flood"] = {"provider": "tracker", **CLIENT, "allow_unsigned_webhooks": True}
+    declared["tracker"]["webhook_secret"] = SECRET
+    settings["webhooks"] = bound
+    receiver.hold.clear()
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    try:
+        body = b"[%b]" % (b" " * 2048)
+        answers = [await post(gateway, "/webhook/dev/flood", body) for _ in range(5)]
+        taken = [status for status, _ in answers].index(503)
+        assert 1 <= taken <= 3
+        assert {status for status, _ in answers[taken:]} == {503}
+        assert answers[taken][1]["error"]["code"] == "busy"
+        assert "'flood'" in answers[taken][1]["error"]["message"]
+        async with gateway.http.post(f"{gateway.url}/webhook/dev/flood", data=body) as answer:
+            assert answer.headers["Retry-After"] == "60"
+        signed = signature(body)
+        assert (await post(gateway, ADDRESS, body, X_Hub_Signature=signed))[0] == 200
+        receiver.hold.set()
+        await receiver.until_taken(taken + 1)
+    finally:
+        receiver.hold.set()
+        await gateway.stop()
+
+
+async def test_how_large_a_webhook_may_be_is_configurable(
+    settings: dict[str, Any], tracker: Tracker, tmp_path: Path
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
+    settings["environments"]["dev"]["integrations"]["tracker"]["webhook_secret"] = SECRET
+    settings["webhooks"] = {"body_bytes": 2048}
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    try:
+        for size, status in ((2048, 200), (2049, 413)):
+            body = b" " * size
+            assert (await post(gateway, ADDRESS, body, X_Hub_Signature=signature(body)))[0] == status
+    finally:
+        await gateway.stop()
 
 
 async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: RunningGateway, receiver: Receiver) -> None:
@@ -133,13 +259,10 @@ async def test_a_signature_alone_is_enough_to_pass_a_webhook_on(hooked: RunningG
 
 
 async def test_who_cannot_be_checked_or_has_no_listener_is_told_so(hooked: RunningGateway, receiver: Receiver) -> None:
-    for path, status in {
-        "/webhook/dev/plain": 204,
-        "/webhook/dev/deaf": 204,
-    }.items():
-        assert (await post(hooked, path, b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == status
+    assert (await post(hooked, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204
     silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
     assert silent == (200, {"status": "success"})
+    assert await post(hooked, "/webhook/dev/quiet", b"{}") == (200, {"status": "success"})  # none is forwarded
     assert receiver.got == []
 
 
@@ -147,7 +270,7 @@ async def test_a_stranger_learns_no_names_of_environments_or_integrations(hooked
     """Whatever headers are tried: the answers differ in their date and request id alone."""
     for sent in ({}, {"X-Hub-Signature": "sha256=00"}, {"X-Nothing-Signature": "00"}):
         answers = set()
-        for path in (ADDRESS, "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
+        for path in (ADDRESS, "/webhook/dev/unsigned", "/webhook/prod/tracker", "/webhook/dev/nothing", "/webhook/x/y"):
             async with hooked.http.post(hooked.url + path, data=b"{}", headers=sent) as answer:
                 fields = dict(answer.headers)
                 fields = {name: fields[name] for name in fields.keys() - {"Date", "Gateway-Request-Id"}}
