@@ -13,7 +13,8 @@ from gateway.secret import Secret
 class ClientLimitsConfig:
     """What one client may take of a worker.
 
-    `head_s`: until a request's head is complete. `body_idle_s`: for which a body may stand still. A body that the gateway
+    `head_s`: until a request's head is complete. `answer_idle_s`: for which an answer of the gateway's own may lie unread.
+    `body_idle_s`: for which a body may stand still. A body that the gateway
     reads itself must come at `body_bytes_s` on average once `body_grace_s` are over; a proxied one at `upload_bytes_s`
     once it has been waited for during `upload_grace_s`. 0 bytes a second: no such limit.
     """
@@ -21,6 +22,7 @@ class ClientLimitsConfig:
     connections: int = 20_000
     keep_alive_s: float = 75
     head_s: float = 20
+    answer_idle_s: float = 60
     body_idle_s: float = 60
     body_grace_s: float = 20
     body_bytes_s: int = 500

@@ -103,6 +103,7 @@ class ClientLimitsShape(Section):
     connections: Whole = Field(_CLIENT.connections, ge=1, le=1_000_000)
     keep_alive_s: Number = Field(_CLIENT.keep_alive_s, gt=0, le=3600)
     head_s: Number = Field(_CLIENT.head_s, gt=0, le=600)
+    answer_idle_s: Number = Field(_CLIENT.answer_idle_s, gt=0, le=3600)
     body_idle_s: Number = Field(_CLIENT.body_idle_s, gt=0, le=3600)
     body_grace_s: Number = Field(_CLIENT.body_grace_s, gt=0, le=3600)
     body_bytes_s: Whole = Field(_CLIENT.body_bytes_s, ge=0, le=1_000_000)

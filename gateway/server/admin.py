@@ -22,6 +22,7 @@ from gateway.server.tasks import beside
 from middleware.error_shape import error_shape
 from middleware.request_id import request_id
 
+CONNECTIONS: Final = 128  # those who scrape, not clients: `server.limits` is theirs
 PUBLISH_EVERY_S: Final = 2.0
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
@@ -44,7 +45,7 @@ class Admin:
         """The port open, and `metrics` written to the page of this worker's `place`, from where the worker before left off."""
         metrics.move_to(self.board.pages[place])
         metrics.watch(process)
-        runner = GatewayRunner(self._app(metrics), drain_s=0)
+        runner = GatewayRunner(self._app(metrics), drain_s=0, connections=CONNECTIONS)
         await runner.setup()
         await web.SockSite(runner, self.listener, backlog=BACKLOG).start()
         try:

@@ -13,7 +13,8 @@ from gateway.egress.departures import Departures
 from gateway.forward.handed import Handed
 from gateway.server.answering import LINGER_S, Answering, crowded
 from gateway.server.flight import Flight
-from gateway.wire.cut import cut
+from gateway.wire.cut import cut, untaken
+from middleware.facts import UPSTREAM
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
@@ -25,7 +26,7 @@ SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed w
 class ClientProtocol(Answering):
     """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
 
-    __slots__ = ("_due", "_flight", "_handed", "_held_back", "_turned_away", "stopped")
+    __slots__ = ("_due", "_flight", "_handed", "_held_back", "_turned_away", "_unread", "_unread_since", "stopped")
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
@@ -34,6 +35,10 @@ class ClientProtocol(Answering):
         self._flight: Flight | None = None  # a request on the fast lane
         self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
         self._turned_away = False
+        self._unread = (
+            0  # bytes of answers that the client had not taken at the last look, and since when it takes none
+        )
+        self._unread_since = 0.0
         self.stopped = False
 
     @property
@@ -81,8 +86,20 @@ class ClientProtocol(Answering):
         """About once a second, in the loop's time: end what takes too long. A head must have begun after `begun_by`."""
         if self._flight is not None:
             self._flight.look(now)
+        elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
+            self._look_at_unread(now)
         elif 0.0 < self.head_since < begun_by and self.idle:
             self.force_close()
+
+    def _look_at_unread(self, now: float) -> None:
+        """Cut a client that leaves an answer unread. A proxied one has the time limits of its exchange."""
+        assert self.transport is not None
+        unread = untaken(self.transport)
+        current = self._current_request
+        if unread != self._unread or self._upgraded or (current is not None and UPSTREAM in current):
+            self._unread, self._unread_since = unread, now
+        elif now - self._unread_since >= self._server.answer_idle_s:
+            cut(self.transport)
 
     def _turn_away(self) -> None:
         """One connection too many (`server.limits.connections`): say so and close, without reading anything."""

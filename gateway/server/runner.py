@@ -50,6 +50,7 @@ class GatewayServer(Server):
         *,
         head_s: float,
         head_bytes: int,
+        answer_idle_s: float,
         most: int,
         lane: bool,
         **options: Any,
@@ -58,6 +59,7 @@ class GatewayServer(Server):
         self.app = app
         self.draining = False
         self.head_bytes = head_bytes
+        self.answer_idle_s = answer_idle_s
         self.most = most
         self.turned_away = 0
         self._tell_at = 0.0
@@ -131,8 +133,8 @@ class GatewayRunner(web.AppRunner):
     """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
 
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
-    `connections`: how many may be open at once. These three are `server.limits` of the application's configuration unless
-    they are given.
+    `answer_idle_s`: how long an answer of our own may lie unread. `connections`: how many may be open at once. These are
+    `server.limits` of the application's configuration unless they are given.
     `lane`: whether plain proxied requests may take the fast lane; without it nothing is different but the price.
     """
 
@@ -143,6 +145,7 @@ class GatewayRunner(web.AppRunner):
         drain_s: float = 30,
         head_s: float | None = None,
         keep_alive_s: float | None = None,
+        answer_idle_s: float | None = None,
         connections: int | None = None,
         lane: bool = True,
     ) -> None:
@@ -154,6 +157,7 @@ class GatewayRunner(web.AppRunner):
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced
         self._head_s = limits.head_s if head_s is None else head_s
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
+        self._answer_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
         self._connections = limits.connections if connections is None else connections
         self._lane = lane
 
@@ -212,6 +216,7 @@ class GatewayRunner(web.AppRunner):
             self.app,
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
+            answer_idle_s=self._answer_idle_s,
             most=self._connections,
             lane=self._lane,
             auto_decompress=False,
@@ -231,12 +236,19 @@ def runner(
     drain_s: float = 30,
     head_s: float | None = None,
     keep_alive_s: float | None = None,
+    answer_idle_s: float | None = None,
     connections: int | None = None,
     lane: bool = True,
 ) -> GatewayRunner:
     """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
     return GatewayRunner(
-        app, drain_s=drain_s, head_s=head_s, keep_alive_s=keep_alive_s, connections=connections, lane=lane
+        app,
+        drain_s=drain_s,
+        head_s=head_s,
+        keep_alive_s=keep_alive_s,
+        answer_idle_s=answer_idle_s,
+        connections=connections,
+        lane=lane,
     )
 
 

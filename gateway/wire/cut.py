@@ -1,8 +1,11 @@
 """Ends a client's connection so that nobody can take a torn answer for a whole one."""
 
 import asyncio
+import fcntl
 import socket
 import struct
+import sys
+import termios
 from contextlib import suppress
 from typing import Final
 
@@ -22,3 +25,15 @@ def cut(transport: asyncio.WriteTransport | None, *, reset: bool = True) -> None
         with suppress(OSError):  # the peer may be gone already
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     transport.abort()
+
+
+def untaken(transport: asyncio.WriteTransport) -> int:
+    """How many bytes the client has not taken: those that we hold, and those that the system holds for it.
+
+    The system may hold megabytes, so that our own shrink seldom while a slow client reads on.
+    """
+    held, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
+    queued = bytearray(4)
+    with suppress(OSError):  # not every system tells
+        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
+    return held + int.from_bytes(queued, sys.byteorder)

@@ -81,6 +81,7 @@ def test_the_balancers_give_slow_clients_what_the_gateway_gives_them() -> None:
     limits = ClientLimitsConfig()
     assert of(nginx, "client_header_timeout") == of(haproxy, "timeout http-request") == limits.head_s
     assert limits.body_idle_s < of(nginx, "client_body_timeout") <= 2 * limits.body_idle_s
+    assert limits.answer_idle_s < of(nginx, "send_timeout") <= 2 * limits.answer_idle_s
     assert of(nginx, "worker_connections", "") // 2 <= limits.connections
 
 

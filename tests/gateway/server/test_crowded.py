@@ -1,10 +1,13 @@
-"""No more connections of clients than `server.limits.connections`: one more is told so and closed."""
+"""No more connections of clients than `server.limits.connections`, and none that is kept open by reading nothing."""
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
 
+from aiohttp import web
+
 from gateway.server.protocol import SPEAKING_TO
-from tests.fakes.raw import dial
+from tests.fakes.raw import PATIENCE_S, dial
 from tests.gateway.server.conftest import Shown, served
 
 MOST = 3
@@ -55,3 +58,59 @@ async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
                 first.append(b"")
         assert server.runner.client_connections <= MOST + SPEAKING_TO
         assert first.count(b"H") >= SPEAKING_TO
+
+
+LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
+
+
+async def deaf(port: int) -> socket.socket:
+    """A client that has asked for the large answer and reads nothing."""
+    loop = asyncio.get_running_loop()
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.setblocking(False)
+    await loop.sock_connect(sock, ("127.0.0.1", port))
+    await loop.sock_sendall(sock, b"GET /large HTTP/1.1\r\nHost: gw\r\n\r\n")
+    return sock
+
+
+def with_large() -> Shown:
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=LARGE)
+
+    app = web.Application()
+    app.router.add_get("/large", large)
+    return Shown(app)
+
+
+async def test_a_client_that_leaves_an_answer_unread_is_cut() -> None:
+    server = await served(with_large(), answer_idle_s=0.2, head_s=0.4)
+    sock = await deaf(server.port)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while server.runner.client_connections == 0:
+                await asyncio.sleep(0.01)
+            while server.runner.client_connections:
+                await asyncio.sleep(0.01)
+    finally:
+        sock.close()
+        await server.runner.cleanup()
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_it() -> None:
+    """It takes a little every 50 ms, for many times as long as it may take nothing."""
+    server = await served(with_large(), answer_idle_s=0.5, head_s=0.4)
+    sock = await deaf(server.port)
+    loop, got = asyncio.get_running_loop(), 0
+    try:
+        for _ in range(40):
+            got += len(await loop.sock_recv(sock, 4096))
+            await asyncio.sleep(0.05)
+        assert server.runner.client_connections == 1
+        while got < len(LARGE):
+            piece = await loop.sock_recv(sock, 1 << 20)
+            assert piece
+            got += len(piece)
+    finally:
+        sock.close()
+        await server.runner.cleanup()
