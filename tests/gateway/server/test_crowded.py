@@ -4,6 +4,7 @@ import asyncio
 import socket
 from contextlib import AsyncExitStack
 
+import pytest
 from aiohttp import web
 
 from gateway.server.protocol import SPEAKING_TO
@@ -92,6 +93,9 @@ async def test_a_client_that_leaves_an_answer_unread_is_cut() -> None:
                 await asyncio.sleep(0.01)
             while server.runner.client_connections:
                 await asyncio.sleep(0.01)
+        with pytest.raises(ConnectionResetError):
+            while await asyncio.get_running_loop().sock_recv(sock, 1 << 20):
+                pass
     finally:
         sock.close()
         await server.runner.cleanup()
