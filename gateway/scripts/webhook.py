@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.catalog.webhook import WebhookSignature
 from gateway.secret import Secret
 
-NO_SECRET: Final = (
+CANNOT_CHECK: Final = (
     "the integration has no secret to check webhooks with: set its webhook_secret, or allow_unsigned_webhooks: true"
 )
 
@@ -22,7 +22,7 @@ class SignatureRefused(Exception):
     def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
         super().__init__(message)
         self.missing = missing
-        self.why = NO_SECRET if no_secret else "no signature" if missing else "wrong signature"
+        self.why = CANNOT_CHECK if no_secret else "no signature" if missing else "wrong signature"
 
 
 @dataclass(frozen=True, slots=True)
