@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.records.environment import Environment
 from gateway.records.exchange import Exchange
@@ -46,7 +47,9 @@ def noted() -> Noted:
 
 def app(noted: Noted) -> web.Application:
     application = web.Application()
-    services: Any = SimpleNamespace(request_log=noted)
+    services: Any = SimpleNamespace(
+        request_log=noted, config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig()))
+    )
     application[SERVICES] = services
     return application
 

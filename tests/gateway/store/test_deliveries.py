@@ -17,6 +17,8 @@ LANE = ("dev", "primary")
 TTL = timedelta(seconds=60)
 TAKEN = Outcome(DeliveryState.DELIVERED, 200)
 
+ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
+
 
 @pytest.fixture
 async def telling(opener: Opener) -> Store:
@@ -166,14 +168,17 @@ async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_sit
     integration = Integration(environment="dev", integration_id="jira", provider="jira")
     received = {"headers": [["x-a", "b"]], "body": "e30="}
     origins = ["https://acme.example:443"]
-    taken = [await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one") for _ in range(2)]
+    taken = [
+        await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one", **ROOM)
+        for _ in range(2)
+    ]
     assert taken == [1, None]
-    assert await telling.webhooks.take(integration, received, now=NOW, origins=["https://c.example:443"]) == 0
+    assert await telling.webhooks.take(integration, received, now=NOW, origins=["https://c.example:443"], **ROOM) == 0
     forwards = [one for one in await listed(telling) if one.event == "forward"]
     assert [one.connection_id for one in forwards] == ["u1", None]
     assert (await telling.deliveries.content(forwards[0])).received == received
     await telling.event_log.prune(NOW + timedelta(days=8))
-    assert await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one") == 1
+    assert await telling.webhooks.take(integration, received, now=NOW, origins=origins, seen="one", **ROOM) == 1
 
 
 async def test_a_key_that_signs_is_made_once_and_rotated_with_an_overlap(opener: Opener) -> None:
