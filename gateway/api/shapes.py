@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from gateway.api.body import Strict
 from gateway.config import values
@@ -11,7 +11,7 @@ from gateway.dot_segments import has_dot_segment
 from gateway.records.connection import EndUser
 from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 
-EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10
 
@@ -74,7 +74,7 @@ class EndUserBody(Strict):
     """Whose connection it will be, in the customer's own words."""
 
     id: Id
-    email: Annotated[str, AfterValidator(_email), Field(min_length=5, max_length=255)] | None = None
+    email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_email)] | None = None
     display_name: Short | None = None
     tags: dict[str, Short] | None = None
 

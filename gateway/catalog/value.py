@@ -14,7 +14,7 @@ LONGEST_SECRET: Final = 8192
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
-_EMAIL = re.compile(r"[^\s@]{1,64}@[^\s@]+\.[^\s@]+")
+_EMAIL = re.compile(r"[^\s@]{1,64}+@[^\s@][^\s@.]*+\.[^\s@]++")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 

@@ -3,15 +3,11 @@
 Clients that page by absolute links would otherwise send our secret key to the provider.
 """
 
-import re
 from dataclasses import dataclass
-from typing import Final
 
+from gateway.wire.link_field import links_in
 from gateway.wire.origin import ABSOLUTE, Address, parse_authority
 from gateway.wire.url import name_of
-
-# A quoted parameter is matched first, so that a '<' inside it is not taken for a target (RFC 8288 §3).
-_LINK_TARGET: Final = re.compile(r'"(?:[^"\\]|\\.)*"|<(?P<target>[^>]*)>')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +29,11 @@ class Rewriter:
 
     def in_links(self, value: str) -> str:
         """Every target of a Link field (RFC 8288); parameters stay as they are."""
-
-        def target(found: re.Match[str]) -> str:
-            return found[0] if found["target"] is None else f"<{self.reference(found['target'])}>"
-
-        return _LINK_TARGET.sub(target, value)
+        pieces, at = [], 0
+        for link in links_in(value):
+            pieces += (value[at : link.start], self.reference(value[link.start : link.end]))
+            at = link.end
+        return "".join((*pieces, value[at:]))
 
     def reference(self, reference: str) -> str:
         """One URI reference (RFC 3986 §4.1). What leads elsewhere stays; what is relative to the request's path loses

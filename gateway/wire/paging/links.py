@@ -8,10 +8,9 @@ from typing import Final
 from urllib.parse import quote
 
 from gateway.dot_segments import has_dot_segment
+from gateway.wire.link_field import links_in
 from gateway.wire.origin import ABSOLUTE, DEFAULT_PORTS, bracketed, parse_authority
 
-# A quoted text is matched first, so that a '<' inside it is not taken for a target.
-_LINK: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|<(?P<target>[^>]*+)>(?P<params>(?:[^,"]|"(?:[^"\\]|\\.)*+")*+)')
 _PARAM: Final = re.compile(
     r';\s*+(?P<name>[^\s=;,"]++)\s*+(?:=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<token>[^\s;,"]*+)))?+'
 )
@@ -49,16 +48,14 @@ def link_of(rel: str, lines: Iterable[str]) -> str | None:
     it leads to is empty.
     """
     for line in lines:
-        for found in _LINK.finditer(line):
-            if found["target"] is None:
-                continue
+        for link in links_in(line):
             params: dict[str, str] = {}
-            for param in _PARAM.finditer(found["params"]):
+            for param in _PARAM.finditer(link.params):
                 text = param["token"] if param["quoted"] is None else re.sub(r"\\(.)", r"\1", param["quoted"])
                 params.setdefault(param["name"].lower(), text or "")
             wanted = rel.lower() in params.get("rel", "").lower().split()
             if wanted and "anchor" not in params and params.get("results", "").lower() != "false":
-                return found["target"]
+                return line[link.start : link.end]
     return None
 
 

@@ -1,9 +1,12 @@
 """Links back into the provider's API lead through us; all others stay."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gateway.wire.origin import Address
 from gateway.wire.references import Rewriter
+from tests.fakes.scaling import assert_linear
 
 INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
 
@@ -59,3 +62,17 @@ SEES_THE_KEY = Rewriter(INTO.base, INTO.shown_at, frozenset({"api_key", "sig[0]"
 def test_a_credential_in_the_query_does_not_come_back_in_a_link(reference: str, rewritten: str) -> None:
     assert SEES_THE_KEY("location", reference) == rewritten
     assert SEES_THE_KEY("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
+
+
+@pytest.mark.parametrize("piece", ["<", '"\\', '"<', '<>"', "<a>,", '<a>;x="', '<a>; rel="\\""; '])
+def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
+    def work(size: int) -> Callable[[], object]:
+        value = (piece * (size // len(piece) + 1))[:size]
+        return lambda: INTO.in_links(value)
+
+    assert_linear(work, 65_536)
+
+
+def test_targets_behind_a_quote_without_an_end_are_rewritten() -> None:
+    shown = INTO.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
+    assert shown == '<https://gw.example.com/proxy/a>; title="x <https://gw.example.com/proxy/b>; rel=next'

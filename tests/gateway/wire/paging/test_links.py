@@ -1,8 +1,11 @@
 """Which link is the next page's, and what address it means where it stood."""
 
+from collections.abc import Callable
+
 import pytest
 
 from gateway.wire.paging.links import Place, link_of, place_of, resolve
+from tests.fakes.scaling import assert_linear
 
 PAGE = Place("https", "api.example.com", 443, "/v1/issues?page=2")
 
@@ -84,3 +87,14 @@ def test_what_two_readers_would_take_differently_is_refused(reference: str) -> N
 
 def test_an_ipv6_host_keeps_its_brackets() -> None:
     assert place_of("http://[::1]:8080/x").url == "http://[::1]:8080/x"
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", '"\\', '"<', "<>", '<a>;x="', '<a>;x="\\', '<a>; rel="\\""; ', "<a>;;; ", '<a>;a=";b="']
+)
+def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
+    def work(size: int) -> Callable[[], object]:
+        value = (piece * (size // len(piece) + 1))[:size]
+        return lambda: link_of("next", [value])
+
+    assert_linear(work, 65_536)
