@@ -19,7 +19,7 @@ from gateway.auth.sigv4 import Keys, Scope
 from gateway.auth.sigv4_signer import SigV4Signer
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.oauth.token import TokenRefused, TokenUnavailable, dig, retry_after
+from gateway.oauth.token import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
 from gateway.records.call import Call, Reply
 from gateway.records.upstream import UpstreamRequest
 from gateway.secret import Secret
@@ -148,7 +148,8 @@ def _from_json(text: str) -> list[str]:
     found = inside if isinstance(inside, dict) else {}
     until = found.get("Expiration")
     if isinstance(until, int | float):
-        found = {**found, "Expiration": iso(datetime.fromtimestamp(min(until, 32_503_680_000), UTC))}
+        seconds = min(positive_seconds(until) or 0.0, 32_503_680_000)
+        found = {**found, "Expiration": iso(datetime.fromtimestamp(seconds, UTC)) if seconds else ""}
     return [str(found.get(name) or "") for name in PARTS]
 
 

@@ -10,6 +10,7 @@ from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, S
 from gateway.auth.moments import iso, moment
 from gateway.auth.words import short
 from gateway.catalog.provider import Provider
+from gateway.catalog.value import LONGEST_SECRET
 from gateway.errors import InvalidRequest
 from gateway.oauth import pkce
 from gateway.oauth.authorize import authorization_url, issuer_accepted
@@ -185,11 +186,14 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
 
 
 def told(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
-    """Settings that the entry wants kept from the token answer and from the callback's query."""
+    """Settings that the entry wants kept from the token answer and from the callback's query. A text that no setting may
+    be (too long, or with characters that do not print) counts as absent.
+    """
     found = {path: dig(answer, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
     return {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in found.items()
-        if isinstance(value, str | bool) and value != ""
+        if isinstance(value, bool)
+        or (isinstance(value, str) and 0 < len(value) <= LONGEST_SECRET and value.isprintable())
     }

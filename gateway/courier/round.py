@@ -81,7 +81,11 @@ class Round:
         if not 200 <= reply.status < 300:  # whoever asks again hears a refusal again
             self._jotter.drop(note, room)
             return Brought(False, reply)
-        return Brought(await self._jotter.keep(note, room, note.record(errand.step, call, reply)), reply)
+        try:
+            noted = await self._jotter.keep(note, room, note.record(errand.step, call, reply))
+        except Exception:  # noqa: BLE001 (whatever it was, the reply itself goes to the gateway)
+            noted = False
+        return Brought(noted, reply)
 
     def _abandoned(self) -> bool:
         """Whether our gateway is gone already."""

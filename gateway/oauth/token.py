@@ -1,6 +1,5 @@
 """What a token endpoint's answers mean (RFC 6749 §5)."""
 
-import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from gateway import clock
+from gateway.oauth import lenient_json
 from gateway.oauth.entry import OAuthEntry
 
 MAX_LIFETIME: Final = timedelta(days=3650)
@@ -74,7 +74,7 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
             maybe_done=200 <= status < 300,
         )
     error = answer.get("error")
-    if error:
+    if error and not (200 <= status < 300 and _holds_token(provider, answer)):
         code = error if isinstance(error, str) else "error"
         description = answer.get("error_description")
         words = description if isinstance(description, str) else ""
@@ -88,27 +88,38 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
 
 def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
     """`answer` with ``access_token`` and ``refresh_token`` at its top level, wherever they were."""
+    token, answer = _token_in(provider, answer)
+    if not isinstance(token, str) or not token:
+        raise TokenUnavailable("the token endpoint's answer holds no access_token")
+    if not fits_header(token):
+        # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
+        raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+    places = provider.token_response
+    in_place = dig(answer, places.refresh_token_path) if places and places.refresh_token_path else None
+    refresh = in_place or answer.get("refresh_token")
+    checked = {**answer, "access_token": token, "refresh_token": refresh}
+    if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
+        del checked["refresh_token"]  # it counts as absent: the access token works until its end
+    return checked
+
+
+def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What stands where the access token should, and `answer` with the members that lie beside it at the top level."""
     places = provider.token_response
     token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
     path = provider.alternate_access_token_response_path
-    if not token and path:
-        inner = dig(answer, path)
-        if isinstance(inner, dict):  # Slack keeps a user's whole answer below `authed_user`.
-            answer = {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
-            token = inner.get("access_token")
-        else:
-            token = inner
-    if not isinstance(token, str) or not token:
-        raise TokenUnavailable("the token endpoint's answer holds no access_token")
-    in_place = dig(answer, places.refresh_token_path) if places and places.refresh_token_path else None
-    refresh = in_place or answer.get("refresh_token")
-    for text in (token, refresh):
-        if isinstance(text, str) and not fits_header(text):
-            # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
-            raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
-    if refresh is not None and not isinstance(refresh, str):
-        raise TokenUnavailable("the token endpoint's answer holds a refresh_token that is not text")
-    return {**answer, "access_token": token, **({"refresh_token": refresh} if refresh else {})}
+    if token or not path:
+        return token, answer
+    inner = dig(answer, path)
+    if isinstance(inner, dict):  # Slack keeps a user's whole answer below `authed_user`.
+        return inner.get("access_token"), {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
+    return inner, answer
+
+
+def _holds_token(provider: OAuthEntry, answer: dict[str, Any]) -> bool:
+    """Whether there is a usable token, so that an ``error`` beside it means nothing."""
+    token, _ = _token_in(provider, answer)
+    return isinstance(token, str) and bool(token) and fits_header(token)
 
 
 _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})
@@ -123,7 +134,8 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
     """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
 
     The entry's `token_response` may name another member, and say that it is the time itself. A lifetime that is no
-    positive number counts as absent; it is capped at ten years and never raised.
+    positive number counts as absent, and so does an end that is not after `received` or that UTC cannot write; a
+    lifetime is capped at ten years and never raised.
     """
     places = provider.token_response
     told = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
@@ -135,7 +147,7 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
             lifetime /= 1000
     if lifetime is None:
         stamp = stamp or _epoch(answer.get("expires_at"))
-        if stamp is not None:
+        if stamp is not None and stamp > received:
             return min(stamp, received + MAX_LIFETIME)
         lifetime = positive_seconds(provider.token_ttl)
     if lifetime is None:
@@ -175,9 +187,9 @@ def _epoch(value: object) -> datetime | None:
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         try:
             when = datetime.fromisoformat(value)
-        except ValueError:
+            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
             return None
-        return when if when.tzinfo else when.replace(tzinfo=UTC)
     number = positive_seconds(value)
     if number is None:
         return None
@@ -188,8 +200,8 @@ def _epoch(value: object) -> datetime | None:
 def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
     """The JSON object in `body`, or the form where its type says so; None if it is neither."""
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = lenient_json.parse(body)
+    except ValueError:
         if "form-urlencoded" not in _kind(headers):
             return None
         # Not what RFC 6749 §5.1 asks for, but GitHub and old Facebook answer so when `Accept` is ignored.
@@ -208,8 +220,8 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)
     try:
-        when = parsedate_to_datetime(text)
-    except ValueError:
+        when = parsedate_to_datetime(text[:64])
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max(0, round((when - clock.now()).total_seconds()))

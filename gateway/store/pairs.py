@@ -79,7 +79,7 @@ class Pairs:
             sealed = self._vault.seal_json(value, environment=row.ref.environment, **place_of(row, PAIR))
             about = json.dumps(_about(row)).encode()
             room = await _noted(file, about + b"\n" + sealed.ciphertext)
-        except (OSError, VaultError, TypeError) as fault:  # the commit comes next, and has its own troubles
+        except Exception as fault:  # noqa: BLE001 (whatever it was, the commit comes next)
             log.warning("pair_not_noted", connection_id=row.ref.connection_id, detail=str(fault))
             return _nothing
         return lambda: file.give_back(room)

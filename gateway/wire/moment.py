@@ -6,6 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+LONGEST_S: Final = 315_360_000.0  # ten years: a longer wait counts as this one
 _MILLISECONDS_FROM: Final = 1e11  # as seconds that is the year 5138
 
 
@@ -13,9 +14,9 @@ def seconds_until(text: str, now: datetime) -> float | None:
     """Of ``Retry-After`` and its like: a span in seconds or an HTTP date; None where it is neither. 0 for the past."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
-        return float(text)
+        return min(float(text), LONGEST_S)
     when = _date(text)
-    return None if when is None else max(0.0, (when - now).total_seconds())
+    return None if when is None else min(max(0.0, (when - now).total_seconds()), LONGEST_S)
 
 
 def seconds_until_point(text: str, now: datetime) -> float | None:
@@ -28,7 +29,7 @@ def seconds_until_point(text: str, now: datetime) -> float | None:
         left = (when - now).total_seconds()
     else:
         return None
-    return left if left > 0 else None
+    return min(left, LONGEST_S) if left > 0 else None
 
 
 def _date(text: str) -> datetime | None:

@@ -29,7 +29,8 @@ class Rewriter:
 
     def in_links(self, value: str) -> str:
         """Every target of a Link field (RFC 8288); parameters stay as they are."""
-        pieces, at = [], 0
+        pieces: list[str] = []
+        at = 0
         for link in links_in(value):
             pieces += (value[at : link.start], self.reference(value[link.start : link.end]))
             at = link.end

@@ -126,13 +126,13 @@ def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, s
         (200, {"access_token": "a\r\nX: y"}, JSON),
         (200, {"access_token": "a\u00e9"}, JSON),
         (200, {"access_token": "a" * 70_000}, JSON),
-        (200, {"access_token": "a", "refresh_token": 7}, JSON),
-        (200, {"access_token": "a", "refresh_token": "r\n"}, JSON),
         (400, {"error": "slow_down"}, JSON),
         (400, {"error": {"message": "odd"}}, JSON),
         (404, {"access_token": "a"}, JSON),
         (302, b"", {}),
         (200, b"[" * 100_000, JSON),
+        (200, b"{" * 100_000, JSON),
+        (200, b'{"a":' * 100_000 + b'"' * 100_001, JSON),
     ],
 )
 def test_all_else_may_pass_and_is_never_final(status: int, answer: Any, headers: dict[str, str]) -> None:
@@ -171,6 +171,11 @@ def test_an_answer_without_a_token_names_what_came_instead() -> None:
         ({"expires_at": "2026-11-26T12:00:00Z"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
         ({"expires_at": "2026-11-26T12:00:00"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
         ({"expires_at": "never"}, None),
+        ({"expires_at": "0001-01-01T00:00:00+14:00"}, None),
+        ({"expires_at": "9999-12-31T23:59:59-14:00"}, None),
+        ({"expires_at": "0001-01-01T00:00:00Z"}, None),
+        ({"expires_at": "9999-12-31T23:59:59Z"}, NOW + MAX_LIFETIME),
+        ({"expires_at": NOW.isoformat()}, None),
         ({"expires_at": 1e300}, NOW + MAX_LIFETIME),
     ],
 )
