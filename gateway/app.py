@@ -18,6 +18,7 @@ from gateway.egress.bulkhead import Limits
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
+from gateway.egress.page_memory import PageMemory
 from gateway.gauges import gauges
 from gateway.keys import Keys
 from gateway.keys.invalid import InvalidKeys
@@ -70,6 +71,7 @@ def services_of(config: Config) -> Services:
         integrations=integrations,
         egress=egress_of(config),
         gates=gates_of(config),
+        page_memory=PageMemory(page_memory_bytes(config)),
         metrics=metrics,
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         request_log=RequestLog(observe=metrics.observe, stored=config.request_log.enabled),
@@ -97,6 +99,10 @@ def egress_of(config: Config) -> Egress:
 def gates_of(config: Config) -> Gates:
     limits = config.egress.limits
     return Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s))
+
+
+def page_memory_bytes(config: Config) -> int:
+    return config.egress.page_memory_mib << 20
 
 
 def read(config: Configured) -> Config:

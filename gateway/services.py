@@ -22,6 +22,7 @@ from gateway.connections.typed import TypedIn
 from gateway.courier import Courier
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
+from gateway.egress.page_memory import PageMemory
 from gateway.keys import Keys
 from gateway.keys.invalid import InvalidKeys
 from gateway.keys.issue import Issuer
@@ -49,6 +50,7 @@ class Services:
     integrations: Integrations
     egress: Egress
     gates: Gates
+    page_memory: PageMemory
     metrics: Metrics
     request_log: RequestLog
     invalid_keys: InvalidKeys

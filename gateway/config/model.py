@@ -184,12 +184,13 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """`proxy` may hold a password."""
+    """`proxy` may hold a password. `page_memory_mib`: for the pages that all paged calls of a worker hold together."""
 
     allow: tuple[AllowedNetwork, ...]
     proxy: str | None = field(repr=False)
     timeouts: TimeoutsConfig
     limits: LimitsConfig
+    page_memory_mib: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,7 @@ class EgressShape(Section):
     proxy: OutboundProxy | None = None
     timeouts: TimeoutsShape = TimeoutsShape()
     limits: LimitsShape = LimitsShape()
+    page_memory_mib: Whole = Field(256, ge=64, le=1_048_576)
 
 
 _CONNECT: Final = ConnectConfig()

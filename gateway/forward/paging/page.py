@@ -10,18 +10,22 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.errors import EgressError
 from gateway.egress.exchange import Exchange
-from gateway.errors import UpstreamFailed
+from gateway.egress.page_memory import NoPageMemory, Reservation
+from gateway.errors import Unavailable, UpstreamFailed
 from gateway.forward.body import values
 from gateway.forward.paging.attempts import PageAttempts, retries_of
 from gateway.forward.upload import Upload
 from gateway.forward.watch import StoodStill, Watch
+from gateway.off_loop import INLINE_BYTES
 from gateway.services import SERVICES
 from gateway.wire.coding import CodingError, Decoder, codings_of
 from gateway.wire.fields import Fields
 from gateway.wire.replay import wait_s
-from middleware.facts import UPSTREAM
+from middleware.facts import CALLER, UPSTREAM
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
+FORMS: Final = 2  # a page is held as it came and as the text that is taken apart
+COME_BACK_S: Final = 5
 TOLD_BYTES: Final = 2048  # so much of a provider's refusal is passed on
 BROKEN: Final = (EgressError, CodingError, StoodStill)
 
@@ -35,6 +39,12 @@ class PageReader:
         self._upload = upload
         self._watch = watch
         self._first_byte_s = first_byte_s
+        self._reserved: Reservation | None = None
+
+    def holds(self, size: int) -> None:
+        """Only so many bytes of the page are still in memory."""
+        if self._reserved is not None:
+            self._reserved.shrink(size)
 
     async def page(self, exchange: Exchange | None = None) -> tuple[bytearray | None, Fields]:
         """The page that UPSTREAM asks for, decoded, and its head's fields; None for a 204.
@@ -45,6 +55,7 @@ class PageReader:
         """
         broken = 0
         while True:
+            self.holds(0)
             if exchange is None:
                 exchange = await self._asked()
             try:
@@ -99,6 +110,7 @@ class PageReader:
         decoder = Decoder()
         coded = decoder.start(coding)
         content = bytearray()
+        counted = False
         while piece := await exchange.read():
             self._watch.moved()
             for part in decoder.feed(piece) if coded else (piece,):
@@ -109,8 +121,32 @@ class PageReader:
                         f"One page of the provider has more than {limit_bytes} bytes. Ask for smaller pages, by its own "
                         "parameter or by 'Gateway-Paginate: all; limit=…'.",
                     )
+                if len(content) > INLINE_BYTES and not counted:
+                    counted = True
+                    whole = PAGE_BYTES if coded or exchange.length is None else exchange.length
+                    await self._reserve(min(whole, PAGE_BYTES))
         decoder.finish()
+        self.holds(FORMS * len(content))
         return content
+
+    async def _reserve(self, size: int) -> None:
+        """Wait until there is memory for a page of `size` bytes; its provider waits as well. Raises Unavailable ``busy``."""
+        services, caller = self._request.app[SERVICES], self._request[CALLER]
+        key = caller.environment.name if caller.key is None else caller.key.id
+        wait_s = services.config.egress.limits.wait_s
+        try:
+            with self._watch.resting():
+                self._reserved = await services.page_memory.reserve(key, FORMS * size, wait_s)
+        except NoPageMemory:
+            retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
+            payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
+            raise Unavailable(
+                "busy",
+                f"Paged calls hold all the memory that they may (egress.page_memory_mib). Send fewer at once, or come back "
+                f"in {COME_BACK_S} s.",
+                payload=payload,
+                retry_after_s=COME_BACK_S,
+            ) from None
 
     async def _refusal(self, exchange: Exchange, attempts: PageAttempts) -> UpstreamFailed:
         """The provider's own words, as far as they are short."""

@@ -16,6 +16,7 @@ from gateway.forward.passed import PassedAnswer
 from gateway.forward.upload import Upload
 from gateway.forward.watch import Watch
 from gateway.keys.caller import Caller
+from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.paging import Position
 from gateway.records.upstream import UpstreamRequest
 from gateway.services import SERVICES
@@ -30,7 +31,6 @@ from middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
 from middleware.policy import check
 
 ATTEMPTS: Final = "Gateway-Attempts"
-INLINE_BYTES: Final = 64 * 1024  # a larger page is taken apart in a thread, so that others need not wait
 CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
 
@@ -43,6 +43,15 @@ async def pass_pages(
     What breaks before the first record leaves is raised; what breaks later stands in the trailer.
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
+    try:
+        await _pass_pages(request, first, answer, upload, watch, reader)
+    finally:
+        reader.holds(0)
+
+
+async def _pass_pages(
+    request: web.Request, first: Exchange, answer: PassedAnswer, upload: Upload, watch: Watch, reader: PageReader
+) -> None:
     run = _Run(request, reader)
     asked_first = request[UPSTREAM]
     try:
@@ -59,17 +68,19 @@ async def pass_pages(
             await answer.write(batch)
             watch.moved()
         run.passed(page)
-        if page.next is None or run.enough:
+        following = page.next
+        if following is None or run.enough:
             break
         if request[PAGING].marks:
-            await answer.write(line_of(MARK, run.progress(page.next)))
+            await answer.write(line_of(MARK, run.progress(following)))
+        del page  # from here on its memory is free
         try:
-            page = await run.following(page.next)
+            page = await run.following(following)
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _heard(fault, request, upload, watch)
             break
     request[UPSTREAM] = asked_first  # what the log tells of
-    await answer.write(line_of(TRAILER, run.trailer(page.next)))
+    await answer.write(line_of(TRAILER, run.trailer(following)))
     await answer.write_eof()
     answer.broke_off = None if run.fault is None else run.fault.code
 
@@ -162,16 +173,22 @@ class _Run:
         ways = self._paging.ways if position is None else [position.way]
         if content is None:
             return Turn(NO_RECORDS, ways[0], None)
-        if len(content) <= INLINE_BYTES:
+        large = len(content) > INLINE_BYTES
+        if not large:
             page = taken_apart(content, headers, ways, at)
         else:
-            page = await asyncio.to_thread(taken_apart, content, headers, ways, at)
-        return self._checked(page)
+            page = await off_loop(taken_apart, content, headers, ways, at)
+            content.clear()  # the records are pieces of the text that was made of it
+            self.reader.holds(len(page.records.text))
+        digest = ""
+        if page.way.type == "offset" and page.records.hold_objects:
+            digest = await off_loop(lambda: page.records.digest) if large else page.records.digest
+        return self._checked(page, digest)
 
-    def _checked(self, page: Turn) -> Turn:
+    def _checked(self, page: Turn, digest: str) -> Turn:
         """Less what must not be gone on with: a page that came before, an address that is not to be asked."""
         if page.way.type == "offset":
-            if page.records.hold_objects and self._circle.closed(page.records.digest):
+            if digest and self._circle.closed(digest):
                 return Turn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
             return page
         if page.next is None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+_PIECE_CHARS: Final = 1 << 18
+
 
 @dataclass(frozen=True, slots=True)
 class Records:
@@ -31,8 +33,11 @@ class Records:
     @property
     def digest(self) -> str:
         """Of all of them as they stand in the page."""
-        text = self.text[self.bounds[0] : self.bounds[-1]] if self.bounds else ""
-        return hashlib.blake2b(text.encode("latin-1"), digest_size=16).hexdigest()
+        hashing = hashlib.blake2b(digest_size=16)
+        if self.bounds:
+            for start in range(self.bounds[0], self.bounds[-1], _PIECE_CHARS):
+                hashing.update(self.text[start : min(start + _PIECE_CHARS, self.bounds[-1])].encode("latin-1"))
+        return hashing.hexdigest()
 
 
 NO_RECORDS: Final = Records("", "", array("I"))

@@ -1,0 +1,136 @@
+"""One bound for the pages that all paged calls of this process hold in memory, with a fair share for each key.
+
+A call reserves memory before it reads a large page, and waits while there is none. Whoever waits holds none, so that calls
+never wait for each other in a circle. Freed memory goes to the key that holds the least, within a key in order of arrival.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Final
+
+SHARE: Final = 0.5  # of the bound, that one key may hold: there is always room for another key
+
+
+class NoPageMemory(Exception):
+    """None became free in time."""
+
+
+@dataclass(eq=False, slots=True)
+class Waiting:
+    size: int
+    number: int
+    admitted: "asyncio.Future[None]" = field(repr=False)
+
+
+class Reservation:
+    """So many bytes of one key, until it is released."""
+
+    __slots__ = ("_key", "_memory", "size")
+
+    def __init__(self, memory: "PageMemory", key: Hashable, size: int) -> None:
+        self._memory = memory
+        self._key = key
+        self.size = size
+
+    def shrink(self, size: int) -> None:
+        """Give back what is above `size`."""
+        if size < self.size:
+            self._memory._give_back(self._key, self.size - size)
+            self.size = size
+
+    def release(self) -> None:
+        self.shrink(0)
+
+
+class PageMemory:
+    """`limit_bytes` may change at any time; what is reserved stays. `most` is the largest amount reserved so far."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.reserved = 0
+        self.most = 0
+        self._held: dict[Hashable, int] = {}
+        self._queues: dict[Hashable, deque[Waiting]] = {}
+        self._count = 0
+
+    async def reserve(self, key: Hashable, size: int, wait_s: float) -> Reservation:
+        """`size` bytes for `key`. Raises NoPageMemory after `wait_s`.
+
+        A size above a key's share counts as that share: one call alone may always go on.
+        """
+        size = min(size, self._share)
+        self._count += 1
+        waiting = Waiting(size, self._count, asyncio.get_running_loop().create_future())
+        self._queues.setdefault(key, deque()).append(waiting)
+        self._admit()
+        try:
+            async with asyncio.timeout(wait_s):
+                await waiting.admitted
+        except BaseException as ended:
+            if waiting.admitted.done() and not waiting.admitted.cancelled():
+                self._give_back(key, size)  # it came in the same moment
+            else:
+                self._leave(key, waiting)
+            if isinstance(ended, TimeoutError):
+                raise NoPageMemory from None
+            raise
+        return Reservation(self, key, size)
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for memory."""
+        return sum(map(len, self._queues.values()))
+
+    @property
+    def _share(self) -> int:
+        return int(self.limit_bytes * SHARE)
+
+    def _give_back(self, key: Hashable, size: int) -> None:
+        self.reserved -= size
+        left = self._held[key] - size
+        if left:
+            self._held[key] = left
+        else:
+            del self._held[key]
+        self._admit()
+
+    def _leave(self, key: Hashable, waiting: Waiting) -> None:
+        queue = self._queues.get(key, ())
+        if waiting in queue:
+            self._unqueue(key, waiting)
+        self._admit()  # it may have been in the way of others
+
+    def _unqueue(self, key: Hashable, waiting: Waiting) -> None:
+        queue = self._queues[key]
+        queue.remove(waiting)
+        if not queue:
+            del self._queues[key]
+
+    def _admit(self) -> None:
+        """Let in whoever is next, as long as there is room. A large page is not overtaken by smaller ones of its rank."""
+        while True:
+            key = self._next()
+            if key is None:
+                return
+            first = self._queues[key][0]
+            if first.admitted.done():  # its call was cancelled a moment ago
+                self._unqueue(key, first)
+                continue
+            if self.reserved + first.size > self.limit_bytes:
+                return
+            self._unqueue(key, first)
+            self.reserved += first.size
+            self.most = max(self.most, self.reserved)
+            self._held[key] = self._held.get(key, 0) + first.size
+            first.admitted.set_result(None)
+
+    def _next(self) -> Hashable | None:
+        """The waiting key that holds the least, of those that are within their share."""
+        ranks = [
+            (self._held.get(key, 0), queue[0].number, key)
+            for key, queue in self._queues.items()
+            if self._held.get(key, 0) + queue[0].size <= self._share
+        ]
+        return min(ranks, key=lambda rank: rank[:2])[2] if ranks else None

@@ -1,0 +1,108 @@
+"""The memory that paged calls share: bounded, fair to each key, and free of circles of calls that wait."""
+
+import asyncio
+import random
+
+import pytest
+
+from gateway.egress.page_memory import NoPageMemory, PageMemory
+
+LONG_S = 60.0
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_key_holds_half_at_most_and_another_key_finds_room_at_once() -> None:
+    memory = PageMemory(100)
+    held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
+    third = asyncio.create_task(memory.reserve("a", 25, LONG_S))
+    await settled()
+    assert not third.done()
+    await asyncio.wait_for(memory.reserve("b", 50, LONG_S), LONG_S)
+    held[0].release()
+    assert (await third).size == 25
+    assert memory.most == 100
+
+
+async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
+    memory, order = PageMemory(100), list[str]()
+    held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
+    held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
+
+    async def taken(key: str) -> None:
+        await memory.reserve(key, 10, LONG_S)
+        order.append(key)
+
+    waiting = [asyncio.create_task(taken(key)) for key in ("a", "a", "b", "d")]
+    await settled()
+    assert order == []
+    held[3].release()
+    await settled()
+    assert order == ["d", "a"]
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert memory.waiting == 0
+
+
+async def test_a_large_page_is_not_overtaken_for_ever() -> None:
+    memory = PageMemory(100)
+    held = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
+    large = asyncio.create_task(memory.reserve("d", 50, LONG_S))
+    await settled()
+    small = asyncio.create_task(memory.reserve("e", 10, LONG_S))
+    await settled()
+    assert not small.done()
+    held[0].release()
+    await settled()
+    held[1].release()
+    await settled()
+    assert large.done()
+    assert small.done()
+
+
+async def test_whoever_waits_too_long_is_refused_and_leaves_nothing_behind() -> None:
+    memory = PageMemory(100)
+    held = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
+    with pytest.raises(NoPageMemory):
+        await memory.reserve("c", 50, 0)
+    assert memory.waiting == 0
+    for one in held:
+        one.release()
+        one.release()
+    assert memory.reserved == 0
+
+
+async def test_one_call_goes_on_with_a_page_larger_than_a_lowered_bound() -> None:
+    memory = PageMemory(100)
+    memory.limit_bytes = 10
+    assert (await memory.reserve("a", 50, LONG_S)).size == 5
+
+
+async def test_whatever_is_done_in_whatever_order_the_bound_holds_and_all_comes_back() -> None:
+    memory, chance = PageMemory(1000), random.Random(7)
+
+    async def call(key: int) -> None:
+        for _ in range(20):
+            try:
+                one = await memory.reserve(key, chance.randrange(1, 600), LONG_S if chance.random() < 0.8 else 0)
+            except NoPageMemory:
+                continue
+            try:
+                assert memory.reserved <= 1000
+                await asyncio.sleep(0)
+                one.shrink(chance.randrange(600))
+                await asyncio.sleep(0)
+            finally:
+                one.release()
+
+    tasks = [asyncio.create_task(call(number % 5)) for number in range(40)]
+    await asyncio.sleep(0)
+    for task in tasks[::7]:
+        task.cancel()
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(one is None or isinstance(one, asyncio.CancelledError) for one in ended)
+    assert (memory.reserved, memory.waiting) == (0, 0)

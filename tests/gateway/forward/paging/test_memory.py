@@ -1,0 +1,138 @@
+"""Many paged calls at once: the pages that they hold in memory have one bound, and no key takes it all."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.lists import Paged, Told, paged
+from tests.fakes.lists import serving as lists_serving
+from tests.fakes.processes import CONNECTION, Files, serving
+
+MIB = 1 << 20
+
+
+def large_pages(size: int, count: int = 2) -> Any:
+    """Pages of `size` bytes, whose length nobody tells."""
+    filler = "x" * 1000
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        number = int(request.query.get("after", "0"))
+        answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await answer.prepare(request)
+        await answer.write(b'{"items":[')
+        records = size // 1010
+        for start in range(0, records, 60):
+            some = [json.dumps({"n": number, "f": filler}) for _ in range(start, min(start + 60, records))]
+            await answer.write(("," if start else "").encode() + ",".join(some).encode())
+        following = json.dumps(str(number + 1) if number + 1 < count else None)
+        await answer.write(f'],"next":{following}}}'.encode())
+        return answer
+
+    return page
+
+
+async def calls(list_: Paged, count: int, **options: Any) -> list[Told]:
+    return await asyncio.gather(*(list_.call(**options) for _ in range(count)))
+
+
+async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(tmp_path: Path) -> None:
+    async with paged(tmp_path, large_pages(3 * MIB)) as list_:
+        memory = list_.gateway.services.page_memory
+        memory.limit_bytes = 64 * MIB
+        told = await calls(list_, 20)
+        assert [one.status for one in told] == [200] * 20
+        assert all(one.trailer["complete"] for one in told)
+        assert 0 < memory.most <= 64 * MIB
+        assert (memory.reserved, memory.waiting) == (0, 0)
+
+
+async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
+    async with paged(tmp_path, large_pages(MIB)) as list_:
+        services = list_.gateway.services
+        services.page_memory.limit_bytes = 64 * MIB
+        object.__setattr__(services.config.egress.limits, "wait_s", 0.0)
+        held = await services.page_memory.reserve("dev", 32 * MIB, 0)
+        told = await list_.call()
+        assert (told.status, told.headers["Retry-After"]) == (503, "5")
+        assert (told.error["code"], told.error["payload"]["reason"]) == ("busy", "too_many_pages")
+        held.release()
+        assert (await list_.call()).trailer["complete"]
+
+
+async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_to_go_on_from(tmp_path: Path) -> None:
+    async with paged(tmp_path, large_pages(MIB, 3)) as list_:
+        services = list_.gateway.services
+        services.page_memory.limit_bytes = 64 * MIB
+        object.__setattr__(services.config.egress.limits, "wait_s", 0.0)
+        reserve = services.page_memory.reserve
+        first = True
+
+        async def once(*args: Any) -> Any:
+            nonlocal first
+            if not first:
+                await reserve("dev", 32 * MIB, 0)
+            first = False
+            return await reserve(*args)
+
+        services.page_memory.reserve = once  # type: ignore[method-assign]
+        told = await list_.call()
+        assert told.status == 200
+        assert told.trailer["error"]["code"] == "busy"
+        assert told.trailer["cursor"]
+
+
+async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
+    async with paged(tmp_path, large_pages(MIB)) as list_:
+        services = list_.gateway.services
+        services.page_memory.limit_bytes = 64 * MIB
+        made = await list_.gateway.json(
+            "POST", "/environment/api-keys", json={"display_name": "other", "scopes": ["environment:proxy"]}
+        )
+        other = made["data"]["secret"]
+        hog = [await services.page_memory.reserve("dev", 32 * MIB, 0)]
+        waiting = asyncio.create_task(list_.call())
+        told = await list_.call(headers={"Authorization": f"Bearer {other}"})
+        assert told.trailer["complete"]
+        assert not waiting.done()
+        hog[0].release()
+        assert (await waiting).trailer["complete"]
+
+
+WISH = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after; response_path=items"
+
+
+def peak_mib(pid: int) -> int:
+    """The most memory that a process has had in use."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) >> 10
+
+
+@pytest.mark.heavy
+async def test_a_gateway_under_many_large_pages_grows_by_no_more_than_the_bound(tmp_path: Path) -> None:
+    async with lists_serving(large_pages(13 * MIB, 1)) as lists:
+        files = Files(tmp_path, int(lists.url.rpartition(":")[2]))
+        files.document["egress"]["page_memory_mib"] = bound = 64
+        files.write()
+        async with serving(files) as gateway, aiohttp.ClientSession() as http:
+            await gateway.connect()
+            before = peak_mib(gateway.process.pid)
+
+            async def call() -> bytes:
+                headers = {"Authorization": f"Bearer {SECRET_KEY}", "Gateway-Paginate": WISH, **CONNECTION}
+                url = f"http://127.0.0.1:{gateway.port}/proxy/list"
+                last = b""
+                async with http.get(url, headers=headers) as answer:
+                    async for piece in answer.content.iter_any():
+                        last = (last + piece)[-200:]
+                return last
+
+            ends = await asyncio.gather(*(call() for _ in range(20)))
+            assert all(b"gateway_trailer" in end or b"busy" in end for end in ends)
+            assert any(b'"complete":true' in end for end in ends)
+            assert peak_mib(gateway.process.pid) - before < 2 * bound
