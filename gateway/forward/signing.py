@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from gateway.errors import BodyTooLarge
 from gateway.forward.upload import Upload
+from gateway.off_loop import INLINE_BYTES, off_loop
 from middleware.facts import CONNECTION, UPSTREAM
 
 HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that the services take which want its hash
@@ -29,7 +30,8 @@ async def gather(request: web.Request, upload: Upload) -> None:
             close=True,
         )
     if members is not None:
-        upload.replace(members.put_into(kind, body))
+        put = members.put_into
+        upload.replace(put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(put, kind, body))
 
 
 async def sign(request: web.Request, upload: Upload) -> None:

@@ -3,8 +3,10 @@
 Text is UTF-8 read as Latin-1: a position is then a byte's, and no byte of a longer character looks like JSON's own.
 """
 
+import json
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 DEEPEST: Final = 512
 RUN: Final = 1000  # scalars in one go of the regular expression, which no other thread can interrupt
@@ -30,6 +32,16 @@ MORE_ITEMS: Final = re.compile(f"{_SPACE}{_TO_ITEM}{_ITEMS}")
 MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
 
 
+class Member(NamedTuple):
+    """Of an object: where its name begins, behind its name, its value's bounds, and where the object goes on behind it."""
+
+    start: int
+    colon: int
+    value: int
+    end: int
+    after: int
+
+
 class NotJson(ValueError):
     """`at` is the position of what is no JSON."""
 
@@ -48,6 +60,38 @@ def end_of(text: str, pos: int) -> int:
     """The position behind the value that begins at `pos`. Raises NotJson, also for more than `DEEPEST` levels."""
     scalar = SCALAR.match(text, pos)
     return scalar.end() if scalar is not None else _end_of_container(text, pos)
+
+
+def members_at(text: str, pos: int) -> Iterator[Member]:
+    """The members of the object at `pos`; `after` of the last is the end of the object. Raises NotJson."""
+    pos = skip_space(text, pos + 1)
+    if text[pos : pos + 1] == "}":
+        return
+    while True:
+        name = STRING.match(text, pos)
+        if name is None:
+            raise NotJson(pos)
+        colon = skip_space(text, name.end())
+        if text[colon : colon + 1] != ":":
+            raise NotJson(colon)
+        value = skip_space(text, colon + 1)
+        end = end_of(text, value)
+        after = skip_space(text, end)
+        here = text[after : after + 1]
+        if here not in (",", "}"):
+            raise NotJson(after)
+        yield Member(pos, name.end(), value, end, after + 1)
+        if here == "}":
+            return
+        pos = skip_space(text, after + 1)
+
+
+def string_of(text: str) -> str:
+    """What a JSON string, quotes included, says."""
+    if text.isascii() and "\\" not in text:
+        return text[1:-1]
+    spelled: str = json.loads(text.encode("latin-1"))
+    return spelled
 
 
 def _end_of_container(text: str, pos: int) -> int:
