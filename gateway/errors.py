@@ -16,7 +16,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 Code = Literal[
     # the caller's key
@@ -95,6 +95,9 @@ class Issue:
         return {"code": self.code, "message": self.message, "path": list(self.path)}
 
 
+MOST_ISSUES: Final = 100  # in one answer
+
+
 def told_together(issues: Sequence[Issue]) -> str:
     """One message for several faults: the first three, and how many more there are."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
@@ -135,7 +138,7 @@ class GatewayError(Exception):
         """The body's ``error`` member: code, message, and errors and payload where there are any."""
         shape: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.errors:
-            shape["errors"] = [issue.as_json() for issue in self.errors]
+            shape["errors"] = [issue.as_json() for issue in self.errors[:MOST_ISSUES]]
         if self.payload is not None:
             shape["payload"] = dict(self.payload)
         return shape

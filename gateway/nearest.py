@@ -5,11 +5,15 @@ from typing import Final
 
 CLOSE: Final = 0.75  # below it, strangers look alike: 'zoom' and 'zoho-crm' share more letters than meaning
 
+LONGEST: Final = 64  # characters; comparing costs time with the square, and a longer name is no slip of the pen
+
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that `name` is a slip of the pen for, whatever its case; None where none is close."""
     from difflib import SequenceMatcher  # here: an idle gateway has no use for it
 
+    if len(name) > LONGEST:
+        return None
     given = _folded(name)
     best, best_ratio = None, CLOSE
     for candidate in known:
@@ -19,6 +23,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
             if ratio >= best_ratio and (best is None or ratio > best_ratio):
                 best, best_ratio = candidate, ratio
     return best
+
+
+def close_matches(name: str, known: Iterable[str], most: int, cutoff: float = 0.6) -> list[str]:
+    """Up to `most` of the `known` names that are like `name`, the closest first; none where it is too long."""
+    from difflib import get_close_matches  # here: an idle gateway has no use for it
+
+    return get_close_matches(name, list(known), most, cutoff) if len(name) <= LONGEST else []
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -4,8 +4,10 @@ One thread, since each further one that computes makes the event loop wait longe
 """
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,4 +21,21 @@ _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """What `work` returns. Calls run one after the other, in the order in which they came."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, lambda: work(*args, **kwargs))
+
+    def run() -> T:
+        with _without_collector():
+            return work(*args, **kwargs)
+
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, run)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """The garbage collector would walk all that is being built, again and again, while all other threads stand still."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -10,11 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gateway.api.json_text import parse
 from gateway.api.sentences import issue
 from gateway.errors import Code, InvalidRequest, Issue, told_together
+from gateway.off_loop import INLINE_BYTES, off_loop
 
 Model = TypeVar("Model", bound=BaseModel)
 
 TRUE: Final = frozenset({"true", "1", "yes", "on"})
 FALSE: Final = frozenset({"false", "0", "no", "off", ""})
+MOST_FAULTS: Final = 1000
 NO_CHOICES: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
@@ -28,7 +30,16 @@ class Strict(BaseModel):
 
 async def read_json(request: web.Request, model: type[Model]) -> Model:
     """The body as `model`. Raises InvalidRequest ``invalid_json`` or ``invalid_body``."""
-    return checked(parse(await request.read()), model, "invalid_body")
+    raw = await request.read()
+    if len(raw) <= INLINE_BYTES:
+        return checked(parse(raw), model, "invalid_body")
+    return await off_loop(lambda: checked(parse(raw), model, "invalid_body"))
+
+
+async def parsed(request: web.Request) -> Any:
+    """The body's JSON. Raises InvalidRequest ``invalid_json``."""
+    raw = await request.read()
+    return parse(raw) if len(raw) <= INLINE_BYTES else await off_loop(parse, raw)
 
 
 def checked(value: Any, model: type[Model], code: Code) -> Model:
@@ -36,8 +47,16 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as fault:
+        check_count(fault, code)
         issues = [issue(one, value) for one in fault.errors(include_url=False, include_input=False)]
         raise InvalidRequest(code, told_together(issues), errors=issues) from None
+
+
+def check_count(fault: ValidationError, code: Code) -> None:
+    """Raises InvalidRequest where there are too many faults to name each: that alone would take seconds."""
+    if fault.error_count() > MOST_FAULTS:
+        message = f"The body has {fault.error_count()} faults. Check its form against the API reference."
+        raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
 
 
 def query_of(

@@ -7,9 +7,8 @@ from pydantic import Field
 
 from gateway import clock
 from gateway.api.addressed import in_path, known_ref, ref_of
-from gateway.api.body import Strict, query_of, read_json
+from gateway.api.body import Strict, parsed, query_of, read_json
 from gateway.api.connect import check_tags
-from gateway.api.json_text import parse
 from gateway.api.narrow import check_webhook
 from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.errors import InvalidRequest, Issue, NotFound
@@ -99,7 +98,7 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
         raise InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, ("provider-config-key",))])
     ref = ConnectionRef(environment, key, in_path(request, "connection_id", CONNECTION_ID, "connectionId"))
     await known_ref(services, request[CALLER], ref)
-    metadata = parse(await request.read())
+    metadata = await parsed(request)
     if not isinstance(metadata, dict):
         raise InvalidRequest(
             "invalid_body", "The body must be a JSON object.", errors=[Issue("invalid_type", "must be an object")]

@@ -9,10 +9,9 @@ from pydantic import ValidationError
 
 from gateway import clock
 from gateway.access.refusals import no_connection
-from gateway.api.body import Strict, query_of
+from gateway.api.body import Strict, check_count, parsed, query_of
 from gateway.api.connect import check_tags
 from gateway.api.connection_json import whole
-from gateway.api.json_text import parse
 from gateway.api.narrow import check_webhook
 from gateway.api.sentences import issue
 from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
@@ -55,7 +54,7 @@ async def import_connection(request: web.Request) -> web.Response:
     """201 with the whole connection; the same id again replaces what it held."""
     query_of(request, ())
     services, caller = request.app[SERVICES], request[CALLER]
-    connection, warnings = await imported(services, caller, parse(await request.read()))
+    connection, warnings = await imported(services, caller, await parsed(request))
     revealed = caller.policy.allows(READ_CREDENTIALS)
     shown = whole(services.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
     if warnings:
@@ -67,7 +66,7 @@ async def import_connection(request: web.Request) -> web.Response:
 async def import_flat(request: web.Request) -> web.Response:
     """The same in the form of before, credentials beside the rest: 201 with what was sent, and the connection's id."""
     query_of(request, ())
-    sent = parse(await request.read())
+    sent = await parsed(request)
     connection, _ = await imported(request.app[SERVICES], request[CALLER], _folded(sent))
     return web.json_response({**sent, "connection_id": connection.ref.connection_id}, status=201)
 
@@ -144,6 +143,7 @@ def _checked(services: Services, caller: Caller, given: Any) -> tuple[Import, di
     try:
         body = Import.model_validate(given)
     except ValidationError as fault:
+        check_count(fault, "invalid_body")
         faults = [issue(one, given) for one in fault.errors(include_url=False, include_input=False)]
     held: dict[str, Any] = {}
     key = given.get("provider_config_key") if isinstance(given, dict) else None

@@ -9,6 +9,7 @@ from multidict import MultiMapping
 
 from gateway.catalog.listing import Body, Listing, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
+from gateway.nearest import close_matches
 from gateway.services import SERVICES
 from middleware.scope import needs
 
@@ -75,9 +76,7 @@ def _check_known(there: Listing, query: Query) -> None:
         known = ", ".join(sorted(there.auth_modes))
         issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
     if query.category is not None and query.category.casefold() not in there.categories:
-        from difflib import get_close_matches
-
-        near = get_close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
+        near = close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
         told = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
         issues.append(Issue("invalid_value", told, ("category",)))
     if issues:

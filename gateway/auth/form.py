@@ -7,7 +7,7 @@ from typing import Any, Final
 from gateway.auth.moments import moment
 from gateway.catalog.setting import Setting
 from gateway.catalog.value import BadValue, check_value
-from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, told_together
 from gateway.oauth.token import MAX_LIFETIME, dig, positive_seconds
 
 TYPED_LIMIT: Final = 16_384
@@ -115,6 +115,8 @@ class Form:
     def finish(self, *ignored: str) -> None:
         """Raises InvalidRequest if any field was wrong or unknown."""
         for name in self._fields:
+            if len(self._issues) >= MOST_ISSUES:
+                break
             if name not in self._read and name not in ignored:
                 self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
         if self._issues:

@@ -9,8 +9,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from gateway.catalog.traffic import Paginate
+from gateway.nearest import close_matches
 from gateway.records.paging import Way
 
+MOST_FAULTS: Final = 10
 FIELDS: Final = tuple(field.name for field in fields_of(Way))
 _SPELLINGS: Final = {
     "_".join(field.split("_")[:count]): field for field in FIELDS for count in range(2, field.count("_") + 2)
@@ -121,15 +123,15 @@ def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
     fields: dict[str, str] = {}
     faults: list[str] = []
     for name, value in given.items():
+        if len(faults) >= MOST_FAULTS:
+            break
         meant = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
         if len(meant) == 1 and meant[0] not in fields:
             fields[meant[0]] = value
         elif len(meant) == 1:
             faults.append(f"has {meant[0]} twice")
         else:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, _SPELLINGS, 1)
+            near = close_matches(name, _SPELLINGS, 1)
             known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
             faults.append(f"has no field {name}; there is {', '.join(known)}")
     if faults:

@@ -1,11 +1,14 @@
 """The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gateway.catalog.interpolate import BadValue, check_value
 from gateway.catalog.provider import Provider, Setting
 from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.nearest import close_matches
+
+MOST_SETTINGS: Final = 250
 
 
 def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
@@ -14,6 +17,9 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
     Settings that the entry does not know are kept, since scripts and proxied paths may want them; but not one that is
     nearly the name of a known one, since a mistyped `subdomain` would connect another site in silence.
     """
+    if len(given) > MOST_SETTINGS:
+        message = f"A connection has at most {MOST_SETTINGS} settings, and {len(given)} were given."
+        raise InvalidRequest("connection_validation_failed", message, errors=[Issue("too_big", message, tuple(path))])
     known = {
         name.casefold(): name for name in (*provider.connection_config, *(provider.connection_configuration or ()))
     }
@@ -33,9 +39,7 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
 
 
 def _nearly(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches  # here: an idle gateway has no use for it
-
-    return next(iter(get_close_matches(name, known, 1, 0.75)), None)
+    return next(iter(close_matches(name, known, 1, 0.75)), None)
 
 
 def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:

@@ -16,11 +16,16 @@ SECRET_NAME: Final = re.compile(
     r"|(api|signing|private|encryption|master|data)[_-]?keys?$|auth\w*_code$|^(code|state|key)$",
     re.IGNORECASE,
 )
+_BEFORE_VALUE: Final = r"(?:['\"]?\s*+[=:]\s*+|['\"]\s*+,\s*+)(?:b(?=['\"]))?+"
+_QUOTED: Final = r"'(?:[^'\\]++|\\.)*+|\"(?:[^\"\\]++|\\.)*+"
+# Each alternative begins with a word of its own and gives nothing back that it has read, so the time grows with the text.
 SECRET_TEXT: Final = re.compile(
-    r"(?i)((?:bearer|basic|token)\s+)[^\s'\",;]+"
-    r"|([\w-]*(?:secret|token|password|passwd|api_?key|authorization|code|state|verifier)['\"]?\s*[=:]\s*['\"]?)[^\s&'\",;}]+"
-    r"|(https?://[^\s?'\"]*\?)[^\s'\"]+"
-    r"|(://)[^/\s@'\"]+(?=@)"
+    rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"
+    rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
+    rf"(?:(?P<value>{_QUOTED})|[^\s&'\",;}}]++)"
+    r"|(?P<scheme>(?:bearer|basic|token)\s++)[^\s'\",;]++"
+    r"|://(?P<address>[^\s'\"]++)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 Event = structlog.typing.EventDict
@@ -62,8 +67,27 @@ def mask_text(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def masked_text(text: str) -> str:
-    """`text` without what looks like a credential, a query or the user part of a URL."""
-    return SECRET_TEXT.sub(lambda found: "".join(part for part in found.groups() if part) + MASK, text)
+    """`text` without what looks like a credential, a cookie, or the query or the user part of a URL."""
+    return SECRET_TEXT.sub(_hidden, text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if found["address"] is not None:
+        return f"://{_masked_address(found['address'])}"
+    quoted = found["line_value"] or found["value"] or ""
+    return f"{found['line'] or found['name'] or found['scheme']}{quoted[:1]}{MASK}"
+
+
+def _masked_address(rest: str) -> str:
+    """What stands behind ``://``; a path may hold another address."""
+    end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
+    shown = []
+    for part in rest[:end].split("://"):
+        authority, slash, path = part.partition("/")
+        _, at, host = authority.rpartition("@")
+        shown.append(f"{MASK}@{host}{slash}{path}" if at else part)
+    query = f"{rest[end]}{MASK}" if rest[end + 1 :] else rest[end:]
+    return "://".join(shown) + query
 
 
 def tell_exception(_logger: Any, _method: str, event: Event) -> Event:

@@ -11,6 +11,7 @@ import hmac
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Final
 
 from gateway.catalog.webhook import WebhookSignature
@@ -24,6 +25,8 @@ STANDARD: Final = {"standard-webhooks": "webhook", "svix": "svix"}
 SHARED: Final = "shared-token"
 TIMES: Final = frozenset({"t", "ts", "timestamp"})
 BY_CLIENT_SECRET: Final = frozenset({"client secret", "app secret"})
+MOST_SIGNATURES: Final = 8  # that one webhook may offer; a provider that changes its secret sends two
+MOST_FIELDS: Final = 10_000
 RAW: Final = "raw body"
 FORM: Final = "full URL followed by sorted POST parameters"
 
@@ -52,9 +55,9 @@ def verified(message: Incoming, how: WebhookSignature, secrets: Sequence[Secret]
     values = _Values(message, how, given)
     said = values.signed()
     _check_time(values.time, message.received_at, how)
-    found = list(values.signatures())
+    found = list(islice(values.signatures(), MOST_SIGNATURES))
     check = _hmac(how) if how.scheme in HASHES else _by_public_key(how)
-    if not any(check(secret, said, one) for secret in secrets for one in found):
+    if not any(check(secret, said, found) for secret in secrets):
         raise SignatureRefused("the signature is wrong")
     if values.time is None and how.bodies_repeat:
         return None
@@ -131,34 +134,39 @@ class _Values:
     def _url_and_form(self) -> bytes:
         from urllib.parse import parse_qsl
 
-        pairs = parse_qsl(self._message.body.decode("utf-8", "replace"), keep_blank_values=True)
+        text = self._message.body.decode("utf-8", "replace")
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            raise SignatureRefused(f"its form has more than {MOST_FIELDS} fields") from None
         return (self._message.url + "".join(name + text for name, text in sorted(pairs))).encode()
 
 
-def _hmac(how: WebhookSignature) -> Callable[[Secret, bytes, str], bool]:
+def _hmac(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     algorithm = HASHES[how.scheme]
     coded = (how.key or "").startswith("base64-decoded")
 
-    def check(secret: Secret, said: bytes, given: str) -> bool:
+    def check(secret: Secret, said: bytes, given: Sequence[str]) -> bool:
         key = _decoded(secret.reveal()) if coded else secret.reveal().encode()
         wanted = hmac.digest(key, said, algorithm)
-        text = base64.b64encode(wanted).decode() if how.encoding == "base64" else wanted.hex()
-        return hmac.compare_digest(text.encode(), _bytes(given if how.encoding == "base64" else given.lower()))
+        text = base64.b64encode(wanted) if how.encoding == "base64" else wanted.hex().encode()
+        offered = (_bytes(one if how.encoding == "base64" else one.lower()) for one in given)
+        return any(hmac.compare_digest(text, one) for one in offered)
 
     return check
 
 
-def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, str], bool]:
+def _by_public_key(how: WebhookSignature) -> Callable[[Secret, bytes, Sequence[str]], bool]:
     right = PUBLIC_KEYS.get(how.scheme)
 
-    def check(secret: Secret, said: bytes, given: str) -> bool:
+    def fits(secret: Secret, said: bytes, given: str) -> bool:
         try:
             signature = base64.b64decode(given) if how.encoding == "base64" else bytes.fromhex(given)
         except ValueError:
             return False
         return right is not None and right(secret.reveal(), signature, said)
 
-    return check
+    return lambda secret, said, given: any(fits(secret, said, one) for one in given)
 
 
 def _standard(message: Incoming, how: WebhookSignature, given: str, secrets: Sequence[Secret]) -> str:
@@ -171,7 +179,7 @@ def _standard(message: Incoming, how: WebhookSignature, given: str, secrets: Seq
     said = _bytes(f"{named}.{at}.") + message.body
     wanted = [hmac.digest(_decoded(secret.reveal().removeprefix("whsec_")), said, "sha256") for secret in secrets]
     texts = [base64.b64encode(one) for one in wanted]
-    offered = [_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")]
+    offered = [_bytes(part.partition(",")[2]) for part in given.split() if part.startswith("v1,")][:MOST_SIGNATURES]
     if not any(hmac.compare_digest(one, text) for one in offered for text in texts):
         raise SignatureRefused("the signature is wrong")
     return _name(_bytes(named))

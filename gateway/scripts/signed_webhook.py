@@ -3,12 +3,14 @@
 import hmac
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gateway.catalog.webhook import WebhookSignature
 from gateway.scripts.signature import verified
 from gateway.scripts.webhook import Incoming, Routing, SignatureRefused
 from gateway.secret import Secret
+
+LONGEST_QUESTION: Final = 16 * 1024  # bytes of a body that asks whether anybody is there
 
 
 def signed_webhook(message: Incoming, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
@@ -22,6 +24,8 @@ def signed_webhook(message: Incoming, how: WebhookSignature | None, secrets: Seq
 
 def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
     """To a provider that asks, in its own words, whether anybody is there before it sends anything."""
+    if len(body) > LONGEST_QUESTION:
+        return None
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):

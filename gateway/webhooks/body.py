@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the stubs know the class alone
 from typing import Any, Final
 
 from gateway.records.event import FORWARD, Content, Delivery
@@ -45,6 +46,25 @@ _HOP_BY_HOP: Final = frozenset(
 )
 
 
+class _Patient(json.JSONDecoder):
+    """Reads as `json.loads` does, in Python: other threads have their turn meanwhile, which the C code never gives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scan_once = py_make_scanner(self)
+
+
+MOST_FIELDS: Final = 10_000
+PATIENT_BYTES: Final = 1 << 20
+PATIENT: Final = _Patient()
+WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def size_of(content: Content) -> int:
+    """Of what a provider sent, about; 0 for an event of ours."""
+    return len(content.received["body"]) if content.event == FORWARD else 0
+
+
 def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
     """Body and header fields, signatures aside. `auth_mode`: of the provider's entry, where there is one."""
     if content.event != FORWARD:
@@ -66,7 +86,7 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
         "providerConfigKey": content.integration_id,
         "payload": _payload(raw, kind),
     }
-    return _dumped(wrapped), {**passed, "content-type": JSON}
+    return _dumped(wrapped, patient=len(raw) > PATIENT_BYTES), {**passed, "content-type": JSON}
 
 
 def passes(name: str) -> bool:
@@ -114,16 +134,20 @@ def _payload(raw: bytes, kind: str) -> Any:
     if kind.startswith("application/x-www-form-urlencoded"):
         from urllib.parse import parse_qsl
 
-        return dict(parse_qsl(text, keep_blank_values=True))
+        try:
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            return text
     try:
-        return json.loads(text)
+        return json.loads(text) if len(raw) <= PATIENT_BYTES else PATIENT.decode(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _dumped(value: Any) -> bytes:
+def _dumped(value: Any, *, patient: bool = False) -> bytes:
     """As JavaScript's JSON.stringify writes it, so that a client that parses and writes it again has the same text."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        # `iterencode` is written in Python, and gives other threads their turn.
+        return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()
     except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -21,11 +21,12 @@ from gateway.egress.client import Egress
 from gateway.errors import GatewayError
 from gateway.metrics import Metrics
 from gateway.metrics.families import DELIVERIES
+from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryState, Outcome
 from gateway.store import Store
 from gateway.vault import VaultError
 from gateway.webhooks.backoff import Answer, outcome
-from gateway.webhooks.body import message
+from gateway.webhooks.body import message, size_of
 from gateway.webhooks.keys import KnownKeys
 from gateway.webhooks.lane import AT_ONCE, Pace
 from gateway.webhooks.send import send
@@ -154,7 +155,8 @@ class Deliverer:
         """Body and header fields as they are sent now. Raises VaultError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._catalog.get(content.provider)
-        body, fields = message(delivery, content, entry.auth_mode if entry is not None else None)
+        told = delivery, content, entry.auth_mode if entry is not None else None
+        body, fields = message(*told) if size_of(content) <= INLINE_BYTES else await off_loop(message, *told)
         keys = await self._keys.of(delivery.environment)
         return body, fields | signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
 

@@ -10,6 +10,7 @@ import structlog
 from gateway.catalog.provider import Provider
 from gateway.catalog.webhook import WebhookSignature
 from gateway.config import WebhooksConfig
+from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
 from gateway.scripts.signature import SHARED, checkable, signing_secrets
@@ -71,7 +72,9 @@ async def receive(
     store: Store, integration: Integration, provider: Provider, message: Incoming, way: Way, limits: WebhooksConfig
 ) -> Reception:
     """Take `message`, once. Raises SignatureRefused, Unavailable."""
-    routing = way.script(message, provider.webhook_signature, way.secrets)
+    how = provider.webhook_signature
+    small = len(message.body) <= INLINE_BYTES
+    routing = way.script(message, how, way.secrets) if small else await off_loop(way.script, message, how, way.secrets)
     done = {"status": "success"}
     if routing.reply is not None:
         return Reception(routing.reply)

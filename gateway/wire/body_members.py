@@ -98,8 +98,9 @@ def _value(
     """What is to stand under `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
-        both = isinstance(slot, Mapping) and isinstance(default, Mapping)
-        return [_written(_merged(default, slot) if both else slot if name in slots else default)]
+        if isinstance(slot, Mapping) and isinstance(default, Mapping):
+            return [_written(_merged(default, slot))]
+        return [_written(slot if name in slots else default)]
     inner = default if isinstance(default, Mapping) else {}
     if text[sent[0]] == "{" and (isinstance(slot, Mapping) or (name not in slots and inner)):
         return _spliced(text, sent[0], slot if isinstance(slot, Mapping) else {}, inner)[0]
