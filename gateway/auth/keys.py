@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loaded by who has a key to read: few workers ever do, and i
 
     SigningKey: TypeAlias = RSAKey | ECKey | OKPKey | OctKey
 
-_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----((?:[^-]++|-(?!----))*+)-----END \1-----")
 _KINDS: Final[Mapping[str, str]] = {"RS": "RSAKey", "PS": "RSAKey", "ES": "ECKey", "Ed": "OKPKey", "HS": "OctKey"}
 
 

@@ -12,7 +12,7 @@ from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import Call, Reply, scrubbed
 
 TIMEOUT_S: Final = 10.0
-LIMIT_BYTES: Final = 256 * 1024  # it is read, and sealed, on the event loop
+LIMIT_BYTES: Final = 128 * 1024  # it is read, and sealed, on the event loop
 LAST_CALL_S: Final = 15.0  # no call begins later
 MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
 

@@ -3,7 +3,7 @@
 import re
 import sys
 import traceback
-from functools import cache
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final
 
@@ -28,14 +28,15 @@ SECRET_TEXT: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+LONGEST_NAME: Final = 256
 Event = structlog.typing.EventDict
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
-@cache
+@lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Whether what goes by `name` must not be seen. Names are few: they stand in our own calls."""
-    return bool(SECRET_NAME.search(name))
+    """Whether what goes by `name` must not be seen."""
+    return len(name) > LONGEST_NAME or bool(SECRET_NAME.search(name))
 
 
 def mask(_logger: Any, _method: str, event: Event) -> Event:

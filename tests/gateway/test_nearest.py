@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.nearest import did_you_mean, nearest
+from gateway.nearest import close_matches, did_you_mean, nearest
 
 KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hubspot", "OAUTH2"]
 
@@ -28,3 +28,9 @@ def test_a_slip_is_recognised(given: str, meant: str) -> None:
 def test_a_stranger_gets_no_suggestion(given: str) -> None:
     assert nearest(given, KNOWN) is None
     assert did_you_mean(given, KNOWN) == ""
+
+
+def test_a_long_name_is_not_compared() -> None:
+    assert nearest("jira" * 1000, ["jira" * 1000]) is None
+    assert close_matches("jira" * 1000, ["jira" * 1000], 1) == []
+    assert close_matches("jria", KNOWN, 1) == ["jira"]

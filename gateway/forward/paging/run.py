@@ -7,6 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 from multidict import CIMultiDict
 
+from gateway import clock
 from gateway.egress.exchange import Exchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.forward.faults import heard_by_caller
@@ -67,6 +68,7 @@ async def _pass_pages(
         for batch in batches(page.records):
             await answer.write(batch)
             watch.moved()
+            await clock.give_way()  # a write that need not wait lets nobody else in
         run.passed(page)
         following = page.next
         if following is None or run.enough:

@@ -183,3 +183,19 @@ async def test_a_body_that_is_no_json_is_named(running: RunningGateway) -> None:
         f"{running.url}/connections", data=b'{"a":', headers={**running.headers, **headers}
     ) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_json")
+
+
+async def test_a_connection_has_a_limited_number_of_settings(running: RunningGateway, tracker: Tracker) -> None:
+    body = {
+        "provider_config_key": "tracker",
+        "credentials": {"type": "OAUTH2", "access_token": "a"},
+        "connection_config": {f"x{number}": "y" for number in range(251)},
+    }
+    told = await running.json("POST", "/connections", json=body, expect=400)
+    assert "at most 250 settings" in told["error"]["message"]
+
+
+async def test_a_body_with_too_many_faults_is_refused_in_one_sentence(running: RunningGateway) -> None:
+    told = await running.json("POST", "/connections", json={f"x{number}": 1 for number in range(2000)}, expect=400)
+    assert told["error"]["message"].startswith("The body has 2002 faults.")
+    assert len(told["error"]["errors"]) == 1

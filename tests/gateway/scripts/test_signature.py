@@ -220,3 +220,21 @@ def test_nearly_all_that_the_catalog_describes_can_be_checked() -> None:
     entries = [shipped().get(name) for name in shipped().providers]
     told = {one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None}
     assert {name for name, how in told.items() if not checkable(how)} <= {"mailgun"}
+
+
+def test_a_webhook_offers_a_few_signatures_and_each_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    digest = hmac.digest
+    monkeypatch.setattr("gateway.scripts.signature.hmac.digest", lambda *args: made.append(1) or digest(*args))
+    right = f"sha256={mac(BODY).hex()}"
+    how = described("github")
+    secrets = (Secret("the old one"), Secret(KEY))
+
+    def sent(*signatures: str) -> Incoming:
+        return Incoming("POST", URL, {"x-hub-signature-256": " ".join(signatures)}, BODY, NOW)
+
+    verified(sent(*["sha256=00"] * 7, right), how, secrets)
+    assert len(made) == len(secrets)
+    with pytest.raises(SignatureRefused):
+        verified(sent(*["sha256=00"] * 1000, right), how, secrets)
+    assert len(made) == 2 * len(secrets)

@@ -1,0 +1,67 @@
+"""A client in a process of its own, which notes how long it waits for short answers while others ask for hard work.
+
+``python -m tests.fakes.probe PORT``: for each line that it reads, it writes the longest wait since the line before.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+REQUEST = b"GET /health HTTP/1.1\r\nHost: gw\r\n\r\n"
+PAUSE_S = 0.002
+
+
+async def ask(port: int, waits: list[float]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while True:
+        began = time.monotonic()
+        writer.write(REQUEST)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(int(length.partition(b":")[2]))
+        waits.append(time.monotonic() - began)
+        await asyncio.sleep(PAUSE_S)
+
+
+async def run(port: int) -> None:
+    waits: list[float] = []
+    asking = asyncio.create_task(ask(port, waits))
+    while await asyncio.to_thread(sys.stdin.readline):
+        count = len(waits)
+        while len(waits) < count + 2 and not asking.done():  # whatever is outstanding counts
+            await asyncio.sleep(PAUSE_S)
+        print(max(waits), flush=True)
+        waits.clear()
+    asking.cancel()
+
+
+class Probe:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def longest_s(self) -> float:
+        """The longest wait since the last time."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        return float(await self._process.stdout.readline())
+
+
+@asynccontextmanager
+async def probing(port: int) -> AsyncIterator[Probe]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.fakes.probe", str(port)), stdin=pipe, stdout=pipe
+    )
+    try:
+        yield Probe(process)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(int(sys.argv[1])))

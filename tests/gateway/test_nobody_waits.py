@@ -1,0 +1,197 @@
+"""Each shape of input at its limit, sent to a live gateway: other callers hardly notice."""
+
+import asyncio
+import hmac
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+
+from tests.fakes.gateways import SECRET_KEY, write_entry
+from tests.fakes.probe import probing
+from tests.fakes.processes import CONNECTION, Files, serving
+from tests.fakes.scaling import reference_s
+
+MIB = 1 << 20
+WIDE = b"{" + b'"a":{},' * (2 * MIB - 9) + b'"b":1}'
+MISSPELT = "all" + "".join(f"; cursr_{number}=1" for number in range(1000))
+WEBHOOK_SECRET = "c" * 32
+AT_MOST: Any = {"max_line_size": MIB, "max_field_size": MIB, "auto_decompress": False}
+KEY = {"Authorization": f"Bearer {SECRET_KEY}"}
+PAGED = "all; type=link; link_rel_in_response_header=next"
+TOKENS = '"access_token":"a","refresh_token":"r"'
+
+LINKS = {
+    "open": "<" * 60_000,
+    "quotes": '"\\' * 30_000,
+    "targets": "<a>," * 15_000,
+    "empty": "<>" * 30_000,
+    "queries": "</v1?a&b>," * 6_000,
+    "parameters": '<a>; rel="next' + '\\"' * 29_000,
+}
+TOKEN_ANSWERS = {
+    "arrays": f'{{{TOKENS},"x":[{"[]," * 40_000}1]}}',
+    "deep": f'{{{TOKENS},"x":{"[" * 60_000}{"]" * 60_000}}}',
+    "members": f"{{{TOKENS}{''.join(f',{json.dumps(str(n))}:1' for n in range(10_000))}}}",
+}
+SETTINGS = {f"setting_{number}": "x" for number in range(40_000)}
+
+
+class Provider:
+    """It answers as `link`, `page` and `tokens` say."""
+
+    link = ""
+    page = b"[]"
+    tokens = ""
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        while await request.content.readany():
+            pass
+        if request.path.endswith("/token"):
+            return web.Response(text=self.tokens, content_type="application/json")
+        headers = {"Link": self.link} if self.link else {}
+        return web.Response(body=self.page, headers=headers, content_type="application/json")
+
+
+def shapes(provider: Provider) -> dict[str, Any]:
+    """Name ▸ method, path, and what else goes to `request`; or what is set at the provider first."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    as_json = {"Content-Type": "application/json"}
+    proxied = {**CONNECTION}
+    with_body = {**CONNECTION, "Provider-Config-Key": "body"}
+
+    def imported(**more: Any) -> Any:
+        body = {"provider_config_key": "up", "credentials": {"type": "API_KEY", "apiKey": "k" * 20}, **more}
+        return ("POST", "/connections", {"json": body})
+
+    def session(**more: Any) -> Any:
+        return ("POST", "/connect/sessions", {"json": {"end_user": {"id": "u1"}, **more}})
+
+    def bare(piece: str, size: int = MIB - 100) -> Any:
+        return ("POST", "/connect/sessions", {"data": f"[{piece * (size // len(piece))}1]", "headers": as_json})
+
+    def webhook(content: bytes) -> Any:
+        signature = hmac.new(WEBHOOK_SECRET.encode(), content, "sha256").hexdigest()
+        return ("POST", "/webhook/dev/jira", {"data": content, "headers": {"X-Hub-Signature": f"sha256={signature}"}})
+
+    found: dict[str, Any] = {
+        "e-mail": session(end_user={"id": "u1", "email": "a@" + "." * (MIB - 200) + " "}),
+        "e-mail short": session(end_user={"id": "u1", "email": "a@" + "." * 16_000 + " "}),
+        "settings": imported(connection_config=SETTINGS),
+        "credentials": imported(credentials={"type": "API_KEY", **SETTINGS}),
+        "unknown members": imported(**SETTINGS),
+        "tags": imported(tags=SETTINGS),
+        "metadata": imported(metadata=SETTINGS),
+        "json arrays": bare("[],"),
+        "json objects": bare("{},"),
+        "json deep": bare("["),
+        "json numbers": bare("1,"),
+        "query": ("GET", "/connections?" + "a&" * 7_000, {}),
+        "proxied query": ("GET", "/proxy/x?" + "a&" * 7_000, {"headers": proxied}),
+        "paginate header": ("GET", "/proxy/x", {"headers": {**proxied, "Gateway-Paginate": MISSPELT}}),
+        "cookies": ("GET", "/oauth/callback?state=x", {"headers": {"Cookie": "a=b; " * 3_000}}),
+        "headers": ("GET", "/proxy/x", {"headers": {**proxied, **{f"X-{number}": "y" for number in range(900)}}}),
+        "form": ("POST", "/oauth/site", {"data": b"a&" * 30_000, "headers": form}),
+        "webhook arrays": ("POST", "/webhook/dev/jira", {"data": b"[" + b"[]," * (5 * MIB // 3 - 9) + b"1]"}),
+        "webhook members": ("POST", "/webhook/dev/jira", {"data": b'{"a":1' + b',"b":{}' * (5 * MIB // 7 - 9) + b"}"}),
+        "signed webhook arrays": webhook(b"[" + b"[]," * (5 * MIB // 3 - 9) + b"1]"),
+        "signed webhook members": webhook(b'{"a":1' + b',"b":{}' * (5 * MIB // 7 - 9) + b"}"),
+        "webhook signatures": (
+            "POST", "/webhook/dev/jira",
+            {"data": b"x" * (5 * MIB - 9), "headers": {"X-Hub-Signature": "sha256=aa," * 700}},
+        ),
+        "body of json": ("POST", "/proxy/x", {"data": WIDE, "headers": {**with_body, **as_json}}),
+        "body of a form": ("POST", "/proxy/x", {"data": b"a&" * (2 * MIB), "headers": {**with_body, **form}}),
+    }  # fmt: skip
+    for name, link in LINKS.items():
+        found[f"link {name}"] = ("GET", "/proxy/x", {"headers": proxied}, {"link": link})
+        found[f"paged link {name}"] = (
+            "GET",
+            "/proxy/x",
+            {"headers": {**proxied, "Gateway-Paginate": PAGED}},
+            {"link": link},
+        )
+    for name, piece in {"arrays": b"[],", "objects": b'{"a":{}},', "texts": b'"",'}.items():
+        page = b"[" + piece * (90_000 if name != "texts" else 99_000) + b"1]"
+        found[f"page of {name}"] = (
+            "GET",
+            "/proxy/x",
+            {"headers": {**proxied, "Gateway-Paginate": PAGED}},
+            {"page": page},
+        )
+    for name, text in TOKEN_ANSWERS.items():
+        cc = {"provider_config_key": "cc", "credentials": {"type": "OAUTH2_CC", "client_id": "a", "client_secret": "b"}}
+        found[f"token answer of {name}"] = ("POST", "/connections", {"json": cc}, {"tokens": text})
+    return found
+
+
+@pytest.mark.heavy
+async def test_others_hardly_wait_while_any_input_comes_at_its_limit(tmp_path: Path) -> None:
+    provider = Provider()
+    server = RawTestServer(provider.answer)
+    await server.start_server(max_field_size=MIB, max_line_size=MIB)
+    assert server.port is not None
+    files = Files(tmp_path, server.port)
+    base = {"display_name": "X", "categories": ["other"], "docs": "https://docs.example.com"}
+    up = f"http://127.0.0.1:{server.port}"
+    body = {"auth_mode": "API_KEY", "proxy": {"base_url": up, "body": {"auth": {"key": "${apiKey}"}}}}
+    cc = {"auth_mode": "OAUTH2_CC", "token_url": f"{up}/token", "proxy": {"base_url": up}}
+    write_entry(tmp_path, "body", {**base, **body})
+    write_entry(tmp_path, "cc", {**base, **cc})
+    integrations = files.document["environments"]["dev"]["integrations"]
+    integrations |= {
+        "body": {"provider": "body"}, "cc": {"provider": "cc"},
+        "jira": {"provider": "jira", "client_id": "a", "client_secret": "b", "webhook_secret": WEBHOOK_SECRET},
+    }  # fmt: skip
+    files.write()
+    waits: dict[str, tuple[float, float, int]] = {}
+    async with serving(files) as gateway, aiohttp.ClientSession(headers=KEY, **AT_MOST) as http:
+        await gateway.connect()
+        url = f"http://127.0.0.1:{gateway.port}"
+        made = {
+            "provider_config_key": "body",
+            "connection_id": "c1",
+            "credentials": {"type": "API_KEY", "apiKey": "k" * 20},
+        }
+        async with http.post(f"{url}/connections", json=made) as answer:
+            assert answer.status == 201, await answer.text()
+        async with probing(gateway.port) as probe:
+            for name, (method, path, options, *first) in shapes(provider).items():
+                provider.link, provider.page, provider.tokens = "", b"[]", ""
+                for attribute, value in (first[0] if first else {}).items():
+                    setattr(provider, attribute, value)
+                # What a client builds is built before the probe counts; a first request of its kind loads modules.
+                content, headers = options.get("data"), options.get("headers")
+                if "json" in options:
+                    content, headers = json.dumps(options["json"]), {"Content-Type": "application/json"}
+                content = content.encode() if isinstance(content, str) else content
+                for _ in range(2):
+                    await probe.longest_s()
+                    await asyncio.sleep(0.2)
+                    idle_s = await probe.longest_s()
+                    data = None if content is None else io.BytesIO(content)
+                    async with http.request(method, url + path, data=data, headers=headers) as answer:
+                        await answer.read()
+                    longest_s = await probe.longest_s()
+                waits[name] = (longest_s, idle_s, answer.status)
+    await server.close()
+    unit_s = reference_s(MIB)
+    told = [
+        f"{name}: {longest * 1000:.0f} ms, idle {idle * 1000:.0f} ms, status {status}"
+        for name, (longest, idle, status) in waits.items()
+    ]
+    print("\n".join([f"unit {unit_s * 1000:.1f} ms", *told]))
+    statuses = {name: status for name, (_, _, status) in waits.items()}
+    assert 500 not in statuses.values()
+    assert [statuses[f"token answer of {name}"] for name in TOKEN_ANSWERS] == [201] * len(TOKEN_ANSWERS)
+    assert statuses["signed webhook arrays"] == statuses["signed webhook members"] == 200
+    assert statuses["body of json"] == statuses["body of a form"] == statuses["link open"] == 200
+    late = [
+        line for line, (longest, idle, _) in zip(told, waits.values(), strict=True) if longest > 3 * idle + 1.5 * unit_s
+    ]
+    assert not late, "\n".join(late)

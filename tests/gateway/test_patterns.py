@@ -1,0 +1,367 @@
+"""An inventory: no regular expression of ours costs more than time in proportion to its input, up to the input's limit.
+
+Every pattern of `gateway` and `middleware` is found, compiled ones by import and others by their call in the source, and run
+on inputs that are made from its own structure: the shortest way to each repetition, the repeated part many times over, and an
+end that does not fit. `LIMITS` says how long an input may be where the pattern is used.
+"""
+
+import ast
+import importlib
+import pkgutil
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+import pytest
+
+import gateway
+import middleware
+from gateway.catalog.value import LONGEST
+from gateway.declared import catalog_of
+from tests.fakes.scaling import assert_linear, cpu_s, reference_s
+
+ROOT: Final = Path(__file__).parents[2]
+
+OPERATOR: Final = 256
+"""What the operator writes: configuration, catalog entries, commands. That need not be linear, only cheap at this length."""
+CHEAP: Final = 1000  # times the reference
+HEAD: Final = 64 * 1024  # all fields of a message together
+FIELD: Final = 16 * 1024  # one line of a request
+BODY: Final = 1 << 20
+NAME: Final = 1024  # a value whose length is checked before
+
+LIMITS: Final[Mapping[str, int]] = {
+    # Part of a module's name ▸ characters that may reach its patterns. The longest part that fits counts.
+    "gateway.access": FIELD,  # rules are matched with a request's path
+    "gateway.api": FIELD,
+    "gateway.api.shapes": BODY,  # a tag key and an address are checked here before anything else is
+    "gateway.api.connection_json": NAME,
+    "gateway.auth": HEAD,  # fields of providers' answers, and credentials of up to 16 KiB
+    "gateway.catalog": OPERATOR,
+    "gateway.catalog.value": 8192,
+    "gateway.catalog.interpolate": HEAD,
+    "gateway.catalog.ways": FIELD,
+    "gateway.cli": OPERATOR,
+    "gateway.config": OPERATOR,
+    "gateway.dot_segments": FIELD,
+    "gateway.logs": HEAD,
+    "gateway.logs.masking.SECRET_NAME": OPERATOR,  # a longer name is masked without a look
+    "gateway.oauth": 256 * 1024,
+    "gateway.openapi": OPERATOR,
+    "gateway.pages": NAME,
+    "gateway.sandbox": OPERATOR,  # a provider for tests, which serves nobody else
+    "gateway.scripts": HEAD,
+    "gateway.server": HEAD,
+    "gateway.wire": HEAD,
+    "gateway.wire.body_members": BODY,
+    "gateway.wire.paging.scan": BODY,
+    "gateway.wire.paging.document": BODY,
+    "middleware": FIELD,
+}
+
+MADE_OF_PARTS: Final = frozenset(
+    {
+        "gateway.access.rules._compiled",  # of a key's rule; `**` and `*` are separated by texts
+        "gateway.auth.aws_sigv4._element",  # of five names of our own, and [^<]*
+        "gateway.catalog.value.compiled",  # of catalog entries; those shipped are run below
+        "gateway.catalog.conversion.settings._pattern",  # of an entry that is converted, to see whether it compiles
+        "gateway.catalog.ways.applies",  # of a catalog entry's path
+        "gateway.sandbox.rehearsal.stage.path_pattern",  # of a catalog entry's path, in a test of entries
+    }
+)
+HANDED_ON: Final = {
+    # Patterns that are called under another name.
+    "gateway.wire.asked._SECONDS": frozenset({"fullmatch"}),
+}
+METHODS: Final = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
+
+
+@dataclass(frozen=True)
+class Used:
+    """A pattern as it is used: `where` names it, `methods` are those that are called on it."""
+
+    where: str
+    pattern: str | bytes
+    flags: int
+    methods: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.pattern!r}"[:90]
+
+
+def modules() -> Iterator[str]:
+    for package in (gateway, middleware):
+        yield package.__name__
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith(("__main__", "migrations.env")):  # these run when they are imported
+                yield found.name
+
+
+def calls_in(tree: ast.AST) -> Iterator[tuple[ast.expr, str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.value, node.func.attr, node
+
+
+@cache
+def sources() -> Mapping[str, ast.Module]:
+    found = {}
+    for package in ("gateway", "middleware"):
+        for path in (ROOT / package).rglob("*.py"):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found[name] = ast.parse(path.read_text())
+    return found
+
+
+@cache
+def methods_of() -> Mapping[str, frozenset[str]]:
+    """By a pattern's variable, with its module where it is called there: the methods that are called on it."""
+    called: dict[str, set[str]] = {}
+    for module, tree in sources().items():
+        for value, attribute, _ in calls_in(tree):
+            if attribute in METHODS:
+                for part in ast.walk(value):  # ``(A if … else B).match``, too
+                    if isinstance(part, ast.Name):
+                        called.setdefault(part.id, set()).add(attribute)
+                        called.setdefault(f"{module}.{part.id}", set()).add(attribute)
+    return {name: frozenset(methods) for name, methods in called.items()}
+
+
+def assigned_in(module: ast.Module) -> set[str]:
+    targets = [
+        target
+        for node in module.body
+        for target in (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+    ]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def made_of_parts() -> Iterator[str]:
+    """Where a pattern is put together in a call, so that only its author can say what it is."""
+    for name, tree in sources().items():
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                for value, attribute, call in calls_in(function):
+                    of_re = isinstance(value, ast.Name) and value.id == "re" and attribute in (*METHODS, "compile")
+                    if of_re and not isinstance(call.args[0], ast.Constant):
+                        yield f"{name}.{function.name}"
+
+
+def named() -> Iterator[Used]:
+    """Patterns that are members of modules."""
+    for name in modules():
+        for variable, value in vars(importlib.import_module(name)).items():
+            if isinstance(value, re.Pattern) and variable in assigned_in(sources()[name]):  # elsewhere it is imported
+                where = f"{name}.{variable}"
+                methods = HANDED_ON.get(where) or methods_of().get(where) or methods_of().get(variable)
+                methods = methods or frozenset({"match", "search"})
+                yield Used(where, value.pattern, value.flags, methods)
+
+
+def written() -> Iterator[Used]:
+    """Patterns that stand in a call such as ``re.sub("…", …)``, wherever it stands."""
+    for name, tree in sources().items():
+        for value, attribute, call in calls_in(tree):
+            if not (
+                isinstance(value, ast.Name) and value.id == "re" and attribute in (*METHODS, "compile") and call.args
+            ):
+                continue
+            pattern = call.args[0]
+            if isinstance(pattern, ast.Constant) and call not in of_module(tree):
+                methods = frozenset({attribute}) if attribute != "compile" else frozenset({"match", "search"})
+                flags = sum(getattr(re, part.attr) for key in call.keywords if key.arg == "flags" for part in ast.walk(key.value)
+                            if isinstance(part, ast.Attribute) and hasattr(re, part.attr))  # fmt: skip
+                yield Used(f"{name}:{call.lineno}", pattern.value, flags, methods)
+
+
+def of_module(tree: ast.Module) -> list[ast.AST]:
+    """What the module's own variables are set to: `named` has these."""
+    return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
+
+
+def of_catalog() -> Iterator[Used]:
+    """Patterns of settings in the shipped entries, which end users' values must fit."""
+    for provider in catalog_of(None).providers.values():
+        for settings in (provider.connection_config, provider.credentials):
+            for setting in settings.values():
+                if setting.pattern is not None:
+                    yield Used(f"catalog/{provider.name}", setting.pattern, re.ASCII, frozenset({"fullmatch"}))
+
+
+def limit_of(where: str) -> int:
+    if where.startswith("catalog/"):
+        return LONGEST
+    fitting = [part for part in LIMITS if where == part or where.startswith((f"{part}.", f"{part}:"))]
+    assert fitting, f"LIMITS does not say how long an input {where} may get"
+    return LIMITS[max(fitting, key=len)]
+
+
+def everything() -> list[Used]:
+    found: dict[tuple[str | bytes, int, frozenset[str], int], Used] = {}
+    for one in (*named(), *written(), *of_catalog()):
+        found.setdefault((one.pattern, one.flags & ~re.UNICODE, one.methods, limit_of(one.where)), one)
+    return list(found.values())
+
+
+# --- inputs from a pattern's own structure
+
+
+def sample(nodes: Any, pick: int = 0) -> str:
+    """A short text that the parsed nodes match, lookarounds and references aside."""
+    return "".join(sampled(operator, value, pick) for operator, value in nodes)
+
+
+def sampled(operator: Any, value: Any, pick: int) -> str:
+    if operator is sre.LITERAL:
+        return chr(value)
+    if operator is sre.NOT_LITERAL:
+        return next(char for char in "a.0 " if ord(char) != value)
+    if operator is sre.ANY:
+        return "a"
+    if operator is sre.IN:
+        return member(value, pick)
+    if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+        least, most, inner = value
+        return sample(inner, pick) * (least or (1 if pick and most else 0))
+    if operator is sre.SUBPATTERN:
+        return sample(value[-1], pick)
+    if operator is sre.ATOMIC_GROUP:
+        return sample(value, pick)
+    if operator is sre.BRANCH:
+        return sample(value[1][pick % len(value[1])], pick)
+    return ""
+
+
+ALPHABET: Final = string.ascii_letters + string.digits + " .,;:-_/=\"'<>@%&?#\\{}[]()+*~|!$^`\t\n\u00e9"
+
+
+def member(items: Any, pick: int) -> str:
+    compiled = [char for char in ALPHABET if contains(items, char)]
+    return compiled[(pick * 7) % len(compiled)] if compiled else ""
+
+
+def contains(items: Any, char: str) -> bool:
+    negated = bool(items) and items[0][0] is sre.NEGATE
+    hit = False
+    for operator, value in items:
+        if operator is sre.LITERAL:
+            hit = hit or ord(char) == value
+        elif operator is sre.RANGE:
+            hit = hit or value[0] <= ord(char) <= value[1]
+        elif operator is sre.CATEGORY:
+            hit = hit or in_category(value, char)
+    return hit is not negated
+
+
+def in_category(category: Any, char: str) -> bool:
+    name = str(category)
+    positive = (
+        char.isdigit() if "DIGIT" in name else char.isspace() if "SPACE" in name else char.isalnum() or char == "_"
+    )
+    return positive is not ("NOT" in name)
+
+
+def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
+    """For each repetition: what leads to it, and one round of it."""
+    for operator, value in nodes:
+        if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
+            _, most, inner = value
+            if most > 8:
+                for pick in range(4):
+                    yield before, sample(inner, pick) or "a"
+            yield from repeats(inner, before)
+        elif operator is sre.SUBPATTERN:
+            yield from repeats(value[-1], before)
+        elif operator is sre.ATOMIC_GROUP:
+            yield from repeats(value, before)
+        elif operator is sre.BRANCH:
+            for branch in value[1]:
+                yield from repeats(branch, before)
+        before += sampled(operator, value, 0)
+
+
+def attacks(pattern: str | bytes, flags: int) -> set[tuple[str, str, str]]:
+    """Beginnings, what is repeated, and ends."""
+    tree = parser.parse(pattern, flags & ~re.DEBUG)
+    found = {(before, pump, end) for before, pump in repeats(tree, "") for end in ("", "\x00", "!", " ")}
+    literals = set(sample(tree, 0) + sample(tree, 1)) or {"a"}
+    alone = {("", char, end) for char in (*sorted(literals)[:12], "a", " ", '"', "<", ".") for end in ("", "\x00")}
+    begun = {("", before + pump, end) for before, pump, end in found if before}  # each a start of its own
+    return found | alone | begun
+
+
+def runner(compiled: "re.Pattern[Any]", method: str) -> Callable[[Any], object]:
+    if method in ("sub", "subn"):
+        return lambda text: getattr(compiled, method)(lambda found: found[0], text)
+    if method == "finditer":
+        return lambda text: sum(1 for _ in compiled.finditer(text))
+    called: Callable[[Any], object] = getattr(compiled, method)
+    return called
+
+
+def assert_used_linearly(used: Used, limit: int) -> None:
+    compiled = re.compile(used.pattern, used.flags)
+    for before, pump, end in sorted(attacks(used.pattern, used.flags)):
+        for method in sorted(used.methods):
+            run = runner(compiled, method)
+
+            def work(
+                size: int, run: Callable[[Any], object] = run, parts: Any = (before, pump, end)
+            ) -> Callable[[], object]:
+                text: Any = parts[0] + parts[1] * max(1, (size - len(parts[0]) - 1) // len(parts[1])) + parts[2]
+                given = text.encode("latin-1", "replace") if isinstance(used.pattern, bytes) else text
+                return lambda: run(given)
+
+            try:
+                if limit <= OPERATOR:
+                    assert cpu_s(work(limit)) <= CHEAP * reference_s(limit), f"{limit} characters cost too much"
+                else:
+                    assert_linear(work, limit)
+            except AssertionError as fault:
+                raise AssertionError(f"{used} by {method} on {before!r} + {pump!r}… + {end!r}: {fault}") from None
+
+
+@pytest.mark.heavy
+def test_every_pattern_costs_time_in_proportion_to_its_input() -> None:
+    faults = []
+    for used in everything():
+        try:
+            assert_used_linearly(used, limit_of(used.where))
+        except AssertionError as fault:
+            faults.append(str(fault))
+    assert not faults, "\n".join(faults)
+
+
+def test_patterns_that_are_put_together_in_a_call_are_known() -> None:
+    assert set(made_of_parts()) == MADE_OF_PARTS
+
+
+def test_the_inventory_finds_what_there_is() -> None:
+    places = {used.where for used in (*named(), *written(), *of_catalog())}
+    for known in (
+        "gateway.api.shapes.EMAIL",
+        "gateway.wire.link_field._PIECE",
+        "gateway.logs.masking.SECRET_TEXT",
+        "middleware.capability._MINTED",
+    ):
+        assert known in places
+    assert any(where.startswith("gateway.auth.aws_sigv4:") for where in places)
+    assert any(where.startswith("catalog/") for where in places)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"[^@\s]+@[^@\s]+\.[^@\s]+", r'"(?:[^"\\]|\\.)*"|<([^>]*)>', r"[\w-]*(?:secret|token)=", r"(a+)+b", r"a*a*b"],
+)
+def test_the_inventory_catches_patterns_that_are_not_linear(pattern: str) -> None:
+    used = Used("gateway.wire.example", pattern, 0, frozenset({"fullmatch", "search"}))
+    with pytest.raises(AssertionError, match="characters cost"):
+        assert_used_linearly(used, 28 if pattern == "(a+)+b" else HEAD)
