@@ -17,6 +17,9 @@ import pytest
 
 SLOW_S: Final = 0.01  # what a collection may take before the objects that have survived it are set aside
 
+ASIDE: Final = 1_000_000  # so many objects more, and what is set aside is looked through again
+
+_most_aside = ASIDE
 _failed = pytest.StashKey[bool]()
 _spoiled: Final = set[str]()  # modules and sessions with one loop, in which a test has failed
 
@@ -61,8 +64,20 @@ def collected() -> str:
         began = time.perf_counter()
         gc.collect()
         if time.perf_counter() - began > SLOW_S:
-            gc.freeze()
+            _set_aside()
     return "\n".join(found)
+
+
+def _set_aside() -> None:
+    """Let collections pass over the objects that have survived this one. From time to time free what has died of them."""
+    global _most_aside
+    if gc.get_freeze_count() > _most_aside:
+        gc.unfreeze()
+        with _noted():  # of what tests left nobody can say any more which
+            gc.collect()
+        gc.freeze()
+        _most_aside = gc.get_freeze_count() + ASIDE
+    gc.freeze()
 
 
 @contextmanager
