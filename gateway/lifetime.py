@@ -86,7 +86,7 @@ async def opened(
         pool=config.store.pool,
     )
     try:
-        since = await store.changes.last_id()  # before they are read, so that none that comes meanwhile is missed
+        since = await store.changes.end()  # before they are read, so that none that comes meanwhile is missed
         services.integrations.learn(await store.integrations.all())
     except BaseException:
         await store.close()

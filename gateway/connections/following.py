@@ -11,7 +11,7 @@ from gateway import clock
 from gateway.config import LiveConfig
 from gateway.connections.integrations import Integrations
 from gateway.records.connection import ConnectionRef, Mark
-from gateway.store import ChangesMissed, Store
+from gateway.store import ChangesMissed, Position, Store
 
 SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOOK_S: Final = 10.0
@@ -73,8 +73,8 @@ class Following(ABC):
         away_s = self.away_s
         return away_s is None or away_s <= self._config.ttl_s
 
-    async def follow(self, last_id: int, beside: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Follow the store's change log from `last_id` on, for as long as the gateway runs.
+    async def follow(self, position: Position | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Follow the store's change log from `position` on, for as long as the gateway runs.
 
         `beside` is called after each change of whatever kind, and now and then besides.
         """
@@ -83,15 +83,15 @@ class Following(ABC):
         while True:
             await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
-                last_id, version = await _to_its_end(self._look(last_id, version))
+                position, version = await _to_its_end(self._look(position, version))
                 if beside is not None:
                     await beside()
                 if self._lost:
                     log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
                     self._lost = False
-            except ChangesMissed as missed:
+            except ChangesMissed:
                 self._forget_all()
-                last_id = missed.last_id
+                position, version = None, None
                 self._integrations_missed = True
                 self._tell_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
@@ -102,16 +102,22 @@ class Following(ABC):
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._sweep()
 
-    async def _look(self, last_id: int, version: Hashable) -> tuple[int, Hashable]:
-        """Take over what has changed since. Returns where the log ends now, and the store's version."""
+    async def _look(self, position: Position | None, version: Hashable) -> tuple[Position, Hashable]:
+        """Take over what has changed since. Returns where the log ends now, and the store's version.
+
+        `position` None: it is not known what was missed, so that nothing read before now may be kept.
+        """
         async with asyncio.timeout(LONGEST_LOOK_S):
+            if position is None:
+                position = await self._store.changes.end()
+                self._forget_all()
             if self._integrations_missed:
                 self._integrations.learn(await self._store.integrations.all())
                 self._integrations_missed = False
             seen = await self._store.changes.version()
-            newest, changed = last_id, dict[ConnectionRef, Mark | None]()
-            if seen != version:
-                newest, changed = await self._store.changes.since(last_id)
+            newest, changed = position, dict[ConnectionRef, Mark | None]()
+            if seen != version or position.missing:
+                newest, changed = await self._store.changes.since(position)
                 if None in changed.values():  # of a renewal of our own nobody is told
                     self.heard()
             for ref in changed:
@@ -132,7 +138,7 @@ class Following(ABC):
             follower.missed()
 
 
-async def _to_its_end(look: Coroutine[Any, Any, tuple[int, Hashable]]) -> tuple[int, Hashable]:
+async def _to_its_end(look: Coroutine[Any, Any, tuple[Position, Hashable]]) -> tuple[Position, Hashable]:
     """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

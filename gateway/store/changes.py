@@ -1,52 +1,76 @@
-"""What other processes must see: an append-only log of the connections that were written, stored, removed or broken."""
+"""What other processes must see: an append-only log of the connections that were written, stored, removed or failed.
 
-from collections.abc import Hashable
+A writer appends as the last statement of its transaction, without a lock: transactions of different connections commit
+independently. PostgreSQL hands out ids before the commit, so a later id may become visible first. The reader therefore
+remembers the ids that it has not seen below the last one (`Position.missing`) and asks for them again until they appear,
+or until no transaction that could still commit them can be alive.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.store.last import execute_last
 from gateway.store.own_changes import OwnChanges
 from gateway.store.pruning import prune_oldest
 from gateway.store.tables import changes
-from gateway.store.transactions import Transactions
+from gateway.store.transactions import NOTIFIES, Transactions
 from gateway.store.watch import Watch
 
 KEPT: Final = timedelta(days=1)
-CHANNEL: Final = "gateway_changes"
-TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7902))  # the name, and which of our locks
-NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
+MISSING_S: Final = 60.0
+"""How long a missing id is asked for, in seconds. A transaction has ended before: `store.pool.statement_s` bounds each of its
+statements, its commit and its idle time. An id that never appears belongs to a transaction that was rolled back."""
+MOST_MISSING: Final = 10_000
+LOOK_BACK: Final = 10_000  # ids before the end of the log, of which some may not be committed when a reader begins
+IN_FLIGHT: Final = 100  # transactions at most that have an id below all that are visible
+
 NOTED: Final = insert(changes)
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
+AMONG: Final = select(changes).where(changes.c.id.in_(bindparam("missing", expanding=True))).order_by(changes.c.id)
+RECENT: Final = select(changes.c.id).order_by(changes.c.id.desc()).limit(LOOK_BACK)
 LAST: Final = select(func.coalesce(func.max(changes.c.id), 0))
 ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
 
 
-class ChangesMissed(Exception):
-    """The log no longer reaches back to where the reader stood: whatever it kept may be stale. Go on from `last_id`."""
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a reader has read: all ids up to `last_id` but the `missing` ones, each with when it was first missed
+    (monotonic seconds)."""
 
-    def __init__(self, last_id: int) -> None:
-        super().__init__("changes were pruned before they were read")
-        self.last_id = last_id
+    last_id: int = 0
+    missing: Mapping[int, float] = field(default_factory=dict)
+
+    def read(self, ids: Iterable[int]) -> "Position":
+        """The position once `ids`, in ascending order, were read as well."""
+        now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
+        for one in ids:
+            if one <= last_id:
+                missing.pop(one, None)
+                continue
+            missing |= dict.fromkeys(range(max(last_id + 1, one - MOST_MISSING), one), now)
+            last_id = one
+        return Position(last_id, {one: since for one, since in missing.items() if now - since < MISSING_S})
+
+
+class ChangesMissed(Exception):
+    """The log no longer reaches back to where the reader stood: whatever it kept may be stale. Go on from `ChangeLog.end`."""
 
 
 async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
     """Add `ref` to the log, as the last thing that the transaction of the change itself writes. Returns the entry's id.
 
-    `ends`: nor does it read anything or raise afterwards.
-    PostgreSQL gives ids out of turn, so whoever appends there holds a lock until the commit: a reader that has seen an
-    id has seen all before it. It is the last lock that a transaction takes, so no two wait for each other.
+    `ends`: nor does it read anything or raise afterwards. Readers are notified after the commit (`Transactions.begin`).
     """
-    postgres = db.dialect.name == "postgresql"
-    if postgres:
-        await db.execute(TURN)
     entry = {"at": now, **ref._asdict()}
-    noted = await (execute_last(db, NOTED, entry) if ends and not postgres else db.execute(NOTED, entry))
-    if postgres:
-        await db.execute(NOTIFY)
+    db.info[NOTIFIES] = True
+    noted = await (execute_last(db, NOTED, entry) if ends else db.execute(NOTED, entry))
     (change_id,) = noted.inserted_primary_key or (0,)
     return int(change_id)
 
@@ -59,32 +83,37 @@ class ChangeLog:
         self._watch = watch
         self._own = own
 
-    async def last_id(self) -> int:
+    async def end(self) -> Position:
         """Where the log ends now: where a process that has kept nothing yet begins to read."""
         async with self._transactions.read() as db:
-            found: int = (await db.execute(LAST)).scalar_one()
-            return found
+            ids = sorted((await db.execute(RECENT)).scalars())
+        return Position(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else Position()
 
-    async def since(self, last_id: int) -> tuple[int, dict[ConnectionRef, Mark | None]]:
-        """The id to ask with next, and the connections that changed after `last_id`. Raises ChangesMissed.
+    async def since(self, position: Position) -> tuple[Position, dict[ConnectionRef, Mark | None]]:
+        """The position to ask with next, and the connections that changed after `position`. Raises ChangesMissed.
 
-        With each the mark that its row had then, where all its changes were renewals of this process; else None.
-        Ids are in the order of commits: SQLite has one writer, and `note_change` sees to it elsewhere.
+        With each the mark that its row had then, where all its changes were refreshes of this process; else None.
+        Of one connection, changes come in the order of their commits: each holds the lock of its row.
         """
+        last_id = position.last_id
         async with self._transactions.read() as db:
+            late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
-            newest: int = rows[-1].id if rows else last_id
             if not rows or rows[0].id != last_id + 1:  # else nothing lies between, and the log reaches back
                 first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
-                if first > last_id + 1 or last < last_id:  # the latter after an older backup was restored
+                reaches = last_id + 1 if last_id else IN_FLIGHT  # the first ones of all may still be missing
+                if first > reaches or last < last_id:  # the latter after an older backup was restored
                     self._own.clear()  # whose ids may be others' there
-                    raise ChangesMissed(max(newest, last) if rows else last)
-        self._own.forget(last_id)
+                    raise ChangesMissed
+        position = position.read(row.id for row in (*late, *rows))
+        if len(position.missing) > MOST_MISSING:
+            raise ChangesMissed
         changed: dict[ConnectionRef, Mark | None] = {}
-        for row in rows:
+        for row in (*late, *rows):
             ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
             changed[ref] = self._own.of(row.id) if changed.get(ref, True) else None
-        return newest, changed
+        self._own.forget(position.last_id, position.missing)
+        return position, changed
 
     async def version(self) -> Hashable:
         """Something that differs from last time if anything was committed since. Raises Unavailable, ChangesMissed."""

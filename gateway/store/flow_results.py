@@ -8,9 +8,8 @@ from sqlalchemy import RowMapping, Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connecting import SESSION_ENDED, Outcome
-from gateway.store.changes import NOTIFY
 from gateway.store.tables import flow_results
-from gateway.store.transactions import Transactions
+from gateway.store.transactions import NOTIFIES, Transactions
 
 KEPT: Final = timedelta(hours=1)
 MOST: Final = 1000
@@ -28,8 +27,7 @@ class FlowResults:
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in COLUMNS}))
-            if db.dialect.name == "postgresql":
-                await db.execute(NOTIFY)
+            db.info[NOTIFIES] = True
 
         await self._transactions.write(write)
 

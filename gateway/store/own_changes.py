@@ -1,5 +1,6 @@
 """Renewals that this process has written itself, so that following the change log it need not read them back."""
 
+from collections.abc import Container
 from typing import Final
 
 from gateway.records.connection import Mark
@@ -25,9 +26,9 @@ class OwnChanges:
         """The row's mark after that change, where it was ours."""
         return self._marks.get(change_id)
 
-    def forget(self, last_id: int) -> None:
-        """What was read up to `last_id` is not read again."""
-        for change_id in [one for one in self._marks if one <= last_id]:
+    def forget(self, last_id: int, missing: Container[int] = ()) -> None:
+        """What was read up to `last_id` is not read again, but for the `missing`."""
+        for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 
     def clear(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from sqlalchemy import Dialect
@@ -18,6 +18,9 @@ Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
 TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
+NOTIFIES: Final = (
+    "gateway_notifies"  # in a connection's `info`: other processes are notified once its transaction is committed
+)
 CROWDED: Final = "too many writes are waiting for it"
 
 
@@ -36,8 +39,18 @@ class NotYet(Unavailable):
 class Transactions:
     """The two ways to the database. Both raise Unavailable when it is locked, full, read-only or gone."""
 
-    def __init__(self, engines: Engines, *, queue_s: float, check: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        *,
+        queue_s: float,
+        check: Callable[[], None] = lambda: None,
+        notify: Callable[["Transactions"], Awaitable[None]] | None = None,
+    ) -> None:
         self._engines = engines
+        self._notify = notify
+        self._notifying: asyncio.Task[None] | None = None
+        self._notify_again = False
         self._check = check
         self._queue_s = queue_s
         self._turn = asyncio.Semaphore(engines.writes_at_once)
@@ -120,7 +133,27 @@ class Transactions:
         """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""
         with told_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
-                return await work(db)
+                db.info.pop(NOTIFIES, None)
+                done = await work(db)
+                notifies = db.info.pop(NOTIFIES, False)
+        if notifies and self._notify is not None:
+            self._notify_others()
+        return done
+
+    def _notify_others(self) -> None:
+        """Commits that come while a notification is on its way share the next one."""
+        self._notify_again = True
+        if self._notifying is None or self._notifying.done():
+            self._notifying = asyncio.create_task(self._notified(), name="notify_others")
+            self._running.add(self._notifying)
+            self._notifying.add_done_callback(self._ended)
+
+    async def _notified(self) -> None:
+        assert self._notify is not None
+        while self._notify_again:
+            self._notify_again = False
+            with suppress(Unavailable):  # they look by themselves at least once a second
+                await self._notify(self)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)

@@ -13,11 +13,13 @@ from gateway.wording import unconnected
 # A peer that is gone without a word is noticed by these, in seconds: the first probe, the next ones, and data unanswered.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 # Whatever the server's defaults are: no statement and no forgotten transaction lasts, and what was committed is on the disk.
+# A connection that only reads waits for no standby, which it otherwise would where it notifies.
 SETTINGS_OF: Final = """
 SELECT set_config('statement_timeout', '{0}', false),
        set_config('idle_in_transaction_session_timeout', '{0}', false),
        set_config('default_transaction_read_only', '{1}', false),
-       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
+       CASE WHEN '{1}' = 'on' THEN set_config('synchronous_commit', 'local', false)
+            WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 APPLICATION: Final = "integration-gateway"
 GRACE_S: Final = 1.0  # what the server is given to end a statement itself, before we give up on it

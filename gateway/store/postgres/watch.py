@@ -12,10 +12,11 @@ from typing import Any, Final
 import asyncpg
 
 from gateway.config import PoolConfig
-from gateway.store.changes import CHANNEL, ChangesMissed
+from gateway.store.changes import ChangesMissed
 from gateway.store.faults import unavailable
 from gateway.store.postgres.connecting import Unreachable, cause_in_words, connect
 
+CHANNEL: Final = "gateway_changes"
 TOGETHER_S: Final = 0.01  # what comes in a burst is read at once
 LONGEST_CONNECT_S: Final = 2.0  # an attempt that hangs must not outlast the outage by much
 LAST: Final = "SELECT coalesce(max(id), 0) FROM changes"
@@ -54,7 +55,7 @@ class PostgresWatch:
                     raise unavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
             if before is not None and self._timeline != before:
-                raise ChangesMissed(last_id)  # a standby took over, whose log may lack what we have read already
+                raise ChangesMissed  # a standby took over, whose log may lack what we have read already
             return last_id
 
     async def close(self) -> None:

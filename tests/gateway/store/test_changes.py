@@ -7,8 +7,10 @@ import pytest
 
 from gateway.records.connection import RefreshFailure
 from gateway.records.states import State
-from gateway.store import ChangesMissed, Store
+from gateway.store import ChangesMissed, Position, Store
+from gateway.store.changes import MISSING_S
 from gateway.store.own_changes import MOST, OwnChanges
+from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
@@ -24,7 +26,7 @@ async def heard(store: Store) -> None:
 
 async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None:
     here, there = await opener(), await opener()
-    at = await there.changes.last_id()
+    at = await there.changes.end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
     held = here.connections
 
@@ -54,15 +56,15 @@ async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None
 async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:
     for ref in (REF, OTHER, REF):
         await store.connections.put(new(ref), now=NOW)
-    last, refs = await store.changes.since(0)
-    assert (last, list(refs)) == (await store.changes.last_id(), [REF, OTHER])
-    assert await store.changes.since(last) == (last, {})
+    at, refs = await store.changes.since(Position())
+    assert (at.last_id, list(refs)) == ((await store.changes.end()).last_id, [REF, OTHER])
+    assert await store.changes.since(at) == (at, {})
 
 
 async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
-    at = await here.changes.last_id()
+    at = await here.changes.end()
     await here.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
     saved = await here.connections.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
@@ -78,7 +80,7 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
 
 
 async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(store: Store) -> None:
-    at = await store.changes.last_id()
+    at = await store.changes.end()
     row, _ = await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
     assert await store.connections.save_refreshed(
@@ -91,7 +93,7 @@ async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Sto
     row, _ = await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
     await store.connections.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
-    at = await store.changes.last_id()
+    at = await store.changes.end()
     await store.connections.lease_refresh(REF, owner="b", now=NOW, ttl=TTL)
     saved = await store.connections.save_refreshed(
         REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
@@ -100,6 +102,23 @@ async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Sto
     assert (saved.state, saved.failure) == (State.ACTIVE, None)
     assert [one.state for one in await store.history.of(row.id)][-1] is State.ACTIVE
     assert (await store.changes.since(at))[1] == {REF: None}
+
+
+def test_an_id_that_is_not_there_is_missing_until_it_is_read() -> None:
+    at = Position(4).read([6, 8])
+    assert (at.last_id, set(at.missing)) == (8, {5, 7})
+    assert set(at.read([5, 9]).missing) == {7}
+
+
+def test_an_id_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
+    at = Position(4).read([6])
+    clock.ahead_s += MISSING_S / 2
+    at = at.read([8])
+    assert set(at.missing) == {5, 7}
+    clock.ahead_s += MISSING_S / 2
+    assert set(at.read([9]).missing) == {7}
 
 
 def test_where_nobody_follows_the_log_little_is_remembered() -> None:
@@ -134,14 +153,14 @@ async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) 
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))
-    assert await store.changes.since(3) == (4, {REF: None})
-    with pytest.raises(ChangesMissed) as missed:
-        await store.changes.since(2)
-    assert missed.value.last_id == 4
+    assert await store.changes.since(Position(3)) == (Position(4), {REF: None})
+    with pytest.raises(ChangesMissed):
+        await store.changes.since(Position(2))
+    assert (await store.changes.end()).last_id == 4
 
 
 async def test_the_last_change_is_never_pruned(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.prune(NOW + timedelta(days=99))
-    assert await store.changes.last_id() == 1
-    assert await store.changes.since(1) == (1, {})
+    assert (await store.changes.end()).last_id == 1
+    assert await store.changes.since(Position(1)) == (Position(1), {})

@@ -41,7 +41,7 @@ async def test_metadata_is_replaced_or_merged(store: Store) -> None:
 
 async def test_where_one_is_unknown_none_is_changed(store: Store) -> None:
     await store.connections.put(new(metadata={"m": 1}), now=NOW)
-    last = await store.changes.last_id()
+    last = await store.changes.end()
     with pytest.raises(UnknownConnection) as missing:
         await store.edits.set_metadata([REF, OTHER], {"a": 1}, merge=False, now=LATER)
     assert missing.value.ref == OTHER
@@ -49,7 +49,7 @@ async def test_where_one_is_unknown_none_is_changed(store: Store) -> None:
         await store.edits.edit(OTHER, Edit(tags={}), now=LATER)
     row = await store.connections.get(REF)
     assert row is not None
-    assert (row.metadata, await store.changes.last_id()) == ({"m": 1}, last)
+    assert (row.metadata, await store.changes.end()) == ({"m": 1}, last)
 
 
 async def test_merges_at_the_same_time_lose_nothing(store: Store, opener: Opener) -> None:

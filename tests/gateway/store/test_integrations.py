@@ -92,7 +92,7 @@ async def test_one_with_connections_is_neither_renamed_nor_gone(store: Store) ->
 
 
 async def test_every_change_is_told_under_no_connection(store: Store) -> None:
-    last = await store.changes.last_id()
+    last = await store.changes.end()
 
     async def told() -> list[ConnectionRef]:
         nonlocal last

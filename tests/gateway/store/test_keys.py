@@ -37,7 +37,7 @@ async def test_a_key_comes_back_whole_by_its_digest(store: Store) -> None:
 
 
 async def test_every_change_is_told_to_other_processes(store: Store) -> None:
-    last = await store.changes.last_id()
+    last = await store.changes.end()
     key = await store.keys.add(AGENT, now=NOW)
     last, told = await store.changes.since(last)
     assert list(told) == [changed_key("dev", "d1")]

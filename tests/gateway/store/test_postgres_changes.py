@@ -1,17 +1,21 @@
 """What another node changes is heard at once, and nothing is missed: not out of turn, not while nobody listened."""
 
 import asyncio
+from typing import Self
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store import ChangesMissed, Store
+from gateway.records.connection import ConnectionRef
+from gateway.store import ChangesMissed, Position, Store
 from gateway.store.changes import note_change
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
-from tests.gateway.store.test_changes import heard
+from tests.gateway.store.test_changes import OTHER, heard
+
+REFS = [REF._replace(connection_id=f"c{n}") for n in range(60)]
 
 
 @pytest.fixture
@@ -32,49 +36,84 @@ async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener
         await here._transactions.write(half)
     assert await there.changes.version() == before
     await here.connections.put(new(), now=NOW)
-    last, refs = await there.changes.since(1)
+    at, refs = await there.changes.since(Position(1))
     assert list(refs) == [REF]
-    assert await there.changes.since(last) == (last, {})
+    assert await there.changes.since(at) == (at, {})
 
 
-async def test_who_has_seen_an_id_has_seen_all_before_it(opener: Opener) -> None:
-    """A transaction that was first to append is slow to commit: nobody gets a later id out before it."""
+class SlowCommit:
+    """A transaction that has appended `ref` to the log and is not committed before it may `go_on`."""
+
+    def __init__(self, store: Store, ref: ConnectionRef) -> None:
+        self.go_on = asyncio.Event()
+        self._appended = asyncio.Event()
+        self._task = asyncio.create_task(store._transactions.write(self._write))
+        self._ref = ref
+
+    async def __aenter__(self) -> Self:
+        await self._appended.wait()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.go_on.set()
+        await self._task
+
+    async def _write(self, db: AsyncConnection) -> None:
+        await note_change(db, self._ref, NOW)
+        self._appended.set()
+        await self.go_on.wait()
+
+
+async def test_a_slow_commit_holds_up_no_other_and_is_not_missed(opener: Opener) -> None:
     slow, quick, reader = await opener(), await opener(), await opener()
-    reached, go_on = asyncio.Event(), asyncio.Event()
-
-    async def hesitate(db: AsyncConnection) -> None:
-        await note_change(db, REF, NOW)
-        reached.set()
-        await go_on.wait()
-
-    first = asyncio.create_task(slow._transactions.write(hesitate))
-    await reached.wait()
-    other = REF._replace(connection_id="u2")
-    second = asyncio.create_task(quick.connections.put(new(other), now=NOW))
-    while not await waits_for_a_lock(reader):
-        await asyncio.sleep(0.01)
-    assert await reader.changes.since(0) == (0, {})
-    go_on.set()
-    await asyncio.gather(first, second)
-    assert list((await reader.changes.since(0))[1]) == [REF, other]
+    at = await reader.changes.end()
+    async with SlowCommit(slow, REF):
+        await quick.connections.put(new(OTHER), now=NOW)
+        at, refs = await reader.changes.since(at)
+        assert (list(refs), len(at.missing)) == ([OTHER], 1)
+    at, refs = await reader.changes.since(at)
+    assert (list(refs), dict(at.missing)) == ([REF], {})
 
 
-async def waits_for_a_lock(store: Store) -> bool:
-    async with store._transactions.read() as db:
-        found = await db.exec_driver_sql("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-        return found.first() is not None
+async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(opener: Opener) -> None:
+    slow, quick, reader = await opener(), await opener(), await opener()
+    async with SlowCommit(slow, REF):
+        await quick.connections.put(new(OTHER), now=NOW)
+        at = await reader.changes.end()
+    assert list((await reader.changes.since(at))[1]) == [REF]
+
+
+async def test_a_follower_hears_of_a_commit_with_an_earlier_id(opener: Opener) -> None:
+    """As `Live` follows: by the version of the store, which the late commit does not move, and by the notification."""
+    slow, quick, reader = await opener(), await opener(), await opener()
+    at, version = await reader.changes.end(), await reader.changes.version()
+    async with SlowCommit(slow, REF):
+        await quick.connections.put(new(OTHER), now=NOW)
+        at, _ = await reader.changes.since(at)
+        version = await reader.changes.version()
+        await heard(reader)
+        waiting = asyncio.create_task(heard(reader))
+    await waiting  # the commit notifies
+    assert (await reader.changes.version(), bool(at.missing)) == (version, True)
+    assert list((await reader.changes.since(at))[1]) == [REF]
+
+
+async def test_writes_are_committed_while_other_commits_are_under_way(opener: Opener) -> None:
+    stores = here, there = await opener(), await opener()
+    async with SlowCommit(here, REF), SlowCommit(there, OTHER):
+        await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
 
 
 async def test_many_writers_at_once_are_all_told(opener: Opener) -> None:
     stores = [await opener() for _ in range(3)]
     reader = await opener()
-    refs = [REF._replace(connection_id=f"c{n}") for n in range(60)]
-    last, seen = 0, []
+    refs = REFS
+    at, seen = await reader.changes.end(), []
 
     async def read_on() -> None:
-        nonlocal last
+        nonlocal at
         while len(seen) < len(refs):
-            last, more = await reader.changes.since(last)
+            at, more = await reader.changes.since(at)
             seen.extend(more)
             await asyncio.sleep(0)
 
@@ -100,7 +139,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     except Unavailable:
         now = await there.changes.version()
     assert now != before
-    assert await there.changes.since(0) == (1, {REF: None})
+    assert await there.changes.since(Position()) == (Position(1), {REF: None})
     waiting = asyncio.create_task(heard(there))
     await here.connections.put(new(), now=NOW)
     await waiting  # it listens again
@@ -114,14 +153,13 @@ async def test_a_standby_that_took_over_makes_readers_begin_anew(
     assert await store.changes.version() == 1
     store.changes._watch._timeline = "0000000F"  # that of the server it had listened to
     store.changes._watch._drop()
-    with pytest.raises(ChangesMissed) as missed:
+    with pytest.raises(ChangesMissed):
         await store.changes.version()
-    assert missed.value.last_id == 1
     assert await store.changes.version() == 1
 
 
 async def test_a_log_that_ends_before_what_was_read_is_one_that_was_put_back(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    with pytest.raises(ChangesMissed) as missed:
-        await store.changes.since(7)
-    assert missed.value.last_id == 1
+    with pytest.raises(ChangesMissed):
+        await store.changes.since(Position(7))
+    assert (await store.changes.end()).last_id == 1
