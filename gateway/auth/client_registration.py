@@ -12,8 +12,10 @@ from gateway.oauth.requests import encoded
 from gateway.oauth.token import TokenRefused
 
 NAME: Final = "Integration gateway"
-OURS: Final[Mapping[str, str]] = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
-PREFERRED: Final = ("none", "client_secret_basic", "client_secret_post")
+# RFC 7591 §2 ▸ as the catalog spells it, the preferred one first. A public client with PKCE has no secret to lose; servers
+# made with the MCP Python SDK read the client ID from the body only, where client_secret_post has it.
+METHODS: Final[Mapping[str, str]] = {"none": "none", "client_secret_post": "body", "client_secret_basic": "basic"}
+SPELLED: Final[Mapping[str, str]] = {spelling: method for method, spelling in METHODS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,24 @@ def _metadata(context: Context, auth_method: str) -> dict[str, Any]:
     }
 
 
+def secret_method(context: Context, methods: Sequence[str] | None) -> str:
+    """How a client with a secret proves itself: as the entry says, else as the server supports, else ``body``."""
+    offered = (SPELLED[one] for one in ("body", "basic"))
+    supported = next((METHODS[one] for one in offered if methods is None or one in methods), "body")
+    return context.provider.token_request_auth_method or supported
+
+
 def registered(
     context: Context, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
 ) -> Dialogue[Registered]:
-    """A new client of the server (RFC 7591 §3). `methods`: how it lets clients prove themselves, None where it does not say.
+    """A new client of the server (RFC 7591 §3). `methods`: those that the server supports, None if nothing says which.
 
-    Raises TokenRefused where it registers nobody.
+    The entry's `token_request_auth_method` decides; without it the server's answer does, which may name another method
+    than the one that was asked for. Raises TokenRefused where it registers nobody.
     """
-    wanted = next((method for method in PREFERRED if methods is None or method in methods), "client_secret_basic")
+    chosen = context.provider.token_request_auth_method
+    supported = (method for method in METHODS if methods is None or method in methods)
+    wanted = SPELLED.get(chosen or "") or next(supported, "client_secret_basic")
     asked: dict[str, Any] = {**_metadata(context, wanted), **({"scope": " ".join(scopes)} if scopes else {})}
     reply = yield encoded("POST", url, {"Accept": "application/json"}, asked, "json")
     answer = accepted_answer(reply)
@@ -63,5 +75,9 @@ def registered(
     if not isinstance(client_id, str) or not client_id:
         raise TokenRefused("invalid_client", "its registration endpoint answered without a client_id")
     secret = secret if isinstance(secret, str) and secret else None
-    given = answer.get("token_endpoint_auth_method") or (wanted if secret is None else "client_secret_basic")
-    return Registered(client_id, secret, OURS.get(str(given), "body") if secret else "none")
+    if secret is None:
+        return Registered(client_id)
+    # A secret with no method said is for Basic (RFC 7591 §2), unless another way to use one was asked for.
+    assumed = wanted if wanted != "none" else "client_secret_basic"
+    given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
+    return Registered(client_id, secret, chosen or given)

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
-from gateway.auth.client_registration import Registered, document_url, registered
+from gateway.auth.client_registration import Registered, document_url, registered, secret_method
 from gateway.auth.context import Context
 from gateway.auth.mcp_discovery import Server, discovered
 from gateway.auth.mode import Dialogue, Granted, Revocation, SetOut, Wish
 from gateway.auth.oauth2 import OAuth2
 from gateway.errors import InvalidRequest
-from gateway.oauth.client_auth import Client
+from gateway.oauth.client_auth import BASIC_AND_ID, Client
 from gateway.secret import Secret
 
 
@@ -55,7 +55,7 @@ class McpOAuth2(OAuth2):
         if not server.get("revocation_url"):
             return super().revocation(held, context)
         client = self.client_at(server["revocation_url"], held, context)
-        return Revocation(server["revocation_url"], client, server["auth_method"])
+        return Revocation(server["revocation_url"], client, _method(server))
 
     def _server(self, context: Context) -> Dialogue[Server]:
         yield from ()
@@ -77,7 +77,7 @@ class McpOAuth2(OAuth2):
         integration = context.integration
         way = context.provider.client_registration
         if integration.client_id:
-            method = context.provider.token_request_auth_method or "body"
+            method = secret_method(context, server.auth_methods)
             own = wish.override.get("client_id")
             public = not own and (not integration.client_secret or context.toward(server.token_url).public_client())
             return Registered(integration.client_id, None, "none" if public else method)
@@ -128,7 +128,7 @@ def _completed(context: Context, known: Mapping[str, Any]) -> Context:
             "refresh_url": None,
             "issuer": server.get("issuer"),
             "alternatives": {},
-            "token_request_auth_method": server["auth_method"],
+            "token_request_auth_method": _method(server),
             "disable_pkce": None,
             "authorization_params": {**entry.authorization_params, **resource},
             "token_params": {**entry.token_params, **resource},
@@ -140,3 +140,8 @@ def _completed(context: Context, known: Mapping[str, Any]) -> Context:
     if client and client["client_id"] != context.integration.client_id:
         shown = Client(client["client_id"], Secret(client["client_secret"]) if client.get("client_secret") else None)
     return replace(context, provider=completed, entry=context.entry or entry, registered=shown)
+
+
+def _method(server: Mapping[str, Any]) -> str:
+    """How the client proves itself. Servers made with the MCP Python SDK demand its ID in the body besides Basic."""
+    return BASIC_AND_ID if server["auth_method"] == "basic" else str(server["auth_method"])

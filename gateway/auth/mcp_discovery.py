@@ -19,13 +19,17 @@ from gateway.records.call import Call, Reply
 # Answered with 401 by a server that is protected; a ping does nothing where it is not.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+DEFAULT_METHODS: Final = ("client_secret_basic",)  # of metadata that names none (RFC 8414 §2)
 JSON: Final = {"Accept": "application/json"}
 _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What is needed to authorize for one MCP server. `resource` names it (RFC 8707); None for what is not offered."""
+    """What is needed to authorize for one MCP server. `resource` names it (RFC 8707); None for what is not offered.
+
+    `auth_methods`: those that its token endpoint supports; None where no metadata says.
+    """
 
     resource: str
     authorization_url: str
@@ -62,7 +66,7 @@ def discovered(url: str) -> Dialogue[Server]:
         issuer=str(found["issuer"]) if found.get("authorization_response_iss_parameter_supported") is True else None,
         registration_url=told["registration_endpoint"],
         revocation_url=told["revocation_endpoint"],
-        auth_methods=tuple(_texts(methods)) if isinstance(methods, list) else None,
+        auth_methods=tuple(_texts(methods)) if isinstance(methods, list) else DEFAULT_METHODS,
         reads_documents=found.get("client_id_metadata_document_supported") is True,
         scopes=scopes,
     )

@@ -36,6 +36,8 @@ class ModeFormat:
     """Further fields that mean something in this mode and little in others."""
     asks: tuple[str, ...] = ()
     """What the end user types in where the entry has no `credentials` of its own."""
+    proofs: tuple[str, ...] = ("basic", "body", "custom", "none")
+    """Values of `token_request_auth_method` that it knows."""
     integration: tuple[str, ...] = ()
     """Keys of the integration that hold what the operator registered at the provider."""
     redirects: bool = False
@@ -53,7 +55,15 @@ _AUTHORIZATION: Final = (
 )  # fmt: skip
 _CLIENT_AUTH: Final = ("token_request_auth_method", "require_client_certificate")
 _REFRESH: Final = ("refresh_url", "refresh_params", "refresh_param_renames", "refresh")
+_ANSWER: Final = ("alternate_access_token_response_path", "token_response_metadata")
+_BY_ID_OR_SECRET: Final = ("basic", "body", "none")
 _GRANT: Final = (*_AUTHORIZATION, *_TOKEN_REQUEST, *_CLIENT_AUTH, *_REFRESH)
+# MCP servers name their own addresses, and PKCE is not optional.
+_DISCOVERED: Final = tuple(
+    key
+    for key in (*_GRANT, *_ANSWER)
+    if key not in {"issuer", "disable_pkce", "refresh_url", "require_client_certificate"}
+)
 
 AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
     {
@@ -61,7 +71,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user consents at the provider; the grant is redeemed for tokens, which are refreshed (RFC 6749).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
-            reads=(*_GRANT, "alternate_access_token_response_path", "token_response_metadata"),
+            reads=(*_GRANT, *_ANSWER),
             integration=_OWN_CLIENT,
             redirects=True,
         ),
@@ -71,6 +81,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             members=("client_id", "client_secret"),
             needs=("token_url",),
             reads=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
+            proofs=("basic", "body", "private_key_jwt", "custom", "none"),
             asks=("client_id", "client_secret"),
         ),
         "OAUTH1": ModeFormat(
@@ -138,7 +149,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *LOGIN),
             members=("organization_id", "dev_key", "session_id", "user_id"),
             needs=("token_url",),
-            reads=("token_headers", "body_format", "token_ttl"),
+            reads=("token_params", "token_headers", "body_format", "token_response", "token_ttl"),
             asks=(*LOGIN, "organization_id", "dev_key"),
         ),
         "AWS_SIGV4": ModeFormat(
@@ -166,14 +177,16 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
-            reads=("registration_url", "client_registration", *_GRANT),
+            reads=("registration_url", "client_registration", "issuer", *_DISCOVERED),
+            proofs=_BY_ID_OR_SECRET,
             integration=_OWN_CLIENT,
             redirects=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
             "Any MCP server: its address is asked for, and it tells the rest itself (RFC 9728, RFC 8414, RFC 7591).",
             fills=(*TOKEN, *CLIENT),
-            reads=("client_registration", "default_scopes"),
+            reads=("client_registration", *_DISCOVERED),
+            proofs=_BY_ID_OR_SECRET,
             redirects=True,
         ),
         "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),

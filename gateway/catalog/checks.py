@@ -56,6 +56,10 @@ def _modes_and_scripts(provider: Provider, words: Words) -> Iterator[Finding]:
         for key in mode.needs:
             if getattr(provider, key) is None:
                 yield (), f"{key} is missing; auth_mode {provider.auth_mode} needs it"
+        proof = provider.token_request_auth_method
+        if proof is not None and proof not in mode.proofs:
+            known = ", ".join(mode.proofs)
+            yield ("token_request_auth_method",), f"auth_mode {provider.auth_mode} knows no {proof}; it knows {known}"
     for key in SCRIPT_FIELDS:
         script = getattr(provider, key)
         if script is None:

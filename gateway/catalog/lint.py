@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.catalog.address import Address, parse_address
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import FORMS, Finding
 from gateway.catalog.document import read
 from gateway.catalog.faults import Fault
@@ -29,6 +30,8 @@ _RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
 # What stays on the machine may go in clear text.
 _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
+
+_FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.needs, *mode.reads)}
 
 _NEEDED = {
     "cursor": ("cursor_name_in_request", "cursor_path_in_response"),
@@ -65,6 +68,7 @@ def lint(
 def warnings(provider: Provider) -> Iterator[Finding]:
     """What an author would want to know about an entry that loads."""
     yield from _words(provider)
+    yield from _without_effect(provider)
     yield from _plain_http(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
@@ -84,6 +88,16 @@ def _words(provider: Provider) -> Iterator[Finding]:
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
     if not provider.sources:
         yield (), "says no sources, so nobody can tell how far to trust it"
+
+
+def _without_effect(provider: Provider) -> Iterator[Finding]:
+    """Fields for other auth modes."""
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is None:
+        return
+    for key in sorted(_FOR_SOME_MODES - {*mode.needs, *mode.reads}):
+        if key in provider.model_fields_set and getattr(provider, key) not in (None, {}, []):
+            yield (key,), f"auth_mode {provider.auth_mode} does not read {key}, so it has no effect; remove it"
 
 
 def _plain_http(provider: Provider) -> Iterator[Finding]:

@@ -127,8 +127,8 @@ class Provider(Shape):
     token_request_method: Literal["POST", "GET", "PUT"] | None = None
     """Method of the token request; `POST` if absent."""
     token_request_auth_method: ClientAuth | None = None
-    """How the client proves itself: `basic`, `body` (the default), `private_key_jwt` (RFC 7523), `custom`: by what the
-    entry itself writes with `${clientId}` and `${clientSecret}`, or `none`."""
+    """How the client proves itself: `basic`, `body` (the default; with MCP, what the server supports), `private_key_jwt`
+    (OAUTH2_CC, RFC 7523), `custom`: by what the entry itself writes with `${clientId}` and `${clientSecret}`, or `none`."""
     body_format: Encoding | None = None
     """How token requests are encoded; `form` if absent."""
     token_response: TokenResponse | None = None

@@ -8,6 +8,7 @@ from urllib.parse import quote_plus
 
 from gateway.secret import Secret
 
+BASIC_AND_ID: Final = "basic_and_id"  # RFC 6749 §3.2.1 allows the ID as a parameter besides; it proves nothing
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -43,7 +44,9 @@ def authenticate(
         params["client_assertion"] = client.assertion.reveal()
     elif client.client_secret is None or method == "none":
         params["client_id"] = client.client_id
-    elif method == "basic":
+    elif method in {"basic", BASIC_AND_ID}:
+        if method == BASIC_AND_ID:
+            params["client_id"] = client.client_id
         # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749 §2.3.1).
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret.reveal())}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")

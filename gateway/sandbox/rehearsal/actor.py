@@ -1,5 +1,6 @@
 """The sandbox in the part of an entry's provider: it takes whatever comes, writes it down, and answers as the entry expects."""
 
+import json
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -23,11 +24,15 @@ SITE: Final = {
     "scopes": ["read"],
 }
 MOST: Final = 16 << 20
+# As servers made with the MCP Python SDK say it. They take the client ID from the body only, even besides Basic.
+SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 
 @dataclass(slots=True)
 class Actor:
-    """`arrivals` in their order; `refusing`: the API answers 401 to everything; `tokens`: all that were given out."""
+    """`arrivals` in their order; `refusing`: the API answers 401 to everything; `tokens`: all that were given out;
+    `registered`: the last client that registered itself.
+    """
 
     stage: Stage
     entry: dict[str, Any]
@@ -38,6 +43,7 @@ class Actor:
     raw: dict[str, Any] = field(default_factory=dict)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     callback: str = ""
+    registered: dict[str, str] = field(default_factory=dict)
 
     @property
     def provider(self) -> Provider:
@@ -65,7 +71,7 @@ class Actor:
         if role == "request_url":
             return self._request_token()
         if role == "registration_url":
-            return web.json_response({"client_id": f"registered-{secrets.token_hex(3)}"}, status=201)
+            return self._register(body)
         if role == "authorization_url":
             return web.Response(text="The provider's consent page.")
         if role in {"revocation_url", "introspection_url"}:
@@ -120,6 +126,16 @@ class Actor:
             oauth_callback_confirmed="true",
         )
 
+    def _register(self, body: bytes) -> web.Response:
+        """RFC 7591 §3.2.1: the client with what it asked for; a secret unless it is a public one."""
+        asked = json.loads(body)
+        method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
+        client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
+        if method != "none":
+            client["client_secret"] = f"try-secret-{secrets.token_hex(8)}"
+        self.registered = client
+        return web.json_response({**asked, **client}, status=201)
+
     def _secret(self) -> str:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
@@ -141,7 +157,7 @@ class Actor:
                 "token_endpoint": self.entry["token_url"],
                 "registration_endpoint": self.entry["registration_url"],
                 "code_challenge_methods_supported": ["S256"],
-                "token_endpoint_auth_methods_supported": ["none"],
+                "token_endpoint_auth_methods_supported": list(SDK_METHODS),
             }
         else:
             return web.json_response({}, status=404)

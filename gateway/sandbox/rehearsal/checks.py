@@ -36,11 +36,12 @@ class Check:
 
 @dataclass(slots=True)
 class Known:
-    """What templates may name, as far as a rehearsal knows it."""
+    """What templates may name, as far as a rehearsal knows it. `registered`: the client that registered itself."""
 
     provider: Provider
     config: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
+    registered: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, template: str) -> str | None:
         """`template` filled in; None where it names what is not known, or differs each time."""
@@ -137,10 +138,13 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: Known, 
 
 
 def client_proof(
-    arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str]
+    arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str], default: str = "body"
 ) -> Iterator[Check]:
-    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3), under the names of `renames`."""
-    method = provider.token_request_auth_method or "body"
+    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3), under the names of `renames`.
+
+    `default`: the method where the entry names none.
+    """
+    method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
     sent = arrival.params(provider.body_format)
     pair = arrival.basic()
@@ -160,6 +164,20 @@ def client_proof(
         yield Check("the client proves itself by a signed assertion", ok, place, "client_assertion is missing")
     elif method == "none":
         yield Check("the client sends no secret", secret_name not in sent and pair is None, place, "a secret came")
+
+
+def registered_proof(arrival: Arrival, known: Known, renames: Mapping[str, str]) -> Iterator[Check]:
+    """The proof of a client that registered itself: as it registered, and with its ID in the body, where servers made
+    with the MCP Python SDK look for it.
+    """
+    client, provider = known.registered, known.provider
+    spelled = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
+    method = spelled.get(client["token_endpoint_auth_method"], "body")
+    pair = (client["client_id"], client.get("client_secret", ""))
+    yield from client_proof(arrival, provider, pair, renames, method)
+    name = renames.get("client_id", "client_id")
+    sent = arrival.params(provider.body_format).get(name)
+    yield equal(f"parameter {name}", client["client_id"], sent, ("token_request_auth_method",))
 
 
 def proxied(

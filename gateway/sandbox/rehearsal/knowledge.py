@@ -32,7 +32,9 @@ class Knowledge:
         return self.actor.provider
 
     def secrets(self) -> list[str]:
-        return [*self.samples.secrets(), *self.actor.tokens, *self.actor.refresh_tokens]
+        registered = self.actor.registered.get("client_secret")
+        own = [*self.samples.secrets(), *([registered] if registered else [])]
+        return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def place_of(self, step: str, mark: int) -> Place:
         """Where the entry speaks of the request that came last, or of the step."""
@@ -57,6 +59,9 @@ class Knowledge:
         client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
         if self.provider.auth_mode == "OAUTH2_CC":
             client = {"clientId": typed.get("client_id", ""), "clientSecret": typed.get("client_secret", "")}
+        registered = self.actor.registered
+        if registered:
+            client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
         # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
@@ -66,7 +71,7 @@ class Knowledge:
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
         for step, told in self.actor.steps.items():
             values |= {f"{step}.{name}": text for name, text in flat_values(told).items()}
-        return Known(self.provider, self.config, {**values, **client})
+        return Known(self.provider, self.config, {**values, **client}, registered)
 
     async def look(self) -> None:
         self.shown = await self.gateway.connection(self.connection_id)

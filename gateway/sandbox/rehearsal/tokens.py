@@ -5,7 +5,15 @@ from typing import Any
 
 from gateway.catalog.provider import Provider
 from gateway.sandbox.rehearsal.arrival import Arrival
-from gateway.sandbox.rehearsal.checks import Check, Known, client_proof, equal, header_fields, params
+from gateway.sandbox.rehearsal.checks import (
+    Check,
+    Known,
+    client_proof,
+    equal,
+    header_fields,
+    params,
+    registered_proof,
+)
 from gateway.sandbox.rehearsal.connecting import CODE
 from gateway.sandbox.rehearsal.samples import Samples
 
@@ -55,6 +63,8 @@ def refresh_checks(arrival: Arrival, known: Known, samples: Samples, refresh_tok
     place = ("refresh_params",) if provider.refresh_params else ("token_params",)
     yield from params(arrival, expected, place, renames, provider.body_format)
     yield from header_fields(arrival, provider.token_headers, known, ("token_headers",))
+    if known.registered:
+        yield from registered_proof(arrival, known, renames)
     if provider.auth_mode == "OAUTH2" and "Authorization" not in provider.token_headers:
         yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret), renames)
 
@@ -76,6 +86,8 @@ def _code(arrival: Arrival, known: Known, samples: Samples, callback: str) -> It
         name = renames.get("code_verifier", "code_verifier")
         ok = not name or name in arrival.params(provider.body_format)
         yield Check("the PKCE verifier is there", ok, ("disable_pkce",), "it is missing")
+    if known.registered:
+        yield from registered_proof(arrival, known, renames)
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         yield from client_proof(arrival, provider, (samples.client_id, samples.client_secret), renames)
 

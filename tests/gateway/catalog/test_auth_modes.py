@@ -88,6 +88,14 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
         ),
         (GRANT.replace("{token_url: [", "{refresh_url: ["), "7: refresh_url itself is missing; an alternative stands"),
         (GRANT.replace('.example.com/token"]', '.example.com/to ken"]'), "7: alternatives.token_url[0]: ' ' may not"),
+        (
+            GRANT + "token_request_auth_method: private_key_jwt\n",
+            "11: auth_mode OAUTH2 knows no private_key_jwt; it knows basic, body, custom, none",
+        ),
+        (
+            GRANT.replace("OAUTH2", "MCP_OAUTH2") + "token_request_auth_method: custom\n",
+            "11: auth_mode MCP_OAUTH2 knows no custom; it knows basic, body, none",
+        ),
         (GRANT.replace("DELETE", "PURGE"), "9: revocation.method must be 'POST', 'DELETE' or 'GET'"),
     ],
 )

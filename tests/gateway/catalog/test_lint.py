@@ -44,6 +44,14 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             OAUTH + "  paginate: {type: cursor, cursor_name_in_request: c}\n",
             "15: paging by cursor cannot work without cursor_path_in_response",
         ),
+        (
+            SOURCED + "token_url: https://api.example.com/token\n",
+            "11: auth_mode API_KEY does not read token_url, so it has no effect; remove it",
+        ),
+        (
+            OAUTH.replace("OAUTH2", "MCP_OAUTH2_GENERIC") + "disable_pkce: true\n",
+            "15: auth_mode MCP_OAUTH2_GENERIC does not read disable_pkce, so it has no effect; remove it",
+        ),
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
     ],
 )

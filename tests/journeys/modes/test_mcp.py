@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.mcp_sdk import METHODS, NotAuthenticated, SdkClients
 from tests.journeys.modes.conftest import Far, connect, only_id
 
 
@@ -31,6 +32,7 @@ class Server:
             "token_endpoint_auth_methods_supported": ["none"],
         }
         self.secret: str | None = None
+        self.sdk: SdkClients | None = None
         self.clients: dict[str, Any] = {}
         self.codes: dict[str, Any] = {}
         self.tokens: set[str] = set()
@@ -61,6 +63,10 @@ class Server:
 
     async def register(self, request: web.Request) -> web.Response:
         asked = await request.json()
+        if self.sdk is not None:
+            registered = self.sdk.register(asked)
+            self.clients[registered["client_id"]] = asked
+            return web.json_response(registered, status=201)
         client = f"client-{len(self.clients) + 1}"
         self.clients[client] = asked
         told = {"client_id": client, **asked}
@@ -77,7 +83,14 @@ class Server:
 
     async def token(self, request: web.Request) -> web.Response:
         form = {k: str(v) for k, v in (await request.post()).items()}
-        self.asked.append(form | {"Authorization": request.headers.get("Authorization", "")})
+        authorization = request.headers.get("Authorization", "")
+        self.asked.append(form | {"Authorization": authorization})
+        if self.sdk is not None:
+            try:
+                self.sdk.authenticate(form, authorization)
+            except NotAuthenticated as fault:
+                told = {"error": "invalid_client", "error_description": str(fault)}
+                return web.json_response(told, status=401)
         if form["grant_type"] == "authorization_code":
             begun = self.codes.pop(form["code"])
             challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
@@ -128,12 +141,66 @@ async def test_any_server_tells_how_to_authorize_and_registers_us(
     for sent in (first, second):
         assert sent["resource"] == f"{far.url}/mcp"
         basic = base64.b64encode(b"client-1:registered+secret").decode()
-        assert (sent["Authorization"], sent.get("client_id")) == (
-            (f"Basic {basic}", None) if secret else ("", "client-1")
-        )
+        assert sent["Authorization"] == (f"Basic {basic}" if secret else "")
+        assert (sent["client_id"], "client_secret" in sent) == ("client-1", False)
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
     assert shown["credentials"]["type"] == "OAUTH2"
     assert shown["credentials"]["config_override"]["client_id"] == "client-1"
+
+
+@pytest.mark.parametrize("offered", [METHODS, METHODS[:1], METHODS[1:], None])
+@pytest.mark.parametrize("entry", [None, "basic", "body", "none"])
+async def test_servers_of_the_python_sdk_take_the_client_that_they_registered(
+    far: Far, start: Any, later: Any, offered: tuple[str, ...] | None, entry: str | None
+) -> None:
+    server = Server(far)
+    server.sdk = SdkClients()
+    assert server.metadata is not None
+    server.metadata["token_endpoint_auth_methods_supported"] = offered and list(offered)
+    gateway = await start(**generic(**({"token_request_auth_method": entry} if entry else {})))
+    status, html = await connect(gateway, asked_for(far))
+    assert status == 200, html
+    (client,) = server.sdk.registered.values()
+    # RFC 8414 §2: where the metadata names no methods, Basic is supported.
+    chosen = "client_secret_post" if METHODS[0] in (offered or ()) else "client_secret_basic"
+    wanted = {"basic": "client_secret_basic", "body": "client_secret_post", "none": "none"}.get(entry or "", chosen)
+    assert client["token_endpoint_auth_method"] == wanted
+    connection_id = await only_id(gateway)
+    assert await call(gateway, connection_id) == 200
+    later(61)
+    assert await call(gateway, connection_id) == 200
+    assert [sent["grant_type"] for sent in server.asked] == ["authorization_code", "refresh_token"]
+    for sent in server.asked:
+        assert (bool(sent["Authorization"]), "client_secret" in sent) == (
+            wanted == "client_secret_basic",
+            wanted == "client_secret_post",
+        )
+
+
+async def test_the_entry_decides_how_the_client_proves_itself_whatever_the_registration_answers(
+    far: Far, start: Any
+) -> None:
+    server = Server(far)
+    server.secret = "registered secret"
+    gateway = await start(**generic(token_request_auth_method="body"))
+    status, html = await connect(gateway, asked_for(far))
+    assert status == 200, html
+    (client,) = server.clients.values()
+    assert client["token_endpoint_auth_method"] == "client_secret_post"
+    assert (server.asked[0]["Authorization"], server.asked[0]["client_secret"]) == ("", "registered secret")
+
+
+async def test_the_operators_own_client_proves_itself_as_the_server_supports(far: Far, start: Any) -> None:
+    server = Server(far)
+    assert server.metadata is not None
+    server.metadata["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
+    keys = {"client_id": "ours", "client_secret": "own secret", "allowed_hosts": [far.url.removeprefix("http://")]}
+    gateway = await start(keys, **generic(client_registration="static"))
+    status, html = await connect(gateway, asked_for(far))
+    assert status == 200, html
+    sent = server.asked[0]
+    assert sent["Authorization"] == "Basic " + base64.b64encode(b"ours:own+secret").decode()
+    assert (sent["client_id"], "client_secret" in sent) == ("ours", False)
 
 
 async def test_the_scopes_are_those_that_the_server_names_unless_the_integration_does(far: Far, start: Any) -> None:

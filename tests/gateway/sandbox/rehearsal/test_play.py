@@ -12,6 +12,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.verify import Verifier
 from gateway.declared import SCRIPTS, known_modes
 from gateway.oauth import requests as oauth_requests
+from gateway.oauth.client_auth import authenticate
 from gateway.sandbox.rehearsal.play import Rehearsed, rehearse
 from gateway.sandbox.rehearsal.samples import NoSample
 
@@ -269,6 +270,10 @@ def _in_the_body(client: Any, method: str | None, headers: dict[str, str], param
     params |= {"client_id": client.client_id, "client_secret": "another"}
 
 
+def _in_the_header(client: Any, method: str | None, headers: dict[str, str], params: dict[str, str]) -> None:
+    authenticate(client, "basic", headers, params)
+
+
 async def _unproved(*_: Any) -> None:
     """Lets every credential pass."""
 
@@ -286,6 +291,9 @@ MUTANTS: Mapping[str, tuple[str, Any, str, Any, tuple[str, tuple[str | int, ...]
     "names of its own": (
         "OAUTH2, bent", oauth_requests, "renamed", lambda params, _: dict(params),
         ("connect", ("token_params", "code")),
+    ),
+    "a client ID in the header only": (
+        "MCP_OAUTH2_GENERIC", oauth_requests, "authenticate", _in_the_header, ("connect", ("token_request_auth_method",)),
     ),
     "another encoding": (
         "OAUTH2_CC", client_credentials, "client_credentials_request",

@@ -1,0 +1,61 @@
+"""Client registration and client authentication as servers made with the MCP Python SDK (mcp 2.3) have them."""
+
+import base64
+import binascii
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+METHODS = ("client_secret_post", "client_secret_basic")
+
+
+class NotAuthenticated(Exception):
+    """The client did not prove itself; the text is the SDK's."""
+
+
+@dataclass
+class SdkClients:
+    """The SDK's register handler and its ClientAuthenticator, rule by rule: `client_id` is read from the body only."""
+
+    registered: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a registration; the method is the one that was asked for, `client_secret_post` if absent."""
+        method = asked.get("token_endpoint_auth_method") or METHODS[0]
+        client: dict[str, Any] = {**asked, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
+        if method != "none":
+            client |= {"client_secret": secrets.token_hex(32), "client_secret_expires_at": 0}
+        self.registered[client["client_id"]] = client
+        return client
+
+    def authenticate(self, form: Mapping[str, str], authorization: str) -> dict[str, Any]:
+        """The client that a token request is from. Raises NotAuthenticated."""
+        client_id = form.get("client_id")
+        if not client_id:
+            raise NotAuthenticated("Missing client_id")
+        client = self.registered.get(client_id)
+        if client is None:
+            raise NotAuthenticated("Invalid client_id")
+        secret: str | None = None
+        match client["token_endpoint_auth_method"]:
+            case "client_secret_basic":
+                secret = _basic_secret(client_id, authorization)
+            case "client_secret_post":
+                secret = form.get("client_secret")
+        if client.get("client_secret") and client["client_secret"] != secret:
+            raise NotAuthenticated("Invalid client_secret" if secret else "Client secret is required")
+        return client
+
+
+def _basic_secret(client_id: str, authorization: str) -> str:
+    if not authorization.startswith("Basic "):
+        raise NotAuthenticated("Missing or invalid Basic authentication in Authorization header")
+    try:
+        name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError) as fault:
+        raise NotAuthenticated("Invalid Basic authentication header") from fault
+    if unquote(name) != client_id:
+        raise NotAuthenticated("Client ID mismatch in Basic auth")
+    return unquote(secret)
