@@ -11,6 +11,7 @@ from gateway.catalog.folder import state_of
 from gateway.catalog.hosts import open_addresses, open_secret_addresses
 from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
+from gateway.catalog.refresh_tokens import refresh_scope
 from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
 from gateway.nearest import did_you_mean
 from gateway.records.integration import Integration
@@ -139,9 +140,7 @@ def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> It
 
 
 def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
-    needed = provider.refresh.requires_scope if provider.refresh else None
-    if needed is None and "offline_access" in (provider.default_scopes or ()):
-        needed = "offline_access"
+    needed = refresh_scope(provider)
     joined = next((scope for scope in declared.scopes or () if "," in scope), None)
     if joined is not None:
         split = ", ".join(part.strip() for part in joined.split(","))

@@ -1,9 +1,11 @@
 """The story of a connection as our API and the command line show it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from gateway import clock
 from gateway.api.connection_json import stamp
+from gateway.connections.lifespan import ends_with_token
 from gateway.connections.story import Story, story
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Connection
@@ -14,20 +16,30 @@ from gateway.services import Services
 async def told(services: Services, row: Connection) -> dict[str, Any]:
     """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps."""
     changes = await services.store.history.of(row.id)
-    found = story(row, changes, services.catalog.get(row.provider), clock.now(), readable=_readable(services, row))
+    provider, now = services.catalog.get(row.provider), clock.now()
+    opens, readable = _opened(services, row)
+    found = story(
+        row,
+        changes,
+        provider,
+        now,
+        readable=readable,
+        integration=services.integrations.find(*row.ref[:2]),
+        ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
+    )
     return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found)}
 
 
-def _readable(services: Services, row: Connection) -> bool:
-    """Whether what is stored for it opens, as far as its keys are at hand."""
+def _opened(services: Services, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
+    """Its credential, and whether what is stored for it opens, as far as its keys are at hand."""
     try:
-        for sealed in (row.credential, row.secret_config):
-            services.store.open(sealed)
+        held = services.store.open(row.credential)
+        services.store.open(row.secret_config)
     except CredentialUnreadable:
-        return False
+        return None, False
     except Unavailable:  # a key is missing, which is no matter of this connection
-        return True
-    return True
+        return None, True
+    return held, True
 
 
 def _change(one: Change) -> dict[str, Any]:

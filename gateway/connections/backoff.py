@@ -106,7 +106,7 @@ def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
         "reconnect_needed",
         f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. "
         + advice.sentence(
-            f"{advice.RECONNECT}; for tokens that last, ask for the scope that allows it (often offline_access)"
+            f"{advice.RECONNECT}; `gateway connections why {ref.connection_id}` names what brings a refresh token"
         ),
         payload={
             "provider_config_key": ref.integration_id,

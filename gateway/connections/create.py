@@ -118,6 +118,8 @@ class Creator:
         connection, created = await self._store.connections.put(row, now=now)
         self._live.replace(connection)
         log.info("connection_stored", **who(ref), created=created)
+        if row.warning is not None:
+            log.warning("no_refresh_token", **who(ref), detail=row.warning)
         return connection, created
 
     async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:

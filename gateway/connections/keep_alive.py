@@ -1,8 +1,11 @@
-"""Refreshes connections that nobody uses before their refresh token dies of that. One node does it for all."""
+"""Refreshes connections that nobody uses before their refresh token dies of that, and notes those that end. One node does it
+for all.
+"""
 
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +14,7 @@ import structlog
 from gateway import clock
 from gateway.catalog.load import Catalog
 from gateway.catalog.provider import Provider
+from gateway.connections.ends import Ends
 from gateway.connections.integrations import Integrations
 from gateway.connections.lifespan import FROM, SPREAD, idle_limit, lifespan, limited
 from gateway.connections.renew import Renewer
@@ -36,6 +40,7 @@ class KeepAlive:
         self._renewer = renewer
         self._declared = declared
         self._owner = uuid.uuid4().hex
+        self._ends = Ends(store, declared)
         self._planned_for: tuple[Integrations, Catalog] | None = None
 
     async def run(self) -> None:
@@ -58,6 +63,7 @@ class KeepAlive:
         if not await self._mine():
             self._planned_for = None
             return 0
+        await self._ends.note()
         declared, done = self._declared(), 0
         integrations, catalog = declared
         names = [name for name in integrations.providers() if (entry := catalog.get(name)) and limited(entry)]
@@ -77,6 +83,7 @@ class KeepAlive:
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._mine():
                 break
+            await self._ends.note()  # refreshes may take minutes
             tasks = [self._renewer.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._mine():
@@ -95,7 +102,7 @@ class KeepAlive:
             now_there = await self._store.connections.get(row.ref)
             due = now_there.life.keep_alive_at if now_there else None
             if now_there is not None and due is not None and due < later:
-                planned.append((now_there, Lifespan(now_there.life.dies_at, later)))
+                planned.append((now_there, replace(now_there.life, keep_alive_at=later)))
         await self._store.keep_alive.plan(planned)
 
     async def _plan(self, catalog: Catalog, name: str) -> None:
@@ -122,13 +129,10 @@ class KeepAlive:
                 credential = self._store.open(row.credential)
             except GatewayError:
                 continue  # the store has logged it; the others are not to suffer from it
-            life = lifespan(
-                provider,
-                credential,
-                key=row.uid,
-                granted_at=row.granted_at or row.created_at,
-                refreshed_at=row.last_refreshed_at or row.created_at,
-            )
+            held = self._store.open_or_nothing(row.credential)
+            granted_at, refreshed_at = row.granted_at or row.created_at, row.last_refreshed_at or row.created_at
+            known = {"key": row.uid, "granted_at": granted_at, "refreshed_at": refreshed_at}
+            life = lifespan(provider, held, **known) if held else Lifespan()  # a damaged one stands in nobody's way
             if life != row.life:
                 planned.append((row, life))
         await self._store.keep_alive.plan(planned)

@@ -1,12 +1,16 @@
-"""How long a refresh token lives, by what its provider's entry says of disuse, and when to refresh it before that."""
+"""How long what renews a connection lives, by what its provider's entry says of disuse, and when to refresh it before that."""
 
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from gateway.auth import modes
+from gateway.auth.oauth2 import OAuth2, exchanges_itself
 from gateway.catalog.provider import Provider
+from gateway.catalog.refresh_tokens import what_brings_one
 from gateway.records.connection import Lifespan
+from gateway.records.integration import Integration
 
 FROM: Final = 0.5  # of the time it lives unused: then its keep-alive may come …
 SPREAD: Final = 0.25  # … or up to so much later, different for each, so that a mass import is not a mass refresh
@@ -37,24 +41,63 @@ def age_limit(provider: Provider) -> timedelta | None:
 
 
 def limited(provider: Provider) -> bool:
-    """Whether its refresh tokens die of themselves at all."""
-    return idle_limit(provider) is not None or age_limit(provider) is not None
+    """Whether what renews its connections dies of itself at all."""
+    by_itself = provider.refresh is not None and bool(provider.refresh.by_access_token)
+    return by_itself or idle_limit(provider) is not None or age_limit(provider) is not None
 
 
 def lifespan(
     provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Of the refresh token in `held`; nothing is known where there is none. `key` spreads neighbours."""
-    if not _renews(provider, held):
+    """Of what renews `held`: its refresh token or, where there is none and its access token is what counts, that.
+
+    `key` spreads neighbours.
+    """
+    mode = modes().get(provider.auth_mode)
+    if mode is None or held["type"] not in mode.types():
         return Lifespan()
+    token_ends = mode.expires_at(held)
+    if not mode.refreshable(held, provider):
+        return Lifespan(token_ends)
+    live = needs_a_live_token(provider, held)
+    if not _renews(provider, held):
+        return Lifespan(settled=not live)
     idle, age = idle_limit(provider), age_limit(provider)
     ends = [granted_at + age] if age is not None else []
+    unused = [idle] if idle is not None else []
+    if live and token_ends is not None:
+        unused.append(max(token_ends - refreshed_at, timedelta()))
     due = None
-    if idle is not None:
-        ends.append(refreshed_at + idle)
-        due = refreshed_at + idle * (FROM + SPREAD * share(key))
+    if unused:
+        ends.append(refreshed_at + min(unused))
+        due = refreshed_at + min(unused) * (FROM + SPREAD * share(key))
     dies_at = min(ends) if ends else None
-    return Lifespan(dies_at, due if dies_at is None or due is None or due < dies_at else None)
+    return Lifespan(dies_at, due if dies_at is None or due is None or due < dies_at else None, not live)
+
+
+def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
+    """Whether it is renewed by its access token alone, and so only while that is valid."""
+    return exchanges_itself(provider) and not held.get("refresh_token")
+
+
+def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
+    """Whether `held` can be renewed after its access token has ended."""
+    mode = modes()[provider.auth_mode]
+    return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
+
+
+def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
+    """Whether `held` is a grant that ends with its access token, where a refresh token would have renewed it."""
+    mode = modes().get(provider.auth_mode)
+    if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
+        return False
+    return mode.expires_at(held) is not None and not mode.refreshable(held, provider)
+
+
+def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
+    """What brings a refresh token, by the entry and the scopes that the integration asks for."""
+    own = integration.scopes if integration is not None else None
+    return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
 
 
 def share(key: str) -> float:

@@ -22,6 +22,7 @@ from gateway.connections import backoff
 from gateway.connections.asker import Asker
 from gateway.connections.commit import LOOK_AGAIN_S, again, commit, rescue, same, who
 from gateway.connections.dialogues import Dialogues
+from gateway.connections.ends import ended
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
 from gateway.connections.lease import LEASE, end_leases_of_the_dead, held
@@ -161,9 +162,9 @@ class Redeemer:
             return
         owner = await self._store.pairs.new_owner()
         if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=now, ttl=LEASE, seen=seen):
-            words = "the access token has expired, and the provider gave no refresh token"
-            noted = RefreshFailure(backoff.NOT_RENEWABLE, words, True, now, 1)
-            await self._store.connections.record_failure(seen.ref, owner=owner, version=seen.version, failure=noted)
+            await self._store.connections.record_failure(
+                seen.ref, owner=owner, version=seen.version, failure=ended(now)
+            )
 
     async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
         noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)

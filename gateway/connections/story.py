@@ -1,14 +1,16 @@
 """Why a connection is as it is: a time line, the likely causes in order, and the one action that helps."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.catalog.provider import Provider
 from gateway.connections import advice
 from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
-from gateway.records.connection import Connection
+from gateway.connections.lifespan import refresh_token_advice
+from gateway.records.connection import Connection, Lifespan
+from gateway.records.integration import Integration
 from gateway.records.states import ENDED, RESTORED, Change, State
 from gateway.wording import sentence
 
@@ -56,11 +58,25 @@ class Story:
 
 
 def story(
-    row: Connection, changes: Sequence[Change], provider: Provider | None, now: datetime, *, readable: bool = True
+    row: Connection,
+    changes: Sequence[Change],
+    provider: Provider | None,
+    now: datetime,
+    *,
+    readable: bool = True,
+    integration: Integration | None = None,
+    ends_with_token: bool = False,
 ) -> Story:
-    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens."""
+    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
+    `ends_with_token`: it has no refresh token.
+    """
+    ends = row.expires_at
     damaged = [] if readable else [Cause("credential_unreadable", UNREADABLE)]
-    causes = [*damaged, *_restored(row, changes), *_causes(row, provider, now)]
+    if ends_with_token and row.failure is None and ends is not None and provider is not None:
+        row = replace(row, life=Lifespan())  # that of a refresh token
+        causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
+    else:
+        causes = [*damaged, *_restored(row, changes), *_causes(row, provider, integration, now)]
     return Story(_moments(row, changes, now), causes, _action(row, causes, now))
 
 
@@ -89,7 +105,16 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
     return sorted(told, key=lambda moment: moment.at)
 
 
-def _causes(row: Connection, provider: Provider | None, now: datetime) -> Iterator[Cause]:
+def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integration | None) -> Cause:
+    gave = (
+        f"{provider.display_name} gave no refresh token, so it ends with its access token on {ends:%Y-%m-%d %H:%M} UTC."
+    )
+    return Cause(NOT_RENEWABLE, f"{gave} {refresh_token_advice(provider, integration)}")
+
+
+def _causes(
+    row: Connection, provider: Provider | None, integration: Integration | None, now: datetime
+) -> Iterator[Cause]:
     noted = row.failure
     if row.state is State.INCOMPLETE:
         yield Cause("setting_missing", noted.message if noted else "A setting is missing that the renewal needs.")
@@ -104,9 +129,8 @@ def _causes(row: Connection, provider: Provider | None, now: datetime) -> Iterat
         )
         yield Cause("access_taken_back", "The end user or an administrator took the access back.")
     elif noted.code == NOT_RENEWABLE:
-        scope = provider.refresh.requires_scope if provider and provider.refresh else None
-        ask = f"the scope {scope}" if scope else "the scope that allows it (often offline_access)"
-        yield Cause(NOT_RENEWABLE, f"Its token has ended, and it came without a refresh token: add {ask} first.")
+        how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
+        yield Cause(NOT_RENEWABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
     elif noted.code in TYPED_IN:
         yield Cause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
     elif noted.code in BLAMES_CLIENT:

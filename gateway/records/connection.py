@@ -73,10 +73,14 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lifespan:
-    """`dies_at`: when the refresh token ends if nothing is done; `keep_alive_at`: when it is refreshed to prevent that."""
+    """`dies_at`: when the refresh token ends if nothing is done, or the access token where that is all there is;
+    `keep_alive_at`: when it is refreshed to prevent that. `settled`: nothing is to be done when the access token ends, since
+    it can be renewed after that, or since its end was noted.
+    """
 
     dies_at: datetime | None = None
     keep_alive_at: datetime | None = None
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,7 @@ class NewConnection:
     """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
 
     `credential` is the plain JSON of api-contract 5.1 (``{"type": "OAUTH2", "access_token": …}``); the store seals it.
+    `ended`: it has ended already, and nothing renews it. `warning`: what its owner should know, a sentence or two.
     """
 
     ref: ConnectionRef
@@ -150,3 +155,5 @@ class NewConnection:
     webhook_url_override: str | None = None
     life: Lifespan = Lifespan()
     account: Account = Account()
+    ended: RefreshFailure | None = None
+    warning: str | None = None

@@ -44,6 +44,9 @@ OPERATIONS: Final[Mapping[Event, str]] = {
 
 FAILURES: Final = frozenset({Event.DEGRADED, Event.NEEDS_REAUTH, Event.CREATION_FAILED})
 
+AUTHORIZED: Final = frozenset({Event.CREATED, Event.RECONNECTED})
+NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warning)
+
 
 def of_change(before: State | None, after: State) -> Event | None:
     """What the step from one state to the next is for the application. None: nothing that it has not been told.

@@ -61,7 +61,7 @@ async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) 
 
 
 def life_columns(life: Lifespan) -> dict[str, Any]:
-    return {"dies_at": life.dies_at, "keep_alive_at": life.keep_alive_at}
+    return {"dies_at": life.dies_at, "keep_alive_at": life.keep_alive_at, "end_settled": life.settled or None}
 
 
 def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
         previous_until=row[f"{PREVIOUS}_until"],
         granted_at=row["granted_at"],
-        life=Lifespan(row["dies_at"], row["keep_alive_at"]),
+        life=Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])),
         account=Account(row["account_id"], row["account_label"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],

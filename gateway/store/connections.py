@@ -27,7 +27,7 @@ from gateway.store.connection_rows import (
     sealed_in,
     stored,
 )
-from gateway.store.history import BEFORE, note_happening
+from gateway.store.history import BEFORE, note_end, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
 from gateway.store.refreshes import Refreshes
 from gateway.store.sessions import end as end_sessions
@@ -175,7 +175,11 @@ class ConnectionStore(Refreshes):
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if told else None
-        await note_happening(db, outbox, row, Happening.AUTHORIZED, changed, now=now, reason=reason)
+        authorized = Happening.AUTHORIZED
+        await note_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
+        if new.ended is not None and told:
+            seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
+            await note_end(db, outbox, seen, new.ended)
         if new.tags is not None:
             await index_tags(db, row.id, new.tags)
         return True

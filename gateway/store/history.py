@@ -7,8 +7,10 @@ from typing import Any, Final
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.connection import RefreshFailure
 from gateway.records.event import Event, of_change
 from gateway.records.states import Change, Happening, State, after
+from gateway.store.connection_rows import failure_columns
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
@@ -51,6 +53,13 @@ async def note_happening(
     if event is not None and outbox is not None:
         await outbox.note(db, row.id, event, now=now, reason=reason, detail=detail)
     return written
+
+
+async def note_end(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
+    """Write that the connection `row` (`BEFORE`) has ended for good, in the caller's transaction, which holds it."""
+    values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
+    why = {"reason": failure.code, "detail": failure.message}
+    await note_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gateway.store.refusal import RESTORE, StoreDamaged, StoreRefused, damages, sqlite_cause
 from gateway.store.revisions import VERSION_TABLE
@@ -57,6 +57,15 @@ def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
                 raise
         time.sleep(0.05)  # another process was at work on the file, so what was seen may have been half of it
     raise AssertionError("the last look returns or raises")
+
+
+def ask(path: Path, statement: str) -> Sequence[Any]:
+    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+    try:
+        with _reading(path) as db:
+            return db.execute(statement).fetchall()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreRefused(f"{path} cannot be read: {error}.") from error
 
 
 def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef
-from gateway.records.event import FAILURES, OPERATIONS, DeliveryState, Event
+from gateway.records.event import AUTHORIZED, FAILURES, NO_REFRESH_TOKEN, OPERATIONS, DeliveryState, Event
 from gateway.store.changes import note_change
 from gateway.store.tables import connections, deliveries, outbox
 from gateway.store.transactions import Transactions
@@ -56,11 +56,13 @@ class Outbox:
     ) -> None:
         """Write that `event` befell the connection of that number, as it is now, in the caller's transaction.
 
-        `reason` is for programs, `detail` for people; they tell why something went wrong.
+        `reason` is for programs, `detail` for people; they tell why something went wrong, or what to know of a new one.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
-        if event is Event.EXPIRING:
+        if event in AUTHORIZED and detail:
+            facts["warning"] = {"type": NO_REFRESH_TOKEN, "description": detail}
+        if row.dies_at is not None and (event is Event.EXPIRING or "warning" in facts):
             facts["dies_at"] = row.dies_at.isoformat(timespec="milliseconds")
         ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
         told = row.webhook_url_override

@@ -65,7 +65,7 @@ class Store:
         self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions)
-        self.expiring = ExpiringStore(transactions, self.outbox)
+        self.expiring = ExpiringStore(transactions, self.outbox, keys)
         self.signing_keys = SigningKeyStore(transactions, vault, keys)
         self.webhooks = WebhookStore(transactions, vault, keys, self.outbox)
         self.edits = EditStore(transactions)

@@ -109,6 +109,7 @@ def _change(delivery: Delivery, content: Content, auth_mode: str | None) -> dict
         "operation": facts["operation"],
         "success": facts["success"],
         "error": facts.get("error"),
+        "warning": facts.get("warning"),
         "tags": facts.get("tags"),
         "endUser": _end_user(facts.get("end_user")),
         "diesAt": facts.get("dies_at"),

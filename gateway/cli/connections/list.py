@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--dying-within",
     type=click.IntRange(1, 3650),
     metavar="DAYS",
-    help="Only whose refresh token dies by then, unused.",
+    help="Only those that end by then if nothing is done.",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")

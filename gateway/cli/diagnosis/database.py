@@ -3,15 +3,36 @@
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.catalog.refresh_tokens import what_brings_one
 from gateway.cli.diagnosis.finding import Finding, ok
 from gateway.cli.diagnosis.patient import Patient
 from gateway.cli.program import program
 from gateway.config.store_url import unguarded
-from gateway.store.looking import look_at
+from gateway.store.looking import ending_with_token, look_at
 from gateway.store.refusal import StoreDamaged, StoreRefused
 from gateway.store.revisions import REVISIONS
+from gateway.wording import counted
+
 
 CHECK_S: Final = 10.0
+
+
+def refresh_tokens(patient: Patient) -> Iterator[Finding]:
+    """Integrations whose connections end with their access token, since the provider gave no refresh token."""
+    by_name = {one.name: one for one in patient.integrations}
+    try:
+        found = ending_with_token(patient.config.store)
+    except StoreRefused:  # in use by others just now; what is wrong with the database is reported elsewhere
+        return
+    for environment, key, number, first in found:
+        one = by_name.get(f"{environment}/{key}")
+        if one is None:
+            continue
+        has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
+        message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
+        asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes or ()
+        how = what_brings_one(one.provider, asked)
+        yield Finding("warn", "refresh tokens", message, patient.where(*one.place), how, one.name)
 
 
 def database(patient: Patient) -> Iterator[Finding]:
@@ -35,6 +56,7 @@ def database(patient: Patient) -> Iterator[Finding]:
         yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")
     elif revision == REVISIONS[-1]:
         yield ok("store", f"the database is at revision {revision}, which this version needs")
+        yield from refresh_tokens(patient)
     else:
         yield Finding(
             "warn",

@@ -32,6 +32,23 @@ def look(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     return asyncio.run(examine(url, keyring, connect_s=connect_s))
 
 
+def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
+    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+
+    async def asked() -> Sequence[Any]:
+        db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
+        try:
+            rows: Sequence[Any] = await db.fetch(statement)
+            return rows
+        finally:
+            db.terminate()
+
+    try:
+        return asyncio.run(asked())
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
+        raise StoreRefused(f"{place_of(url)} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
+
+
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
     """See that the database is ours to open: empty, or a gateway's of a known version under a known key.
 

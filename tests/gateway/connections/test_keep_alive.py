@@ -151,7 +151,7 @@ def provider(**policy: Any) -> Provider:
 
 
 def test_a_mass_import_is_not_a_mass_refresh() -> None:
-    now, held = clock.now(), {"refresh_token": "r"}
+    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
     lives = [
         lifespan(provider(**UNUSED), held, key=str(number), granted_at=now, refreshed_at=now) for number in range(1000)
     ]
@@ -163,12 +163,14 @@ def test_a_mass_import_is_not_a_mass_refresh() -> None:
 
 
 def test_an_age_that_no_refresh_extends_is_shown_and_not_fought() -> None:
-    now, held = clock.now(), {"refresh_token": "r"}
+    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
     life = lifespan(provider(rotating=False, expires_after_days=7), held, key="k", granted_at=now, refreshed_at=now)
     assert (life.dies_at, life.keep_alive_at) == (now + timedelta(days=7), None)
 
 
 def test_a_credential_without_a_refresh_token_has_nothing_to_keep_alive() -> None:
     now = clock.now()
-    life = lifespan(provider(**UNUSED), {"access_token": "a"}, key="k", granted_at=now, refreshed_at=now)
+    life = lifespan(
+        provider(**UNUSED), {"type": "OAUTH2", "access_token": "a"}, key="k", granted_at=now, refreshed_at=now
+    )
     assert (life.dies_at, life.keep_alive_at) == (None, None)

@@ -1,0 +1,39 @@
+"""What brings a refresh token, as far as an entry knows: the scope to ask for, or what to do where that was not enough."""
+
+from collections.abc import Collection
+from typing import Final
+
+from gateway.catalog.provider import Provider
+
+OFFLINE: Final = "offline_access"
+
+
+def refresh_scope(provider: Provider) -> str | None:
+    """The scope without which the provider gives no refresh token; None where the entry names none."""
+    if provider.refresh is not None and provider.refresh.requires_scope:
+        return provider.refresh.requires_scope
+    return OFFLINE if OFFLINE in (provider.default_scopes or ()) else None
+
+
+def what_brings_one(provider: Provider, asked: Collection[str]) -> str:
+    """A sentence on what to change so that the next consent brings a refresh token. `asked`: the scopes asked for."""
+    name, params = provider.display_name, provider.authorization_params
+    scope = refresh_scope(provider)
+    if scope is None and OFFLINE in (*asked, *(provider.available_scopes or ())):
+        scope = OFFLINE
+    if scope is not None and scope not in asked:
+        return f"Add the scope '{scope}' to the integration and let the end user authorize again."
+    offline = params.get("access_type") == "offline"
+    done = f"the scope '{scope}'" if scope else "access_type=offline" if offline else None
+    if done is None:
+        page = f" ({provider.docs})" if provider.docs else ""
+        return f"See {name}'s documentation{page} for what brings one: often a scope such as {OFFLINE}."
+    if "consent" not in params.get("prompt", "").split():
+        return (
+            f"{done[0].upper()}{done[1:]} was asked for already: some providers also need prompt=consent, which belongs "
+            "in authorization_params of the entry."
+        )
+    return (
+        f"{done[0].upper()}{done[1:]} and prompt=consent were asked for already: check at {name} that this app may use "
+        "refresh tokens."
+    )

@@ -1,0 +1,124 @@
+"""Ends that have come are found by one range of an index and noted once, on either backend."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text, update
+
+from gateway.records.connection import ConnectionRef, Lifespan, RefreshFailure
+from gateway.records.states import State
+from gateway.store import Store
+from gateway.store.tables import connections
+from tests.gateway.store.conftest import NOW, Opener, new, sqlite_only
+
+HOUR = timedelta(hours=1)
+GONE = RefreshFailure("no_refresh_token", "it has ended", True, NOW, 1)
+
+
+def ref(number: int) -> ConnectionRef:
+    return ConnectionRef("dev", "jira", f"u{number}")
+
+
+async def put(store: Store, number: int, ends_in: timedelta | None, *, settled: bool = False) -> None:
+    ends = NOW + ends_in if ends_in is not None else None
+    life = Lifespan(None if settled else ends, settled=settled)
+    await store.connections.put(new(ref(number), expires_at=ends, life=life), now=NOW - 2 * HOUR)
+
+
+async def names(store: Store, after: Any = None) -> list[str]:
+    return [one.ref.connection_id for one in await store.expiring.token_ended(NOW, after=after, limit=9)]
+
+
+async def test_what_has_ended_comes_in_the_order_of_its_end_and_page_by_page(store: Store) -> None:
+    for number, ends_in in enumerate((HOUR, -HOUR, -2 * HOUR, None, -HOUR)):
+        await put(store, number, ends_in)
+    await put(store, 5, -HOUR, settled=True)
+    assert await names(store) == ["u2", "u1", "u4"]
+    first = (await store.expiring.token_ended(NOW, after=None, limit=2))[-1]
+    assert await names(store, first) == ["u4"]
+    await store.expiring.settle([first], now=NOW)
+    assert await names(store) == ["u2", "u4"]
+
+
+async def test_an_end_is_noted_once_by_however_many_nodes(opener: Opener) -> None:
+    one, other = await opener(), await opener()
+    for store in (one, other):
+        store.outbox.targets_of = lambda _: ("https://app.test/events",)
+    for number in range(60):
+        await put(one, number, -HOUR)
+    rows = await one.expiring.token_ended(NOW, after=None, limit=100)
+    done = await asyncio.gather(*(store.expiring.end(rows, GONE) for store in (one, other, one, other)))
+    assert sorted(row.id for some in done for row in some) == sorted(row.id for row in rows)
+    assert await names(other) == []
+    there = await other.connections.get(ref(3))
+    assert there is not None
+    assert (there.state, there.failure) == (State.NEEDS_REAUTH, GONE)
+    async with one._transactions.read() as db:
+        told = (await db.execute(text("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event"))).all()
+    assert [tuple(row) for row in told] == [("connection.created", 60), ("connection.needs_reauth", 60)]
+
+
+async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: Store) -> None:
+    await put(store, 1, -HOUR)
+    await put(store, 2, -HOUR)
+    rows = await store.expiring.token_ended(NOW, after=None, limit=9)
+    await put(store, 1, HOUR)
+    assert await store.connections.lease_refresh(ref(2), owner="a", now=NOW, ttl=timedelta(seconds=30))
+    assert await store.expiring.end(rows, GONE) == []
+    assert await names(store) == ["u2"]
+
+
+async def test_what_ended_by_a_refusal_is_settled_without_news(store: Store) -> None:
+    await put(store, 1, -HOUR)
+    gone = update(connections).values(state="needs_reauth")
+    await store._transactions.write(lambda db: db.execute(gone))
+    rows = await store.expiring.token_ended(NOW, after=None, limit=9)
+    assert await store.expiring.end(rows, GONE) == []
+    assert await names(store) == []
+
+
+async def test_a_token_of_an_hour_is_not_announced_to_end_on_the_day_it_was_made(store: Store) -> None:
+    store.outbox.targets_of = lambda _: ("https://app.test/events",)
+    await put(store, 1, HOUR)
+    assert await store.expiring.tell("dev", 3, now=NOW, limit=9) == 0
+    long = timedelta(days=60)
+    await store.connections.put(new(ref(2), expires_at=NOW + long, life=Lifespan(NOW + long)), now=NOW)
+    assert await store.expiring.tell("dev", 14, now=NOW + timedelta(days=50), limit=9) == 1
+
+
+@sqlite_only
+async def test_ends_are_found_by_their_index(store: Store) -> None:
+    await put(store, 1, -HOUR)
+    asked: list[tuple[str, Any]] = []
+
+    def hear(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        asked.append((statement, parameters))
+
+    engine = store._transactions._engines.reader
+    event.listen(engine.sync_engine, "before_cursor_execute", hear)
+    (row,) = await store.expiring.token_ended(NOW, after=None, limit=9)
+    await store.expiring.token_ended(NOW, after=row, limit=9)
+    event.remove(engine.sync_engine, "before_cursor_execute", hear)
+    asked = [one for one in asked if "FROM connections" in one[0]]
+    assert len(asked) == 2
+    async with store._transactions.read() as db:
+        for statement, parameters in asked:
+            plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
+            assert any("USING INDEX connections_by_token_end (expires_at" in step[3] for step in plan), plan
+
+
+@pytest.mark.parametrize("backend", ["postgresql"], indirect=True)
+async def test_postgresql_finds_them_by_the_same_index(opener: Opener) -> None:
+    store = await opener()
+    await put(store, 1, -HOUR)
+    async with store._transactions.read() as db:
+        await db.execute(text("SET LOCAL enable_seqscan = off"))
+        words = (
+            "EXPLAIN SELECT * FROM connections WHERE end_settled IS NULL AND expires_at IS NOT NULL AND expires_at <= now() "
+            "ORDER BY expires_at, id LIMIT 100"
+        )
+        plan = "\n".join(row[0] for row in (await db.execute(text(words))).all())
+    assert "connections_by_token_end" in plan
+    assert "Sort" not in plan
