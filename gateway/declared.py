@@ -13,6 +13,7 @@ from gateway.catalog.load import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import refresh_scope
 from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
+from gateway.config.key_values import private_key
 from gateway.nearest import did_you_mean
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
@@ -23,6 +24,16 @@ Place = tuple[str, ...]
 NEEDS_CLIENT = frozenset({"OAUTH2", "OAUTH1", "CUSTOM", "INSTALL_PLUGIN"})
 # And these to an app, which signs with a key of its own.
 NEEDS_APP = frozenset({"APP", "CUSTOM"})
+APP_LINK = "${connectionConfig.appPublicLink}"
+# Keys that a mode uses besides those that it needs: as placeholders, to assume a role, or in place of registering a client.
+_CLIENT = ("client_id", "client_secret")
+ALSO_USED = {
+    "APP": _CLIENT,
+    "AWS_SIGV4": _CLIENT,
+    "MCP_OAUTH2_GENERIC": _CLIENT,
+    "OAUTH2_CC": _CLIENT,
+    "TWO_STEP": _CLIENT,
+}
 
 
 SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
@@ -134,9 +145,10 @@ def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> It
         page = provider.setup_guide_url or provider.docs
         console = ", which its developer console gives out" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
-    if provider.auth_mode in NEEDS_APP and not declared.private_key and not declared.client_secret:
+    if provider.auth_mode in NEEDS_APP and not _signs(declared, provider):
         where = f" ({provider.docs})" if provider.docs else ""
-        yield place, f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
+        needed = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
+        yield place, needed + ("; client_secret is no private key" if declared.client_secret else "")
 
 
 def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
@@ -160,3 +172,55 @@ def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> 
             (*place, "allowed_hosts"),
             f"allowed_hosts has no effect: provider '{provider.name}' names its hosts itself",
         )
+    yield from _missing_keys(place, declared, provider)
+    yield from _keys_without_effect(place, declared, provider)
+
+
+def _missing_keys(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    """Keys without which only some of its connections work."""
+    mode = provider.auth_mode
+    if mode == "APP" and not (declared.app_id or declared.client_id):
+        yield place, "no app_id: no token can be asked for, except for imports that bring an app_id of their own"
+    install = provider.authorization_url or ""
+    if mode in NEEDS_APP and APP_LINK in install and not declared.app_link:
+        yield place, "no app_link: no end user can install the app; set the app's page at the provider"
+    if mode == "INSTALL_PLUGIN" and not (declared.app_link or install):
+        yield place, "no app_link: no end user can install the plugin; set the plugin's page at the provider"
+    if declared.client_id:
+        return
+    if mode == "MCP_OAUTH2" and provider.client_registration == "static":
+        yield place, f"no client_id: {provider.display_name} registers no clients by itself; register one there by hand"
+    if mode == "TBA":
+        yield place, "no client_id and client_secret: only imports with a config_override work"
+    if mode == "AWS_SIGV4" and "role_arn" in provider.credentials:
+        yield place, "no client_id and client_secret: no role can be assumed; set an access key of your own"
+
+
+def _keys_without_effect(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    """Keys that another auth mode would use."""
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is None:
+        return
+    used = {*mode.integration, *ALSO_USED.get(provider.auth_mode, ())}
+    known = ", ".join(sorted(used)) or "no keys"
+    if provider.webhook_signature is not None:
+        used.add("client_secret")  # which some sign their webhooks with
+    for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):
+        if getattr(declared, key) and key not in used:
+            yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
+
+
+def _signs(declared: IntegrationConfig, provider: Provider) -> bool:
+    """Whether an app has something to sign with: `private_key`, or a `client_secret` that is one."""
+    if declared.private_key:
+        return True
+    if not declared.client_secret:
+        return False
+    text = declared.client_secret.reveal()
+    if provider.jwt is not None and provider.jwt.header.get("alg", "").startswith("HS"):
+        return True
+    try:
+        private_key(text)
+    except ValueError:
+        return text.lstrip().startswith("{")  # a JWK
+    return True

@@ -35,7 +35,7 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     if mode.redirects:
         yield "| the end user | is sent to the provider to consent |"
     elif mode.asks:
-        yield f"| the end user types in | {_names(mode.asks)}, or what the entry's `credentials` ask for |"
+        yield f"| the end user types in | {_names(mode.asks)}, and what else the entry's `credentials` declare |"
     if mode.needs:
         yield f"| an entry must have | {_names(mode.needs)} |"
     if mode.reads:

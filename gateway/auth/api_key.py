@@ -6,13 +6,16 @@ from typing import Any
 
 from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
+from gateway.auth.members import typed_values
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
 from gateway.secret import Secret
 
 
 class ApiKey(AuthMode):
-    """Held as ``{"type": "API_KEY", "apiKey"}``. Where it goes is the entry's business: the mode has no default place."""
+    """Held as ``{"type": "API_KEY", "apiKey", <what else the entry asks for>}``. Where it goes is the entry's business: the
+    mode has no default place.
+    """
 
     name = "API_KEY"
 
@@ -20,9 +23,9 @@ class ApiKey(AuthMode):
         fields = Form(form, self.types())
         held = {"type": self.name, "apiKey": fields.token("apiKey", limit=1024)}
         held |= certificate_fields(fields, provider) if provider.require_client_certificate else {}
+        held |= fields.declared(provider.credentials)
         fields.finish()
         return held
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        key = Secret(held["apiKey"])
-        return {"apiKey": key, "credentials.apiKey": key}
+        return typed_values(held)

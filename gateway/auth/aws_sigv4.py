@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
-from gateway.auth.members import member_values
+from gateway.auth.members import member_values, typed_values
 from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso, moment
 from gateway.auth.signer import Signer
@@ -32,7 +32,8 @@ PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
 class AwsSigV4(ExchangedMode):
     """Held as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?, "external_id"?,
-    "region"?, "service"?, "expires_at"?, "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole gives them to the
+    "region"?, "service"?, <what else the entry asks for>, "expires_at"?,
+    "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole gives them to the
     operator's own access key (`client_id` and `client_secret` of the integration), and gives new ones before they end.
     """
 
@@ -56,6 +57,7 @@ class AwsSigV4(ExchangedMode):
             fields.fault("role_arn", "'role_arn' must look like arn:aws:iam::123456789012:role/name.")
         ends = fields.moment("expires_at")
         held["expires_at"] = iso(ends) if ends else ""
+        held |= fields.declared(provider.credentials)
         fields.finish("raw")
         return {name: value for name, value in held.items() if value}
 
@@ -87,7 +89,7 @@ class AwsSigV4(ExchangedMode):
         return {**held, **fresh, "expires_at": iso(lent[3])}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return member_values(held)
+        return typed_values(held)
 
     def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
         session = held.get("session_token")

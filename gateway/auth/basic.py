@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.auth.certificate import certificate_fields
 from gateway.auth.form import Form
+from gateway.auth.members import typed_values
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
@@ -13,7 +14,9 @@ from gateway.secret import Secret
 
 
 class Basic(AuthMode):
-    """Held as ``{"type": "BASIC", "username", "password"}``; either may be empty, as many providers want it."""
+    """Held as ``{"type": "BASIC", "username", "password", <what else the entry asks for>}``; either of the two may be
+    empty, as many providers want it.
+    """
 
     name = "BASIC"
 
@@ -22,21 +25,16 @@ class Basic(AuthMode):
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
         shown = certificate_fields(fields, provider) if provider.require_client_certificate else {}
+        more = fields.declared(provider.credentials)
         fields.finish()
         if ":" in username:
             # The first colon ends the user name (RFC 7617 §2), so a colon in it would move text into the password.
             issue = Issue("invalid_format", "A user name cannot hold a colon.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.types()[0], "username": username, "password": password, **shown}
+        return {"type": self.types()[0], "username": username, "password": password, **shown, **more}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        username, password = Secret(held["username"]), Secret(held["password"])
-        return {
-            "username": username,
-            "password": password,
-            "credentials.username": username,
-            "credentials.password": password,
-        }
+        return typed_values(held)
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Basic ${base64(${username}:${password})}"}

@@ -8,7 +8,7 @@ from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
-from gateway.auth.members import member_values, token_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
@@ -17,6 +17,7 @@ from gateway.oauth.token import dig, expires_at
 from gateway.secret import Secret
 
 TYPED: Final = ("username", "password", "organization_id", "dev_key")
+OURS: Final = ("session_id", "user_id", "expires_at", "raw")
 NAMES: Final = {
     "username": "username",
     "password": "password",
@@ -29,9 +30,9 @@ LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes witho
 
 
 class Bill(ExchangedMode):
-    """Held as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", "session_id", "user_id"?,
-    "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``, ``organizationId`` and ``devKey``
-    unless the entry's `token_params` say otherwise.
+    """Held as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <what else the entry asks for>,
+    "session_id", "user_id"?, "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``,
+    ``organizationId`` and ``devKey`` unless the entry's `token_params` say otherwise.
     """
 
     name = "BILL"
@@ -39,13 +40,14 @@ class Bill(ExchangedMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = Form(form, self.types())
         held = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED}}
-        fields.finish("session_id", "user_id", "expires_at", "raw")
+        held |= fields.declared(provider.credentials)
+        fields.finish(*OURS)
         return held
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         provider = context.provider
-        typed = {"type": self.name, **{name: held[name] for name in TYPED}}
-        known = member_values(typed, TYPED)
+        typed = {name: value for name, value in held.items() if name not in OURS}
+        known = typed_values(typed)
         url = context.url("token_url", known)
         to = context.toward(url)
         params = to.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
@@ -59,4 +61,4 @@ class Bill(ExchangedMode):
         return {**typed, **fresh, **({"user_id": user} if user else {}), "expires_at": iso(ends)}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return token_values(held, held.get("session_id"), ("username", "password"))
+        return typed_values(held, held.get("session_id"))

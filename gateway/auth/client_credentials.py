@@ -12,7 +12,7 @@ from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import sign, signed
-from gateway.auth.members import member_values, token_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import Dialogue, RevocableToken, Revocation
 from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
@@ -22,7 +22,6 @@ from gateway.oauth.requests import client_credentials_request
 from gateway.oauth.token import expires_at
 from gateway.secret import Secret
 
-OWN: Final = ("client_id", "client_secret", "client_certificate", "client_private_key")
 OURS: Final = ("token", "expires_at", "raw")
 ALSO: Final = ("data.token", "jwt")  # where providers keep the token that do not follow RFC 6749 §5.1
 LIFETIME: Final = timedelta(minutes=55)  # where the provider tells none
@@ -34,8 +33,8 @@ TYPED_LIMIT: Final = 16_384
 
 class ClientCredentials(ExchangedMode):
     """Held as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
-    "client_private_key"?, "expires_at"?, "raw"}``. With certificate and private key, which are PEM, token requests and
-    proxied requests use mutual TLS (RFC 8705).
+    "client_private_key"?, <what else the entry asks for>, "expires_at"?, "raw"}``. With certificate and private key, which
+    are PEM, token requests and proxied requests use mutual TLS (RFC 8705).
     """
 
     name = "OAUTH2_CC"
@@ -48,9 +47,7 @@ class ClientCredentials(ExchangedMode):
         held["client_id"] = fields.text("client_id", limit=1024)
         held["client_secret"] = fields.text("client_secret", limit=TYPED_LIMIT, required=False, empty=True)
         held |= certificate_fields(fields, provider)
-        for name, setting in provider.credentials.items():
-            if name not in OWN:
-                held[name] = fields.given(name, setting)
+        held |= fields.declared(provider.credentials)
         if not (held["client_secret"] or held.get("client_private_key")) and not proves_itself(provider):
             fields.fault("client_secret", "'client_secret' is missing.")
         held["token"] = fields.token("token", limit=4096, required=False)
@@ -64,7 +61,7 @@ class ClientCredentials(ExchangedMode):
         """A new token for the same client (RFC 6749 §4.4.2)."""
         provider = context.provider
         own = {name: value for name, value in held.items() if name not in OURS}
-        known = {**member_values(own), **client_values(own)}
+        known = {**typed_values(own), **client_values(own)}
         url = context.url("token_url")
         context = context.toward(url)
         call = client_credentials_request(
@@ -82,7 +79,7 @@ class ClientCredentials(ExchangedMode):
         return {**own, "token": token, "expires_at": iso(ends), "raw": answer}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return {**token_values(held, held.get("token")), **client_values(held)}
+        return {**typed_values(held, held.get("token")), **client_values(held)}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -109,7 +106,7 @@ class ClientCredentials(ExchangedMode):
         """The client's signed word that it is itself (RFC 7523 §2.2, §3)."""
         now = clock.now()
         if context.provider.jwt is not None:
-            known = {**member_values(held), **client_values(held)}
+            known = {**typed_values(held), **client_values(held)}
             return signed(context.provider.jwt, context.toward(url), known, now)[0]
         issued = int(now.timestamp())
         claims = {"iss": held["client_id"], "sub": held["client_id"], "aud": url, "jti": str(uuid.uuid4())}

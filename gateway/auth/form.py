@@ -75,6 +75,12 @@ class Form:
                 self._fault(name, "invalid_format", f"'{name}' {fault.why}.")
         return text
 
+    def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
+        """The fields that the entry declares beside those that were read already."""
+        others = {name: one for name, one in settings.items() if name not in self._read}
+        given = {name: self.given(name, setting) for name, setting in others.items()}
+        return {name: value for name, value in given.items() if value is not None}
+
     def fault(self, name: str, message: str) -> None:
         """Note what only somebody else could see to be wrong with a field."""
         self._fault(name, "invalid_format", message)

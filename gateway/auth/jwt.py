@@ -9,7 +9,7 @@ from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import signed
-from gateway.auth.members import token_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
@@ -35,11 +35,11 @@ class Jwt(ExchangedMode):
         if context.provider.jwt is None:
             raise TokenRefused("invalid_key", f"the entry of '{context.provider.name}' does not say what to sign")
         typed = {name: value for name, value in held.items() if name not in OURS}
-        token, ends = signed(context.provider.jwt, context, token_values(typed, None), clock.now())
+        token, ends = signed(context.provider.jwt, context, typed_values(typed), clock.now())
         return {**typed, "token": token.reveal(), "expires_at": iso(ends)}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return token_values(held, held.get("token"))
+        return typed_values(held, held.get("token"))
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}

@@ -11,7 +11,7 @@ from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
-from gateway.auth.members import member_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso
 from gateway.catalog.provider import Provider
@@ -23,7 +23,8 @@ LIFETIME_S: Final = 300
 
 
 class Signature(ExchangedMode):
-    """Held as ``{"type": "SIGNATURE", "username", "password", "token", "expires_at"}``.
+    """Held as ``{"type": "SIGNATURE", "username", "password", <what else the entry asks for>, "token",
+    "expires_at"}``.
 
     `token` is for who reads the connection. Each proxied request gets one of its own, since a nonce is good for one use.
     """
@@ -35,11 +36,12 @@ class Signature(ExchangedMode):
         fields = Form(form, self.types())
         username = fields.text("username", limit=1024)
         password = fields.text("password", limit=1024)
+        more = fields.declared(provider.credentials)
         fields.finish("token", "expires_at")
         if not username.isprintable() or '"' in username or not username.isascii():
             issue = Issue("invalid_format", "A user name cannot hold quotes here.", ("credentials", "username"))
             raise InvalidRequest("invalid_body", issue.message, errors=[issue])
-        return {"type": self.name, "username": username, "password": password}
+        return {"type": self.name, "username": username, "password": password, **more}
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         yield from ()
@@ -50,7 +52,7 @@ class Signature(ExchangedMode):
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         fresh = Secret(username_token(held["username"], held["password"], secrets.token_hex(NONCE_BYTES), clock.now()))
-        return {**member_values(held, ("username", "password")), "accessToken": fresh, "access_token": fresh}
+        return {**typed_values(held), "accessToken": fresh, "access_token": fresh}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gateway.auth.context import Context
 from gateway.auth.form import Form
-from gateway.auth.members import member_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import AuthMode
 from gateway.auth.oauth1_signer import OAuth1Keys, OAuth1Signer
 from gateway.auth.signer import Signer
@@ -18,7 +18,9 @@ TOKEN_LIMIT: Final = 2048
 
 
 class TokenBased(AuthMode):
-    """Held as ``{"type": "TBA", "token_id", "token_secret", "config_override"?}``; the setting `accountId` is the realm."""
+    """Held as ``{"type": "TBA", "token_id", "token_secret", <what else the entry asks for>, "config_override"?}``; the
+    setting `accountId` is the realm.
+    """
 
     name = "TBA"
 
@@ -28,11 +30,12 @@ class TokenBased(AuthMode):
         for name in ("token_id", "token_secret"):
             held[name] = fields.token(name, limit=TOKEN_LIMIT)
         override = fields.mapping("config_override", ("client_id", "client_secret"))
+        held |= fields.declared(provider.credentials)
         fields.finish("raw")
         return {**held, **({"config_override": override} if override else {})}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return member_values(held)
+        return typed_values(held)
 
     def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
         account = context.config.get("accountId")

@@ -15,7 +15,7 @@ from gateway.auth.context import Context
 from gateway.auth.exchanged import ExchangedMode
 from gateway.auth.form import Form
 from gateway.auth.jwts import signed
-from gateway.auth.members import token_values
+from gateway.auth.members import typed_values
 from gateway.auth.mode import Dialogue
 from gateway.auth.moments import iso
 from gateway.catalog.interpolate import Moment
@@ -28,7 +28,6 @@ from gateway.records.call import Call, ClientIdentity
 from gateway.secret import Secret
 
 OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
-BARE: Final = ("username", "password", "apiKey")
 
 
 class TwoStep(ExchangedMode):
@@ -69,7 +68,7 @@ class TwoStep(ExchangedMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return {**token_values(held, held.get("token"), BARE), **_apart(held), **_steps(held.get("steps") or {})}
+        return {**typed_values(held, held.get("token")), **_apart(held), **_steps(held.get("steps") or {})}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -77,7 +76,7 @@ class TwoStep(ExchangedMode):
     def _signed_in(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         provider = context.provider
         typed = {name: value for name, value in held.items() if name not in OURS or name in provider.credentials}
-        known = {**token_values(typed, None, BARE), **_apart(typed)}
+        known = {**typed_values(typed), **_apart(typed)}
         at = Moment(clock.now())
         if provider.jwt is not None:
             known["jwt"] = signed(provider.jwt, context, known, at.at)[0]

@@ -83,6 +83,8 @@ def _pages(provider: Provider) -> Iterator[Finding]:
 
 
 def _settings(provider: Provider) -> Iterator[Finding]:
+    if "type" in provider.credentials:
+        yield ("credentials", "type"), "'type' is the credential's own; call the field otherwise"
     for key in FORMS:
         forms: Mapping[str, Setting] = getattr(provider, key)
         for name, setting in forms.items():

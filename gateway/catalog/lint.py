@@ -33,6 +33,9 @@ _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
 
 _FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.needs, *mode.reads)}
 
+# A role instead of a key, a certificate instead of a secret: which of them, the form says.
+_EITHER_OR = frozenset({"AWS_SIGV4", "OAUTH2_CC"})
+
 _NEEDED = {
     "cursor": ("cursor_name_in_request", "cursor_path_in_response"),
     "link": (),
@@ -69,6 +72,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     """What an author would want to know about an entry that loads."""
     yield from _words(provider)
     yield from _without_effect(provider)
+    yield from _own_fields(provider)
     yield from _plain_http(provider)
     yield from _credential(provider)
     yield from _open_hosts(provider)
@@ -95,9 +99,21 @@ def _without_effect(provider: Provider) -> Iterator[Finding]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
-    for key in sorted(_FOR_SOME_MODES - {*mode.needs, *mode.reads}):
+    silent = {"credentials"} if mode.redirects or provider.auth_mode == "NONE" else set()
+    for key in sorted((_FOR_SOME_MODES | silent) - {*mode.needs, *mode.reads}):
         if key in provider.model_fields_set and getattr(provider, key) not in (None, {}, []):
             yield (key,), f"auth_mode {provider.auth_mode} does not read {key}, so it has no effect; remove it"
+
+
+def _own_fields(provider: Provider) -> Iterator[Finding]:
+    """Fields of the auth mode itself, which an entry with `credentials` has to declare too: only those are asked for."""
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
+        return
+    for name in mode.asks:
+        if name not in provider.credentials:
+            needed = f"which auth_mode {provider.auth_mode} needs, so nobody can connect; add it"
+            yield ("credentials",), f"has no {name!r}, {needed}"
 
 
 def _plain_http(provider: Provider) -> Iterator[Finding]:

@@ -180,7 +180,8 @@ class Provider(Shape):
     connection_config: Forms = Field(default_factory=dict)
     """Settings of a connection, by name."""
     credentials: Forms = Field(default_factory=dict)
-    """What an end user types in where nothing is authorized by redirect, by name."""
+    """What an end user types in where nothing is authorized by redirect, by name: the auth mode's own fields and any others,
+    such as a secret that signs, `${apiSecret}` in templates."""
     assertion_option: Forms = Field(default_factory=dict)
     """What else an end user types in for the assertion of TWO_STEP, by name: `${assertionOption.name}`."""
     webhook_signature: WebhookSignature | None = None

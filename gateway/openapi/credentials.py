@@ -46,6 +46,8 @@ class ImportedOAuth1(Imported):
 
 
 class ImportedKey(Imported):
+    """Besides, what the provider's entry asks for in `credentials`, such as a secret that signs. So in every mode."""
+
     type: Literal["API_KEY"]
     apiKey: str  # noqa: N815 (as published clients write it)
 

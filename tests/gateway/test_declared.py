@@ -1,11 +1,15 @@
 """A host sees one kind of exception, whichever file is at fault, and all faults in it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
 import gateway
+from gateway.cli import main
 from gateway.config import Faults
 
 KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
@@ -80,3 +84,68 @@ def test_an_app_key_that_is_none_is_told_without_being_shown(key: str, value: st
     with pytest.raises(Faults, match=problem) as told:
         gateway.create_app(configuration(environments=environments))
     assert "PUBLIC" not in str(told.value)
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIA==\\n-----END PRIVATE KEY-----"
+LINK = "https://github.com/apps/acme"
+WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
+    "an OAuth client in place of an app": (
+        "github-app", {"client_id": "Iv1.1234", "client_secret": "0123456789abcdef"}, "fault",
+        "is APP: set app_id, app_link and private_key",
+    ),
+    "an OAuth client in place of an app and a client": (
+        "github-app-user", {"client_id": "Iv1.1234", "client_secret": "0123456789abcdef"}, "fault",
+        "is CUSTOM: set app_id, app_link and private_key",
+    ),
+    "an app without its page": (
+        "github-app", {"app_id": "7", "private_key": PEM}, "warning", "no app_link: no end user can install the app",
+    ),
+    "an app without its number": (
+        "github-app", {"app_link": LINK, "private_key": PEM}, "warning", "no app_id: no token can be asked for",
+    ),
+    "an app's key at an OAuth client": (
+        "github", {"client_id": "c", "client_secret": "s", "private_key": PEM}, "warning",
+        "private_key has no effect: 'github' is OAUTH2, which uses client_id, client_secret",
+    ),
+    "a client at an API key": (
+        "openai", {"client_id": "c"}, "warning", "client_id has no effect: 'openai' is API_KEY, which uses no keys",
+    ),
+    "an MCP server that registers no clients": (
+        "asana-mcp", {}, "warning", "no client_id: Asana (MCP) registers no clients by itself",
+    ),
+    "signed requests without the consumer's keys": (
+        "netsuite-tba", {}, "warning", "no client_id and client_secret: only imports with a config_override work",
+    ),
+}  # fmt: skip
+RIGHT_KEYS: dict[str, dict[str, str]] = {
+    "github-app": {"app_id": "7", "app_link": LINK, "private_key": PEM},
+    "github": {"client_id": "c", "client_secret": "s"},
+    "openai": {},
+    "mcp-generic": {"client_id": "c", "client_secret": "s"},
+}
+
+
+def told(tmp_path: Path, provider: str, keys: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Faults and warnings of an integration with these keys."""
+    file = tmp_path / "gateway.yaml"
+    integrations = {"one": {"provider": provider, **keys}}
+    environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": integrations}}
+    file.write_text(yaml.safe_dump(configuration(environments=environments), sort_keys=False))
+    result = CliRunner().invoke(main, ["check", "-c", str(file), "--json"])
+    found = json.loads(result.stdout)
+    for one in (*found["faults"], *found["warnings"]):
+        assert one["line"] >= 6
+    return [one["message"] for one in found["faults"]], [one["message"] for one in found["warnings"]]
+
+
+@pytest.mark.parametrize("case", WRONG_KEYS)
+def test_a_wrong_set_of_keys_is_told_with_its_line(tmp_path: Path, case: str) -> None:
+    provider, keys, level, message = WRONG_KEYS[case]
+    faults, warnings = told(tmp_path, provider, keys)
+    assert any(message in one for one in (faults if level == "fault" else warnings)), (faults, warnings)
+    assert bool(faults) is (level == "fault")
+
+
+@pytest.mark.parametrize("provider", RIGHT_KEYS)
+def test_a_right_set_of_keys_is_in_order(tmp_path: Path, provider: str) -> None:
+    assert told(tmp_path, provider, RIGHT_KEYS[provider]) == ([], [])

@@ -52,6 +52,14 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             OAUTH.replace("OAUTH2", "MCP_OAUTH2_GENERIC") + "disable_pkce: true\n",
             "15: auth_mode MCP_OAUTH2_GENERIC does not read disable_pkce, so it has no effect; remove it",
         ),
+        (
+            OAUTH + "credentials: {secret: {description: d}}\n",
+            "15: auth_mode OAUTH2 does not read credentials, so it has no effect; remove it",
+        ),
+        (
+            SOURCED + "credentials: {secret: {description: d}}\n",
+            "11: has no 'apiKey', which auth_mode API_KEY needs, so nobody can connect; add it",
+        ),
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
     ],
 )

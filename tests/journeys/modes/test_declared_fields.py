@@ -1,0 +1,184 @@
+"""Fields that an entry's `credentials` declare beside those of its auth mode: a signing secret beside the key."""
+
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from gateway.catalog.checks import Words
+from gateway.catalog.entry import provider_in
+from gateway.declared import SCRIPTS, known_modes
+from gateway.sandbox.rehearsal.play import rehearse
+from tests.fakes.commands import said
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.modes.conftest import Far, imported, only_id, read
+from tests.journeys.modes.test_posted import post
+
+BROWSER = {"Accept": "text/html"}
+
+SECRET = "signing-secret-0123456789"
+EXTRA = {"apiSecret": {"title": "Secret", "description": "Beside the key.", "secret": True, "pattern": "[a-z0-9-]{8,}"}}
+
+
+def own(*names: str) -> dict[str, Any]:
+    return {name: {"title": name, "secret": True} for name in names}
+
+
+LOGIN = {"username": "ada", "password": "pw-1"}
+AWS = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "s"}
+# Mode ▸ the entry, what is typed in, and the address that published clients post it to.
+MODES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "API_KEY": ({"credentials": own("apiKey")}, {"apiKey": "k-1"}, "/api-auth/api-key"),
+    "BASIC": ({"credentials": own("username", "password")}, LOGIN, "/api-auth/basic"),
+    "SIGNATURE": ({"signature": {"scheme": "wsse"}}, LOGIN, "/auth/signature"),
+    "BILL": (
+        {"token_url": "{far}/token", "token_params": {"secret": "${apiSecret}"}},
+        {**LOGIN, "organization_id": "o", "dev_key": "d"},
+        "/auth/bill",
+    ),
+    "TBA": (
+        {"connection_config": {"accountId": {"optional": True}}},
+        {"token_id": "i", "token_secret": "s"},
+        "/auth/tba",
+    ),
+    "AWS_SIGV4": (
+        {"request_signing": {"scheme": "aws-sigv4", "region": "eu-west-1", "service": "sqs"}},
+        AWS,
+        "/auth/aws-sigv4",
+    ),
+    "OAUTH2_CC": (
+        {"token_url": "{far}/token", "token_params": {"secret": "${apiSecret}"}},
+        {"client_id": "c", "client_secret": "s"},
+        "/oauth2/auth",
+    ),
+    "TWO_STEP": (
+        {"credentials": own("user"), "token_url": "{far}/token", "token_params": {"secret": "${apiSecret}"}},
+        {"user": "ada"},
+        "/auth/two-step",
+    ),
+    "JWT": (
+        {"credentials": own("key"), "jwt": {"header": {"alg": "HS256"}, "key": "${credentials.key}"}},
+        {"key": "0123456789abcdef0123456789abcdef"},
+        "/auth/jwt",
+    ),
+}
+SETTINGS = {"TBA": {"accountId": "7"}}
+QUERY = {"TBA": "&params[accountId]=7"}
+CLIENT = {"TBA": {"client_id": "consumer", "client_secret": "consumer secret"}}
+
+
+def entry_of(mode: str, far: Far) -> dict[str, Any]:
+    entry = json.loads(json.dumps(MODES[mode][0]).replace("{far}", far.url))
+    headers = {"x-signature": "${hmacSha256Hex(${method}${path}, ${apiSecret})}", "x-plain": "${credentials.apiSecret}"}
+    if mode == "API_KEY":
+        headers["x-key"] = "${apiKey}"
+    return {
+        **entry,
+        "auth_mode": mode,
+        "credentials": {**entry.get("credentials", {}), **EXTRA},
+        "proxy": {"headers": headers},
+    }
+
+
+def play(far: Far) -> list[dict[str, str]]:
+    """Header fields of the calls, the newest last."""
+    seen: list[dict[str, str]] = []
+
+    async def api(request: web.Request) -> web.Response:
+        seen.append({name.lower(): text for name, text in request.headers.items()})
+        return web.json_response({})
+
+    async def token(request: web.Request) -> web.Response:
+        assert (await request.post())["secret"] == SECRET
+        return web.json_response({"access_token": "t-1", "sessionId": "s-1", "expires_in": 600})
+
+    far.on("/api", api)
+    far.on("/token", token)
+    return seen
+
+
+def signature(path: str) -> str:
+    return hmac.new(SECRET.encode(), f"GET{path}".encode(), hashlib.sha256).hexdigest()
+
+
+async def assert_signed(gateway: RunningGateway, seen: list[dict[str, str]], connection_id: str = "c1") -> None:
+    async with gateway.proxied(connection_id, "/orders") as answer:
+        assert answer.status == 200, await answer.text()
+    assert seen[-1]["x-signature"] == signature("/api/orders")
+    assert seen[-1]["x-plain"] == SECRET
+    async with gateway.proxied(connection_id, "/orders", headers={"Gateway-Dry-Run": "true"}) as answer:
+        assert answer.status == 200
+        shown = await answer.text()
+    assert SECRET not in shown
+    assert signature("/api/orders") not in shown
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_declared_field_is_imported_shown_signed_with_and_masked(mode: str, far: Far, start: Any) -> None:
+    seen = play(far)
+    gateway = await start(CLIENT.get(mode), **entry_of(mode, far))
+    typed = {"type": mode, **MODES[mode][1]}
+    refused = await imported(gateway, credentials=typed, expect=400)
+    assert "'apiSecret' (Secret) is missing" in refused["error"]["message"]
+    refused = await imported(gateway, credentials={**typed, "apiSecret": "short"}, expect=400)
+    assert "'apiSecret'" in refused["error"]["message"]
+    refused = await imported(gateway, credentials={**typed, "apiSecret": SECRET, "other": "x"}, expect=400)
+    assert "'other' is not a field" in refused["error"]["message"]
+    await imported(gateway, credentials={**typed, "apiSecret": SECRET}, connection_config=SETTINGS.get(mode, {}))
+    assert (await read(gateway))["credentials"]["apiSecret"] == SECRET
+    await assert_signed(gateway, seen)
+    await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    status, told = await post(
+        gateway, MODES[mode][2], {**MODES[mode][1], "apiSecret": SECRET}, query=QUERY.get(mode, "")
+    )
+    assert status == 200, told
+    await assert_signed(gateway, seen, await only_id(gateway))
+
+
+async def test_the_connect_page_asks_for_a_declared_field(far: Far, start: Any) -> None:
+    seen = play(far)
+    gateway = await start(**entry_of("API_KEY", far))
+    token = await gateway.session_token()
+    async with gateway.http.get(f"{gateway.url}/connect?session_token={token}", headers=BROWSER) as answer:
+        address, html = f"{answer.url}/i/tracker", await answer.text()
+        assert answer.status == 200, html
+    assert 'name="credentials[apiSecret]"' in html
+    assert html.count('type="password"') == 2
+    form = {"credentials[apiKey]": "k-1", "credentials[apiSecret]": "short"}
+    await (await gateway.http.post(address, data=form)).release()
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+    async with gateway.http.post(address, data=form | {"credentials[apiSecret]": SECRET}) as answer:
+        assert answer.status == 200, await answer.text()
+    await assert_signed(gateway, seen, await only_id(gateway))
+
+
+async def test_a_declared_field_survives_an_export_and_an_import(far: Far, start: Any) -> None:
+    seen = play(far)
+    gateway = await start(**entry_of("API_KEY", far))
+    await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
+    file, lines = gateway.folder / "gateway.yaml", gateway.folder / "connections.jsonl"
+    file.write_text(yaml.safe_dump(gateway.document))
+    exported = await said("connections", "export", "-c", str(file), "--plain", "-o", str(lines))
+    assert exported.code == 0, exported.err
+    assert SECRET in lines.read_text()
+    await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    moved = await said("connections", "import", "-c", str(file), str(lines))
+    assert moved.code == 0, moved.err + moved.out
+    await assert_signed(gateway, seen)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_rehearsal_fills_a_declared_field(mode: str, far: Far) -> None:
+    entry = entry_of(mode, far)
+    whole = {"display_name": "Far", "categories": ["other"], **entry}
+    whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}
+    text = json.dumps(whole).replace(far.url, "https://auth.far.test")
+    provider, faults = provider_in("far", json.loads(text), Words(known_modes(), SCRIPTS))
+    assert provider is not None, faults
+    found = await rehearse(provider, {})
+    wrong = [(step.name, check.what, check.detail) for step in found.steps for check in step.checks if not check.ok]
+    assert wrong == []
