@@ -117,15 +117,15 @@ WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
         "netsuite-tba", {}, "warning", "no client_id and client_secret: only imports with a config_override work",
     ),
 }  # fmt: skip
-RIGHT_KEYS: dict[str, dict[str, str]] = {
+RIGHT_KEYS: dict[str, dict[str, Any]] = {
     "github-app": {"app_id": "7", "app_link": LINK, "private_key": PEM},
     "github": {"client_id": "c", "client_secret": "s"},
     "openai": {},
-    "mcp-generic": {"client_id": "c", "client_secret": "s"},
+    "mcp-generic": {"client_id": "c", "client_secret": "s", "allowed_hosts": ["mcp.example.com"]},
 }
 
 
-def told(tmp_path: Path, provider: str, keys: dict[str, str]) -> tuple[list[str], list[str]]:
+def told(tmp_path: Path, provider: str, keys: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Faults and warnings of an integration with these keys."""
     file = tmp_path / "gateway.yaml"
     integrations = {"one": {"provider": provider, **keys}}
