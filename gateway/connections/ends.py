@@ -13,7 +13,7 @@ from gateway.connections.backoff import NOT_RENEWABLE
 from gateway.connections.commit import who
 from gateway.connections.integrations import Integrations
 from gateway.connections.lifespan import outlives_its_token
-from gateway.errors import CredentialUnreadable
+from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.store import Store
 
@@ -43,17 +43,20 @@ class Ends:
         done, after = 0, None
         while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
             after = rows[-1]
-            dead = [row for row in rows if self._is_dead(row)]
-            ids = {row.id for row in dead}
-            alive = [row for row in rows if row.id not in ids]
+            judged = [(row, self._is_dead(row)) for row in rows]
+            dead = [row for row, is_dead in judged if is_dead]
+            alive = [row for row, is_dead in judged if is_dead is False]
             await self._store.expiring.settle(alive, now=clock.now())
             for row in await self._store.expiring.end(dead, ended(clock.now())):
                 log.info("connection_needs_reauth", **who(row.ref), reason=NOT_RENEWABLE)
                 done += 1
         return done
 
-    def _is_dead(self, row: Connection) -> bool:
-        """False also where nothing can be said: the entry is gone or has another auth mode by now, the row is damaged."""
+    def _is_dead(self, row: Connection) -> bool | None:
+        """False also where nothing can be said: the entry is gone or has another auth mode by now, the row is damaged.
+
+        None: not yet, since its key is not at hand.
+        """
         provider = self._declared()[1].get(row.provider)
         mode = modes().get(provider.auth_mode) if provider is not None else None
         if provider is None or mode is None:
@@ -62,4 +65,6 @@ class Ends:
             held = self._store.open(row.credential)
         except CredentialUnreadable:
             return False
+        except Unavailable:
+            return None
         return held["type"] in mode.types() and not outlives_its_token(provider, held)

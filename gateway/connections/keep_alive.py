@@ -19,7 +19,7 @@ from gateway.connections.integrations import Integrations
 from gateway.connections.lifespan import FROM, SPREAD, idle_limit, lifespan, limited
 from gateway.connections.renew import Renewer
 from gateway.errors import GatewayError
-from gateway.records.connection import Connection, Lifespan
+from gateway.records.connection import Connection
 from gateway.store import Store
 
 TASK: Final = "keep_alive"
@@ -119,9 +119,11 @@ class KeepAlive:
             return
         latest = clock.now() + idle * (FROM + SPREAD) + LATER
         while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
-            await self._planned(provider, rows)
+            if not await self._planned(provider, rows):
+                return  # what is left cannot be opened
 
-    async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> None:
+    async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
+        """How many of them have another time now."""
         await self._mine()
         planned = []
         for row in rows:
@@ -129,13 +131,17 @@ class KeepAlive:
                 credential = self._store.open(row.credential)
             except GatewayError:
                 continue  # the store has logged it; the others are not to suffer from it
-            held = self._store.open_or_nothing(row.credential)
-            granted_at, refreshed_at = row.granted_at or row.created_at, row.last_refreshed_at or row.created_at
-            known = {"key": row.uid, "granted_at": granted_at, "refreshed_at": refreshed_at}
-            life = lifespan(provider, held, **known) if held else Lifespan()  # a damaged one stands in nobody's way
+            life = lifespan(
+                provider,
+                credential,
+                key=row.uid,
+                granted_at=row.granted_at or row.created_at,
+                refreshed_at=row.last_refreshed_at or row.created_at,
+            )
             if life != row.life:
                 planned.append((row, life))
         await self._store.keep_alive.plan(planned)
+        return len(planned)
 
 
 def _failed(task: "asyncio.Task[Connection]") -> bool:
