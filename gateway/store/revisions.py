@@ -11,6 +11,7 @@ REVISIONS: Final = (
     "0006",
     "0007",
     "0008",
+    "0009",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

@@ -13,7 +13,6 @@ from gateway.store.refusal import StoreDamaged, StoreRefused
 from gateway.store.revisions import REVISIONS
 from gateway.wording import counted
 
-
 CHECK_S: Final = 10.0
 
 
