@@ -48,10 +48,13 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.catalog.interpolate": HEAD,
     "gateway.catalog.ways": FIELD,
     "gateway.cli": OPERATOR,
+    "gateway.client": OPERATOR,  # runs in the application, on addresses that it writes
     "gateway.config": OPERATOR,
+    "gateway.connections.opened": OPERATOR,  # the base URL of a catalog entry
     "gateway.dot_segments": FIELD,
     "gateway.logs": HEAD,
     "gateway.logs.masking.SECRET_NAME": OPERATOR,  # a longer name is masked without a look
+    "gateway.moving": OPERATOR,  # files and bundles that the operator imports
     "gateway.oauth": 256 * 1024,
     "gateway.openapi": OPERATOR,
     "gateway.pages": NAME,
