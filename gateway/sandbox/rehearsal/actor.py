@@ -19,7 +19,6 @@ LIST: Final = "/rehearsal/list"
 CALL: Final = "/rehearsal/call"
 SITE: Final = {
     "id": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
-    "url": "https://acme.tracker.test",
     "name": "acme",
     "scopes": ["read"],
 }
@@ -170,7 +169,9 @@ class Actor:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
         if arrival.path.endswith("/oauth/token/accessible-resources"):
-            return web.json_response([SITE])
+            setting = self.provider.connection_config.get("subdomain")
+            suffix = (setting and setting.suffix) or ".tracker.test"
+            return web.json_response([{**SITE, "url": f"https://{SITE['name']}{suffix}"}])
         way = self.provider.proxy.paginate
         if arrival.path.endswith(LIST) and way is not None:
             body, headers = page(way, arrival.query, origin + arrival.path)
