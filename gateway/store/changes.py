@@ -25,8 +25,7 @@ from gateway.store.watch import Watch
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
-"""How long a missing id is asked for, in seconds. A transaction has ended before: `store.pool.statement_s` bounds each of its
-statements, its commit and its idle time. An id that never appears belongs to a transaction that was rolled back."""
+"""How long a missing id is asked for at least, in seconds. An id that never appears is that of a rolled back transaction."""
 MOST_MISSING: Final = 10_000
 LOOK_BACK: Final = 10_000  # ids before the end of the log, of which some may not be committed when a reader begins
 IN_FLIGHT: Final = 100  # transactions at most that have an id below all that are visible
@@ -39,6 +38,12 @@ LAST: Final = select(func.coalesce(func.max(changes.c.id), 0))
 ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(func.max(changes.c.id), 0))
 
 
+def missing_s(statement_s: float) -> float:
+    """How long a missing id is asked for where `store.pool.statement_s` bounds the statement that appends, the idle time
+    behind it and the commit: for longer than all three may take together."""
+    return max(MISSING_S, 4 * statement_s)
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far a reader has read: all ids up to `last_id` but the `missing` ones, each with when it was first missed
@@ -47,8 +52,8 @@ class Position:
     last_id: int = 0
     missing: Mapping[int, float] = field(default_factory=dict)
 
-    def read(self, ids: Iterable[int]) -> "Position":
-        """The position once `ids`, in ascending order, were read as well."""
+    def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "Position":
+        """The position once `ids`, in ascending order, were read as well. What is missing for `missing_s` is given up."""
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
             if one <= last_id:
@@ -56,7 +61,7 @@ class Position:
                 continue
             missing |= dict.fromkeys(range(max(last_id + 1, one - MOST_MISSING), one), now)
             last_id = one
-        return Position(last_id, {one: since for one, since in missing.items() if now - since < MISSING_S})
+        return Position(last_id, {one: since for one, since in missing.items() if now - since < missing_s})
 
 
 class ChangesMissed(Exception):
@@ -78,10 +83,11 @@ async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *,
 class ChangeLog:
     """Read by every process, its own writes included; of some of these it knows what they made of the row."""
 
-    def __init__(self, transactions: Transactions, watch: Watch, own: OwnChanges) -> None:
+    def __init__(self, transactions: Transactions, watch: Watch, own: OwnChanges, *, statement_s: float = 0.0) -> None:
         self._transactions = transactions
         self._watch = watch
         self._own = own
+        self._missing_s = missing_s(statement_s)
 
     async def end(self) -> Position:
         """Where the log ends now: where a process that has kept nothing yet begins to read."""
@@ -105,7 +111,7 @@ class ChangeLog:
                 if first > reaches or last < last_id:  # the latter after an older backup was restored
                     self._own.clear()  # whose ids may be others' there
                     raise ChangesMissed
-        position = position.read(row.id for row in (*late, *rows))
+        position = position.read((row.id for row in (*late, *rows)), self._missing_s)
         if len(position.missing) > MOST_MISSING:
             raise ChangesMissed
         changed: dict[ConnectionRef, Mark | None] = {}

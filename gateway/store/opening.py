@@ -32,7 +32,8 @@ async def open_store(
     Keys and schema are checked before the first write. `busy_s` is for SQLite: how long a write waits for others; `pool`
     is for PostgreSQL. Raises StoreRefused, whose text is one line for the operator.
     """
-    backend = await _connected(url, keyring, busy_s, pool or PoolConfig())
+    pool = pool or PoolConfig()
+    backend = await _connected(url, keyring, busy_s, pool)
     damage = Damage()
     vault = Vault(damage.note)
     keys = DataKeys(backend.transactions, keyring, vault)
@@ -45,7 +46,7 @@ async def open_store(
         if isinstance(error, Unavailable | VaultError):
             raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs, damage)
+    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs, damage, statement_s=pool.statement_s)
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:

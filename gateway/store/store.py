@@ -53,6 +53,8 @@ class Store:
         watch: Watch,
         place: Path | None,
         damage: Damage | None = None,
+        *,
+        statement_s: float = 0.0,
     ) -> None:
         self.damage = damage or Damage()
         self._transactions = transactions
@@ -77,7 +79,7 @@ class Store:
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
-        self.changes = ChangeLog(transactions, watch, own)
+        self.changes = ChangeLog(transactions, watch, own, statement_s=statement_s)
         self.request_log = RequestLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:

@@ -1,8 +1,12 @@
 """Connections, with their tags and their history."""
 
+from typing import Final
+
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, UniqueConstraint, text
 
 from gateway.store.tables.columns import Json, RowId, UtcTime, environment_name, metadata, row_id, where_set
+
+UNSETTLED: Final = text("end_settled IS NULL AND expires_at IS NOT NULL")
 
 connections = Table(
     "connections",
@@ -49,9 +53,7 @@ connections = Table(
     Column("previous_refresh_until", UtcTime),
     Column("dies_at", UtcTime),
     Column("keep_alive_at", UtcTime),
-    Column(
-        "end_settled", Boolean
-    ),  # null: to be looked at when expires_at comes; true: it is renewed, or that was done
+    Column("end_settled", Boolean),  # null: to be looked at when expires_at comes; true: nothing is to be done then
     Column("expiry_told_days", Integer),  # how many days ahead its end was told of last
     Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
     Column("account_id", Text),
@@ -64,12 +66,7 @@ connections = Table(
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
     Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
     where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
-    Index(
-        "connections_by_token_end",
-        "expires_at",
-        "id",
-        sqlite_where=text("end_settled IS NULL AND expires_at IS NOT NULL"),
-    ),
+    Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED, postgresql_where=UNSETTLED),
     where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
     where_set("connections_by_lease", "lease_until", "lease_until"),
     where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),

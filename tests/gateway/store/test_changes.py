@@ -8,7 +8,7 @@ import pytest
 from gateway.records.connection import RefreshFailure
 from gateway.records.states import State
 from gateway.store import ChangesMissed, Position, Store
-from gateway.store.changes import MISSING_S
+from gateway.store.changes import MISSING_S, missing_s
 from gateway.store.own_changes import MOST, OwnChanges
 from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
@@ -119,6 +119,16 @@ def test_an_id_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(at.missing) == {5, 7}
     clock.ahead_s += MISSING_S / 2
     assert set(at.read([9]).missing) == {7}
+
+
+def test_an_id_is_asked_for_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
+    slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time behind it and the commit
+    at = Position(4).read([6])
+    clock.ahead_s += 3 * slowest_s
+    assert set(at.read([7], missing_s(slowest_s)).missing) == {5}
+    assert missing_s(5) == MISSING_S
 
 
 def test_where_nobody_follows_the_log_little_is_remembered() -> None:
