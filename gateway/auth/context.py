@@ -23,9 +23,8 @@ class Context:
     """`config` holds all settings, the secret ones too; `public_url` is our own address, empty where none is needed.
 
     The integration's secrets are there for the destinations that `toward` names, as far as those may have them; without
-    one, where the entry leaves no host open. `entry`: the entry as
-    the catalog has it, where `provider` was completed with what a server said. `registered`: a client that the server
-    itself registered, in place of the integration's.
+    one, where the entry leaves no host open. `entry`: the entry as the catalog has it, where `provider` was completed with
+    what a server said. `registered`: a client that the server itself registered, in place of the integration's.
     """
 
     provider: Provider

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gateway.catalog.hosts import named, open_setting, parse_pattern
+from gateway.catalog.hosts import DEFAULT_PORTS, named, open_setting, parse_pattern
 from gateway.catalog.places import ADDRESSES
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
@@ -17,25 +17,16 @@ from gateway.records.integration import Integration
 if TYPE_CHECKING:
     from gateway.auth.context import Context
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
 
 def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
     """Whether a request to `url` may carry a secret of `integration`. The only place where that is decided."""
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), _host(url)
-    if scheme not in _DEFAULT_PORTS:
+    if scheme not in DEFAULT_PORTS:
         return False
-    port = parts.port or _DEFAULT_PORTS[scheme]
-    return is_allowed(integration, url) or named(provider, scheme, host, port)
-
-
-def is_allowed(integration: Integration, url: str) -> bool:
-    """Whether the integration names the host of `url` in `allowed_hosts`."""
-    parts = urlsplit(url)
-    scheme = parts.scheme.lower()
-    port = parts.port or _DEFAULT_PORTS.get(scheme, 0)
-    return any(parse_pattern(text).fits(_host(url), port, scheme) for text in integration.allowed_hosts)
+    port = parts.port or DEFAULT_PORTS[scheme]
+    allowed = (parse_pattern(text) for text in integration.allowed_hosts)
+    return any(one.fits(host, port, scheme) for one in allowed) or named(provider, scheme, host, port)
 
 
 def withheld(integration: Integration, host: str) -> InvalidRequest:
@@ -81,7 +72,7 @@ def check_settings(context: "Context", path: Sequence[str]) -> None:
 def authority(url: str) -> str:
     """Host, and port where it is not the default one, as `allowed_hosts` spells it."""
     parts = urlsplit(url)
-    default = _DEFAULT_PORTS.get(parts.scheme.lower())
+    default = DEFAULT_PORTS.get(parts.scheme.lower())
     return _host(url) if parts.port in {None, default} else f"{_host(url)}:{parts.port}"
 
 

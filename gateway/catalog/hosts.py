@@ -5,6 +5,7 @@ An entry names a host where its text, or the rule of a setting, fixes the regist
 open: whoever types the setting chooses the server.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,12 +19,19 @@ from gateway.catalog.setting import Setting
 from gateway.catalog.template import Name
 
 ANY_PORT: Final = 0
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
 _MOST: Final = 512  # endings of one pattern; one with more counts as open
 # Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.
 _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
 
+_CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
+_PART: Final = re.compile(
+    rf"(?:\((?:\?:)?(?P<choices>(?:{_CHAR}|\|)*)\)|(?P<char>{_CHAR})|(?P<odd>[|()])|\[\^?\]?(?:[^\]\\]|\\.)*+\]|\\?.)"
+    r"(?P<times>[*+?]|\{[^}]*\})?",
+    re.DOTALL,
+)
+"""One piece of a pattern with how often it comes: plain choices in a group, a plain character, or anything else."""
 Ending = tuple[str, bool]
 """How a text can end; and whether that is all of it."""
 _UNKNOWN: Final[tuple[Ending, ...]] = (("", False),)
@@ -38,7 +46,7 @@ class HostPattern:
     port: int | None = None
 
     def fits(self, host: str, port: int, scheme: str) -> bool:
-        if self.port != ANY_PORT and port != (self.port or _DEFAULT_PORTS[scheme]):
+        if self.port != ANY_PORT and port != (self.port or DEFAULT_PORTS[scheme]):
             return False
         return (host.endswith(self.text) and len(host) > len(self.text)) if self.suffix else host == self.text
 
@@ -146,76 +154,19 @@ def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Endin
 
 @lru_cache(maxsize=1024)
 def _endings(pattern: str) -> Sequence[Ending]:
-    """How texts that fit `pattern` can end. Only what is plain in it is read; the rest counts as any text."""
-    found = [one for branch in _branches(pattern) for one in _branch(branch)]
-    return tuple(dict.fromkeys((text.lower(), whole) for text, whole in found)) if len(found) <= _MOST else _UNKNOWN
-
-
-def _branches(pattern: str) -> list[str]:
-    """`pattern` cut at the ``|`` that stand in no group and no class."""
-    cuts, depth, at, start = [], 0, 0, 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif char == "[":
-            at = _class_end(pattern, at)
-        elif char == "|" and depth == 0:
-            cuts.append(pattern[start:at])
-            start = at + 1
-        depth += (char == "(") - (char == ")")
-        at += 1
-    return [*cuts, pattern[start:]]
-
-
-def _class_end(pattern: str, at: int) -> int:
-    at += 2 if pattern[at + 1 : at + 2] in {"^", "]"} else 1
-    while at < len(pattern) and pattern[at] != "]":
-        at += 2 if pattern[at] == "\\" else 1
-    return at
-
-
-def _branch(pattern: str) -> list[Ending]:
+    """How texts that fit `pattern` can end. Only plain characters and groups of plain choices are read; the rest counts as
+    any text, and so does a pattern with ``|`` or a group within anything else."""
     parts: list[Sequence[Ending]] = []
-    at = 0
-    while at < len(pattern):
-        part, at = _atom(pattern, at)
-        quantifier = pattern[at : at + 1]
-        if quantifier == "?":
-            part, at = (*part, ("", True)), at + 1
-        elif quantifier in {"*", "+", "{"} and quantifier:
-            part, at = _UNKNOWN, (pattern.find("}", at) + 1 if quantifier == "{" else at + 1)
-        parts.append(part)
-    return _sequence(parts)
-
-
-def _atom(pattern: str, at: int) -> tuple[Sequence[Ending], int]:
-    char = pattern[at]
-    if char == "\\":
-        escaped = pattern[at + 1 : at + 2]
-        return (_UNKNOWN if escaped.isalnum() else ((escaped, True),)), at + 2
-    if char == "[":
-        return _UNKNOWN, _class_end(pattern, at) + 1
-    if char == "(":
-        end = _group_end(pattern, at)
-        inner = pattern[at + 1 : end - 1].removeprefix("?:")
-        return (_UNKNOWN if inner.startswith("?") else _endings(inner)), end
-    return (((char, True),) if char not in ".^$" else _UNKNOWN), at + 1
-
-
-def _group_end(pattern: str, at: int) -> int:
-    depth = 0
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            at += 1
-        elif char == "[":
-            at = _class_end(pattern, at)
-        depth += (char == "(") - (char == ")")
-        at += 1
-        if depth == 0:
-            break
-    return at
+    for found in _PART.finditer(pattern):
+        if found["odd"]:
+            return _UNKNOWN
+        plain = found["choices"] if found["char"] is None else found["char"]
+        if plain is None or found["times"] not in {None, "?"}:
+            parts.append(_UNKNOWN)
+            continue
+        texts = plain.replace("\\", "").lower().split("|")
+        parts.append([(text, True) for text in (*texts, *([""] if found["times"] else []))])
+    return tuple(_sequence(parts))
 
 
 def _sequence(parts: Sequence[Sequence[Ending]]) -> list[Ending]:
