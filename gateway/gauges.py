@@ -16,7 +16,7 @@ def gauges(services: Services) -> Iterator[Sample]:
     """Several samples of one key are to be added up."""
     yield ("gateway_live_connections",), services.live.kept
     yield ("gateway_request_log_dropped_total",), services.request_log.dropped
-    for (environment, table), number in services.store.damage.counts.items():
+    for (environment, table), number in services.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
     yield from _couriers(services)
     yield from _pools(services)

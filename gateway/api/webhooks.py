@@ -29,7 +29,7 @@ async def take_webhook(request: web.Request) -> web.Response:
     """
     from gateway.scripts.webhook import Incoming, SignatureRefused
     from gateway.webhooks.address import webhook_address
-    from gateway.webhooks.receive import receive, reception
+    from gateway.webhooks.receive import handling_of, receive
 
     services = request.app[SERVICES]
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
@@ -50,10 +50,10 @@ async def take_webhook(request: web.Request) -> web.Response:
     )
     provider = services.creator.provider_of(integration)
     try:
-        way = reception(integration, provider)
-        if way is None:
+        handling = handling_of(integration, provider)
+        if handling is None:
             return web.Response(status=204)
-        came = await receive(services.store, integration, provider, message, way, limits)
+        came = await receive(services.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         return _refused(request, refusal.why)
     if came.queued:

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
     from gateway.egress.guard import Guard
 
 _PORTS: Final = {"http": 80, "https": 443}
-_ADDRESSES: Final = (
-    "token_url",
-    "refresh_url",
-    "base_url",
-)  # a browser opens authorization_url, and egress has no say there
+_ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
 
 
 def unusable(config: "Config") -> Iterator[Fault]:

@@ -11,7 +11,7 @@ from gateway import clock
 from gateway.config import LiveConfig
 from gateway.connections.integrations import Integrations
 from gateway.records.connection import ConnectionRef, Mark
-from gateway.store import ChangesMissed, Position, Store
+from gateway.store import ChangesMissed, LogPosition, Store
 
 SWEEP_EVERY_S: Final = 0.5
 LONGEST_LOOK_S: Final = 10.0
@@ -73,7 +73,7 @@ class Following(ABC):
         away_s = self.away_s
         return away_s is None or away_s <= self._config.ttl_s
 
-    async def follow(self, position: Position | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
         """Follow the store's change log from `position` on, for as long as the gateway runs.
 
         `beside` is called after each change of whatever kind, and now and then besides.
@@ -102,7 +102,7 @@ class Following(ABC):
             if clock.monotonic() - self._swept_at >= SWEEP_EVERY_S:
                 self._sweep()
 
-    async def _look(self, position: Position | None, version: Hashable) -> tuple[Position, Hashable]:
+    async def _look(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
         """Take over what has changed since. Returns where the log ends now, and the store's version.
 
         `position` None: it is not known what was missed, so that nothing read before now may be kept.
@@ -138,7 +138,7 @@ class Following(ABC):
             follower.missed()
 
 
-async def _to_its_end(look: Coroutine[Any, Any, tuple[Position, Hashable]]) -> tuple[Position, Hashable]:
+async def _to_its_end(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
     """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -18,7 +18,7 @@ class NoPageMemory(Exception):
 
 
 @dataclass(eq=False, slots=True)
-class Waiting:
+class WaitingPage:
     size: int
     number: int
     admitted: "asyncio.Future[None]" = field(repr=False)
@@ -52,7 +52,7 @@ class PageMemory:
         self.reserved = 0
         self.most = 0
         self._held: dict[Hashable, int] = {}
-        self._queues: dict[Hashable, deque[Waiting]] = {}
+        self._queues: dict[Hashable, deque[WaitingPage]] = {}
         self._count = 0
 
     async def reserve(self, key: Hashable, size: int, wait_s: float) -> Reservation:
@@ -62,7 +62,7 @@ class PageMemory:
         """
         size = min(size, self._share)
         self._count += 1
-        waiting = Waiting(size, self._count, asyncio.get_running_loop().create_future())
+        waiting = WaitingPage(size, self._count, asyncio.get_running_loop().create_future())
         self._queues.setdefault(key, deque()).append(waiting)
         self._admit()
         try:
@@ -96,13 +96,13 @@ class PageMemory:
             del self._held[key]
         self._admit()
 
-    def _leave(self, key: Hashable, waiting: Waiting) -> None:
+    def _leave(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues.get(key, ())
         if waiting in queue:
             self._unqueue(key, waiting)
         self._admit()  # it may have been in the way of others
 
-    def _unqueue(self, key: Hashable, waiting: Waiting) -> None:
+    def _unqueue(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues[key]
         queue.remove(waiting)
         if not queue:

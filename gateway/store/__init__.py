@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gateway.store.changes import ChangeLog, ChangesMissed, Position
+    from gateway.store.changes import ChangeLog, ChangesMissed, LogPosition
     from gateway.store.connections import ConnectionStore
     from gateway.store.edits import Edit, UnknownConnection
     from gateway.store.event_log import EventFilter
@@ -28,7 +28,7 @@ __all__ = [
     "EventFilter",
     "FlowStore",
     "ListFilter",
-    "Position",
+    "LogPosition",
     "RequestLog",
     "SessionStore",
     "Store",
@@ -46,7 +46,7 @@ _HOMES: Final = {
     "Edit": "edits",
     "FlowStore": "flows",
     "ListFilter": "listing",
-    "Position": "changes",
+    "LogPosition": "changes",
     "RequestLog": "request_log",
     "SessionStore": "sessions",
     "Store": "store",

@@ -2,7 +2,7 @@
 
 A writer appends as the last statement of its transaction, without a lock: transactions of different connections commit
 independently. PostgreSQL hands out ids before the commit, so a later id may become visible first. The reader therefore
-remembers the ids that it has not seen below the last one (`Position.missing`) and asks for them again until they appear,
+remembers the ids that it has not seen below the last one (`LogPosition.missing`) and asks for them again until they appear,
 or until no transaction that could still commit them can be alive.
 """
 
@@ -45,14 +45,14 @@ def missing_s(statement_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LogPosition:
     """How far a reader has read: all ids up to `last_id` but the `missing` ones, each with when it was first missed
     (monotonic seconds)."""
 
     last_id: int = 0
     missing: Mapping[int, float] = field(default_factory=dict)
 
-    def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "Position":
+    def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "LogPosition":
         """The position once `ids`, in ascending order, were read as well. What is missing for `missing_s` is given up."""
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
@@ -61,7 +61,7 @@ class Position:
                 continue
             missing |= dict.fromkeys(range(max(last_id + 1, one - MOST_MISSING), one), now)
             last_id = one
-        return Position(last_id, {one: since for one, since in missing.items() if now - since < missing_s})
+        return LogPosition(last_id, {one: since for one, since in missing.items() if now - since < missing_s})
 
 
 class ChangesMissed(Exception):
@@ -89,13 +89,13 @@ class ChangeLog:
         self._own = own
         self._missing_s = missing_s(statement_s)
 
-    async def end(self) -> Position:
+    async def end(self) -> LogPosition:
         """Where the log ends now: where a process that has kept nothing yet begins to read."""
         async with self._transactions.read() as db:
             ids = sorted((await db.execute(RECENT)).scalars())
-        return Position(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else Position()
+        return LogPosition(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
 
-    async def since(self, position: Position) -> tuple[Position, dict[ConnectionRef, Mark | None]]:
+    async def since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
         """The position to ask with next, and the connections that changed after `position`. Raises ChangesMissed.
 
         With each the mark that its row had then, where all its changes were refreshes of this process; else None.

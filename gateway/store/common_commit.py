@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store.faults import Damage, told_as_unavailable, unavailable
+from gateway.store.faults import DatabaseDamage, told_as_unavailable, unavailable
 from gateway.store.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
 
@@ -204,7 +204,7 @@ async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
         driver.shared = False
 
 
-async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: Damage) -> object:
+async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
     """What `work` returns."""
     driver.ahead(f"SAVEPOINT {PART}")
     with told_as_unavailable(damage):

@@ -27,7 +27,7 @@ LOG_AGAIN_S: Final = 60.0
 log = structlog.get_logger(__name__)
 
 
-class Damage:
+class DatabaseDamage:
     """What one process has seen of damage to its database: in the log once a minute, and for ``/ready``."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 
 @contextmanager
-def told_as_unavailable(damage: Damage | None = None) -> Iterator[None]:
+def told_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
     """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
 
     Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it.

@@ -10,12 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
-from gateway.store.damage import Damage
 from gateway.store.data_keys import DataKeys
 from gateway.store.looking import POSTGRES
 from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.store.refusal import StoreRefused
 from gateway.store.store import Store
+from gateway.store.unreadable import UnreadableSecrets
 from gateway.vault import Keyring, Vault, VaultError
 
 
@@ -34,8 +34,8 @@ async def open_store(
     """
     pool = pool or PoolConfig()
     backend = await _connected(url, keyring, busy_s, pool)
-    damage = Damage()
-    vault = Vault(damage.note)
+    unreadable = UnreadableSecrets()
+    vault = Vault(unreadable.note)
     keys = DataKeys(backend.transactions, keyring, vault)
     try:
         await _migrate(backend)
@@ -46,7 +46,9 @@ async def open_store(
         if isinstance(error, Unavailable | VaultError):
             raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(backend.transactions, vault, keys, backend.watch, backend.pairs, damage, statement_s=pool.statement_s)
+    return Store(
+        backend.transactions, vault, keys, backend.watch, backend.pairs, unreadable, statement_s=pool.statement_s
+    )
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:

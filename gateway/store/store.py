@@ -12,7 +12,6 @@ from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Sealed
 from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
-from gateway.store.damage import Damage, unreadable
 from gateway.store.data_keys import DataKeys
 from gateway.store.deliveries import DeliveryStore
 from gateway.store.edits import EditStore
@@ -34,6 +33,7 @@ from gateway.store.sessions import SessionStore
 from gateway.store.signing_keys import SigningKeyStore
 from gateway.store.tasks import TaskLeases
 from gateway.store.transactions import Transactions
+from gateway.store.unreadable import UnreadableSecrets, unreadable
 from gateway.store.watch import Watch
 from gateway.store.webhooks import WebhookStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
@@ -52,11 +52,11 @@ class Store:
         keys: DataKeys,
         watch: Watch,
         place: Path | None,
-        damage: Damage | None = None,
+        unreadable_secrets: UnreadableSecrets | None = None,
         *,
         statement_s: float = 0.0,
     ) -> None:
-        self.damage = damage or Damage()
+        self.unreadable = unreadable_secrets or UnreadableSecrets()
         self._transactions = transactions
         self._keys = keys
         self.vault = vault
@@ -95,7 +95,7 @@ class Store:
             raise unreadable(sealed) from fault
         except UnknownKey as fault:
             if not self._keys.is_locked(sealed):
-                self.damage.note(sealed)
+                self.unreadable.note(sealed)
                 raise unreadable(sealed) from fault
             raise Unavailable(
                 "store_unavailable", f"A stored secret cannot be opened. {fault}", retry_after_s=60

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.store.engine import Engines
-from gateway.store.faults import Damage, told_as_unavailable, unavailable
+from gateway.store.faults import DatabaseDamage, told_as_unavailable, unavailable
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
@@ -18,9 +18,7 @@ Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
 TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
-NOTIFIES: Final = (
-    "gateway_notifies"  # in a connection's `info`: other processes are notified once its transaction is committed
-)
+NOTIFIES: Final = "gateway_notifies"  # in a connection's `info`: others are notified once its transaction is committed
 CROWDED: Final = "too many writes are waiting for it"
 
 
@@ -55,7 +53,7 @@ class Transactions:
         self._queue_s = queue_s
         self._turn = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
-        self.damage = Damage()
+        self.damage = DatabaseDamage()
 
     @property
     def writes_at_once(self) -> int:

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class WebhookHandling:
     """How an integration's webhooks are received: the script, and the secrets to check them with, if any."""
 
     script: WebhookRouting
@@ -55,7 +55,7 @@ def checked_with(
     )
 
 
-def reception(integration: Integration, provider: Provider) -> Way | None:
+def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
     """None: nobody here listens to this provider's webhooks. Raises SignatureRefused where they cannot be checked, and
     the integration does not say `allow_unsigned_webhooks`.
     """
@@ -65,16 +65,21 @@ def reception(integration: Integration, provider: Provider) -> Way | None:
     secrets = checked_with(provider, integration.webhook_secrets, integration.client_secret)
     if not secrets and integration.forward_webhooks and not integration.allow_unsigned_webhooks:
         raise SignatureRefused("the integration has no secret", no_secret=True)
-    return Way(signed_webhook if script is None else WEBHOOK_ROUTING[script], secrets)
+    return WebhookHandling(signed_webhook if script is None else WEBHOOK_ROUTING[script], secrets)
 
 
 async def receive(
-    store: Store, integration: Integration, provider: Provider, message: Incoming, way: Way, limits: WebhooksConfig
+    store: Store,
+    integration: Integration,
+    provider: Provider,
+    message: Incoming,
+    how: WebhookHandling,
+    limits: WebhooksConfig,
 ) -> Reception:
     """Take `message`, once. Raises SignatureRefused, Unavailable."""
-    how = provider.webhook_signature
+    given = message, provider.webhook_signature, how.secrets
     small = len(message.body) <= INLINE_BYTES
-    routing = way.script(message, how, way.secrets) if small else await off_loop(way.script, message, how, way.secrets)
+    routing = how.script(*given) if small else await off_loop(how.script, *given)
     done = {"status": "success"}
     if routing.reply is not None:
         return Reception(routing.reply)
@@ -90,7 +95,7 @@ async def receive(
         waiting_bytes=limits.waiting_bytes,
     )
     whose = {"environment": integration.environment, "integration": integration.integration_id}
-    log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(way.secrets))
+    log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(how.secrets))
     return Reception(done, queued=connections is not None)
 
 

@@ -15,23 +15,23 @@ _PIECE: Final = re.compile(
 _PIECE_BEHIND: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|\Z)')
 
 
-class Link(NamedTuple):
-    """One link: its target is ``value[start:end]``, `params` is the text behind it up to the next link."""
+class LinkValue(NamedTuple):
+    """One link-value: its target is ``value[start:end]``, `params` is the text behind it up to the next link."""
 
     start: int
     end: int
     params: str
 
 
-def links_in(value: str) -> Iterator[Link]:
+def links_in(value: str) -> Iterator[LinkValue]:
     """All links of a Link field. A `<` within a quoted text begins no link."""
     behind: int | None = None
     for found in _PIECE.finditer(value):
         if found["params"] is not None:
-            yield Link(*found.span("target"), found["params"])
+            yield LinkValue(*found.span("target"), found["params"])
         elif found["open"] is not None:
             behind = found.start() + 1
     if behind is not None:
         for found in _PIECE_BEHIND.finditer(value, behind):
             if found["params"] is not None:
-                yield Link(*found.span("target"), found["params"])
+                yield LinkValue(*found.span("target"), found["params"])

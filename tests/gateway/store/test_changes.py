@@ -7,7 +7,7 @@ import pytest
 
 from gateway.records.connection import RefreshFailure
 from gateway.records.states import State
-from gateway.store import ChangesMissed, Position, Store
+from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import MISSING_S, missing_s
 from gateway.store.own_changes import MOST, OwnChanges
 from tests.fakes.clock import Clock
@@ -56,7 +56,7 @@ async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None
 async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:
     for ref in (REF, OTHER, REF):
         await store.connections.put(new(ref), now=NOW)
-    at, refs = await store.changes.since(Position())
+    at, refs = await store.changes.since(LogPosition())
     assert (at.last_id, list(refs)) == ((await store.changes.end()).last_id, [REF, OTHER])
     assert await store.changes.since(at) == (at, {})
 
@@ -105,7 +105,7 @@ async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Sto
 
 
 def test_an_id_that_is_not_there_is_missing_until_it_is_read() -> None:
-    at = Position(4).read([6, 8])
+    at = LogPosition(4).read([6, 8])
     assert (at.last_id, set(at.missing)) == (8, {5, 7})
     assert set(at.read([5, 9]).missing) == {7}
 
@@ -113,7 +113,7 @@ def test_an_id_that_is_not_there_is_missing_until_it_is_read() -> None:
 def test_an_id_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
-    at = Position(4).read([6])
+    at = LogPosition(4).read([6])
     clock.ahead_s += MISSING_S / 2
     at = at.read([8])
     assert set(at.missing) == {5, 7}
@@ -125,7 +125,7 @@ def test_an_id_is_asked_for_as_long_as_its_transaction_can_still_commit(monkeypa
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
     slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time behind it and the commit
-    at = Position(4).read([6])
+    at = LogPosition(4).read([6])
     clock.ahead_s += 3 * slowest_s
     assert set(at.read([7], missing_s(slowest_s)).missing) == {5}
     assert missing_s(5) == MISSING_S
@@ -163,9 +163,9 @@ async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) 
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))
-    assert await store.changes.since(Position(3)) == (Position(4), {REF: None})
+    assert await store.changes.since(LogPosition(3)) == (LogPosition(4), {REF: None})
     with pytest.raises(ChangesMissed):
-        await store.changes.since(Position(2))
+        await store.changes.since(LogPosition(2))
     assert (await store.changes.end()).last_id == 4
 
 
@@ -173,4 +173,4 @@ async def test_the_last_change_is_never_pruned(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.prune(NOW + timedelta(days=99))
     assert (await store.changes.end()).last_id == 1
-    assert await store.changes.since(Position(1)) == (Position(1), {})
+    assert await store.changes.since(LogPosition(1)) == (LogPosition(1), {})

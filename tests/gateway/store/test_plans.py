@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import event
 
 from gateway.records.connection import ConnectionRef
-from gateway.store import Position, Store
+from gateway.store import LogPosition, Store
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
@@ -26,7 +26,7 @@ async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
         event.listen(engine.sync_engine, "before_cursor_execute", hear)
     await store.connections.get(REF)
     await store.connections.marks([REF, *others])
-    await store.changes.since(Position(2, {1: 0.0}))
+    await store.changes.since(LogPosition(2, {1: 0.0}))
     lease = {"now": NOW, "ttl": timedelta(seconds=30)}
     assert await store.connections.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
     assert await store.connections.extend_lease(REF, owner="a", **lease)

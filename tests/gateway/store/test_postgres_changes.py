@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
-from gateway.store import ChangesMissed, Position, Store
+from gateway.store import ChangesMissed, LogPosition, Store
 from gateway.store.changes import note_change
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
@@ -36,7 +36,7 @@ async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener
         await here._transactions.write(half)
     assert await there.changes.version() == before
     await here.connections.put(new(), now=NOW)
-    at, refs = await there.changes.since(Position(1))
+    at, refs = await there.changes.since(LogPosition(1))
     assert list(refs) == [REF]
     assert await there.changes.since(at) == (at, {})
 
@@ -139,7 +139,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     except Unavailable:
         now = await there.changes.version()
     assert now != before
-    assert await there.changes.since(Position()) == (Position(1), {REF: None})
+    assert await there.changes.since(LogPosition()) == (LogPosition(1), {REF: None})
     waiting = asyncio.create_task(heard(there))
     await here.connections.put(new(), now=NOW)
     await waiting  # it listens again
@@ -161,5 +161,5 @@ async def test_a_standby_that_took_over_makes_readers_begin_anew(
 async def test_a_log_that_ends_before_what_was_read_is_one_that_was_put_back(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     with pytest.raises(ChangesMissed):
-        await store.changes.since(Position(7))
+        await store.changes.since(LogPosition(7))
     assert (await store.changes.end()).last_id == 1

@@ -16,7 +16,7 @@ FIX: Final = "restore a backup (gateway restore), or let the end user authorize 
 log = structlog.get_logger(__name__)
 
 
-class Damage:
+class UnreadableSecrets:
     """`counts`: how often, by environment and table."""
 
     def __init__(self) -> None:
