@@ -71,7 +71,7 @@ def services_of(config: Config) -> Services:
         integrations=integrations,
         egress=egress_of(config),
         gates=gates_of(config),
-        page_memory=PageMemory(page_memory_bytes(config)),
+        page_memory=PageMemory(config.egress.page_memory_bytes),
         metrics=metrics,
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         request_log=RequestLog(observe=metrics.observe, stored=config.request_log.enabled),
@@ -99,10 +99,6 @@ def egress_of(config: Config) -> Egress:
 def gates_of(config: Config) -> Gates:
     limits = config.egress.limits
     return Gates(Limits(limits.outstanding, limits.waiting, limits.wait_s))
-
-
-def page_memory_bytes(config: Config) -> int:
-    return config.egress.page_memory_mib << 20
 
 
 def read(config: Configured) -> Config:

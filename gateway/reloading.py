@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from gateway.app import Configured, declared, egress_of, gates_of, page_memory_bytes, read
+from gateway.app import Configured, declared, egress_of, gates_of, read
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.connections.integrations import Integrations
@@ -104,7 +104,7 @@ def turn(app: web.Application, ready: Next) -> None:
         new.egress, new.retired = egress_of(ready.config), (*new.retired, old.egress)
     if ready.config.egress.limits != old.config.egress.limits:
         new.gates = gates_of(ready.config)
-    new.page_memory.limit_bytes = page_memory_bytes(ready.config)
+    new.page_memory.limit_bytes = ready.config.egress.page_memory_bytes
     new.integrations.take_over(old.integrations)
     dialogues = complete(new)
     new.sessions.take_over(old.sessions)

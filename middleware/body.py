@@ -45,8 +45,8 @@ def limits_of(request: web.Request) -> ClientLimitsConfig:
 async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:
     now = clock.monotonic()
     until = now + limits.body_idle_s
-    if limits.body_bytes_s:
-        until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_s))
+    if limits.body_bytes_per_s:
+        until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_per_s))
     try:
         async with asyncio.timeout(until - now):
             return await request.content.readany()

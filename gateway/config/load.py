@@ -141,7 +141,7 @@ def _egress(shape: EgressShape) -> model.EgressConfig:
         proxy=shape.proxy,
         timeouts=model.TimeoutsConfig(**shape.timeouts.model_dump()),
         limits=model.LimitsConfig(**shape.limits.model_dump()),
-        page_memory_mib=shape.page_memory_mib,
+        page_memory_bytes=shape.page_memory_bytes,
     )
 
 

@@ -14,9 +14,9 @@ class ClientLimitsConfig:
     """What one client may take of a worker.
 
     `head_s`: until a request's head is complete. `answer_idle_s`: for which an answer of the gateway's own may lie unread.
-    `body_idle_s`: for which a body may stand still. A body that the gateway
-    reads itself must come at `body_bytes_s` on average once `body_grace_s` are over; a proxied one at `upload_bytes_s`
-    once it has been waited for during `upload_grace_s`. 0 bytes a second: no such limit.
+    `body_idle_s`: for which a body may stand still. A body that the gateway reads itself must come at `body_bytes_per_s` on
+    average once `body_grace_s` are over; a proxied one at `upload_bytes_per_s` once it has been waited for during
+    `upload_grace_s`. 0 bytes a second: no such limit.
     """
 
     connections: int = 20_000
@@ -25,9 +25,9 @@ class ClientLimitsConfig:
     answer_idle_s: float = 60
     body_idle_s: float = 60
     body_grace_s: float = 20
-    body_bytes_s: int = 500
+    body_bytes_per_s: int = 500
     upload_grace_s: float = 60
-    upload_bytes_s: int = 10
+    upload_bytes_per_s: int = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +184,13 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """`proxy` may hold a password. `page_memory_mib`: for the pages that all paged calls of a worker hold together."""
+    """`proxy` may hold a password. `page_memory_bytes`: for the pages that all paged calls of a worker hold together."""
 
     allow: tuple[AllowedNetwork, ...]
     proxy: str | None = field(repr=False)
     timeouts: TimeoutsConfig
     limits: LimitsConfig
-    page_memory_mib: int
+    page_memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

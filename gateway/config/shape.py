@@ -106,9 +106,9 @@ class ClientLimitsShape(Section):
     answer_idle_s: Number = Field(_CLIENT.answer_idle_s, gt=0, le=3600)
     body_idle_s: Number = Field(_CLIENT.body_idle_s, gt=0, le=3600)
     body_grace_s: Number = Field(_CLIENT.body_grace_s, gt=0, le=3600)
-    body_bytes_s: Whole = Field(_CLIENT.body_bytes_s, ge=0, le=1_000_000)
+    body_bytes_per_s: Whole = Field(_CLIENT.body_bytes_per_s, ge=0, le=1_000_000)
     upload_grace_s: Number = Field(_CLIENT.upload_grace_s, gt=0, le=3600)
-    upload_bytes_s: Whole = Field(_CLIENT.upload_bytes_s, ge=0, le=1_000_000)
+    upload_bytes_per_s: Whole = Field(_CLIENT.upload_bytes_per_s, ge=0, le=1_000_000)
 
 
 class ServerShape(Section):
@@ -198,7 +198,7 @@ class EgressShape(Section):
     proxy: OutboundProxy | None = None
     timeouts: TimeoutsShape = TimeoutsShape()
     limits: LimitsShape = LimitsShape()
-    page_memory_mib: Whole = Field(256, ge=64, le=1_048_576)
+    page_memory_bytes: Whole = Field(256 << 20, ge=64 << 20, le=1 << 40)
 
 
 _CONNECT: Final = ConnectConfig()

@@ -142,9 +142,9 @@ class Upload:
     def _check_pace(self) -> None:
         """Raises InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
         limits, waited_s = self._limits, self._waited_s
-        if waited_s > limits.upload_grace_s and self._received < limits.upload_bytes_s * waited_s:
+        if waited_s > limits.upload_grace_s and self._received < limits.upload_bytes_per_s * waited_s:
             slow = f"The body came too slowly: {counted(self._received, 'byte')} in {waited_s:.0f} s"
-            raise InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_s).", close=True)
+            raise InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
 
 
 def arrives_inflated(request: web.Request) -> bool:

@@ -206,7 +206,7 @@ async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> byt
 
 @pytest.mark.parametrize("framing", ["Content-Length: 60", "Transfer-Encoding: chunked"])
 async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(framing: str) -> None:
-    answer = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=10_000), framing, 60)
+    answer = await trickled(ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=10_000), framing, 60)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"Gateway-Error: invalid_body" in answer
 
@@ -216,8 +216,8 @@ async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(frami
     "limits",
     [
         ClientLimitsConfig(),
-        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=0),
-        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_s=1),
+        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=0),
+        ClientLimitsConfig(upload_grace_s=0.1, upload_bytes_per_s=1),
     ],
     ids=["within the grace", "no floor", "above the floor"],
 )
@@ -238,7 +238,7 @@ async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> 
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await reader.read()
 
-    limits = ClientLimitsConfig(body_idle_s=0.1, upload_grace_s=0.1, upload_bytes_s=1_000_000)
+    limits = ClientLimitsConfig(body_idle_s=0.1, upload_grace_s=0.1, upload_bytes_per_s=1_000_000)
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {whole}\r\n\r\n".encode())

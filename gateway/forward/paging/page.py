@@ -142,7 +142,7 @@ class PageReader:
             payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
             raise Unavailable(
                 "busy",
-                f"Paged calls hold all the memory that they may (egress.page_memory_mib). Send fewer at once, or come back "
+                f"Paged calls hold all the memory that they may (egress.page_memory_bytes). Send fewer at once, or come back "
                 f"in {COME_BACK_S} s.",
                 payload=payload,
                 retry_after_s=COME_BACK_S,

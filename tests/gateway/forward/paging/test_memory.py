@@ -117,7 +117,7 @@ def peak_mib(pid: int) -> int:
 async def test_a_gateway_under_many_large_pages_grows_by_no_more_than_the_bound(tmp_path: Path) -> None:
     async with lists_serving(large_pages(13 * MIB, 1)) as lists:
         files = Files(tmp_path, int(lists.url.rpartition(":")[2]))
-        files.document["egress"]["page_memory_mib"] = bound = 64
+        files.document["egress"]["page_memory_bytes"] = bound = 64 * MIB
         files.write()
         async with serving(files) as gateway, aiohttp.ClientSession() as http:
             await gateway.connect()
@@ -135,4 +135,4 @@ async def test_a_gateway_under_many_large_pages_grows_by_no_more_than_the_bound(
             ends = await asyncio.gather(*(call() for _ in range(20)))
             assert all(b"gateway_trailer" in end or b"busy" in end for end in ends)
             assert any(b'"complete":true' in end for end in ends)
-            assert peak_mib(gateway.process.pid) - before < 2 * bound
+            assert peak_mib(gateway.process.pid) - before < 2 * (bound // MIB)
