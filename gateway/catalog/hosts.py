@@ -90,6 +90,8 @@ def open_setting(provider: Provider, template: str) -> str | None:
 
 
 def _of(provider: Provider, template: str) -> tuple[tuple[HostPattern, ...], str | None]:
+    if "${" not in template:
+        return _patterns(template, ())
     address = parse_address(template)
     names = [piece.name for piece in (address.whole, *address.host) if isinstance(piece, Name)]
     return _patterns(template, tuple((name, *_rule(provider.connection_config, name)) for name in names))
