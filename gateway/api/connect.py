@@ -147,7 +147,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     check_tags(caller, tags)
     fixed = _fixed(body)
     check_fixed(services, caller, fixed, reconnects=True)
-    # A session shows its end user to whoever holds its token. Without one, the connection keeps the one that it has.
+    # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
     known_user = row.end_user if caller.policy.allows(READ) else None
     token, session = await services.sessions.open(
         ref.environment,

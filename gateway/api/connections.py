@@ -87,12 +87,12 @@ async def get_connection(request: web.Request) -> web.Response:
         row = await services.store.connections.get(ref)
         if row is None:
             raise
-        mended = await services.links.with_remedy(fault, policy, ref, key_id=key_id)
+        remedied = await services.links.with_remedy(fault, policy, ref, key_id=key_id)
         # A copy: the fault itself may be told to others who waited for the same renewal.
         shown = whole(services.store, row, credentials=False)
         if with_history:
             shown |= await told(services, row)
-        raise with_more(mended, {"connection": shown if readable else state_of(row)}) from fault
+        raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)

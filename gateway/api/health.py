@@ -26,7 +26,7 @@ async def ready(request: web.Request) -> web.Response:
     """200 while this node serves, 503 before that and from the moment a stop begins.
 
     A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is told
-    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is told
+    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
     as ``"store": "damaged"`` in the same way: what can still be read is served. The body is that of api-contract 1.1;
     ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """

@@ -70,7 +70,7 @@ class McpOAuth2(OAuth2):
         )
 
     def _client(self, context: Context, server: Server, wish: Wish) -> Dialogue[Registered]:
-        """The operator's own client where there is one, else the way that the entry names or the server offers.
+        """The operator's own client if configured, else the way that the entry names or the server offers.
 
         Its secret is not kept with the flow: the callback reads it from the integration, and only for where it may go.
         """

@@ -92,7 +92,7 @@ class OAuth1(GrantingMode):
 
 
 def keys_of(context: Context, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
-    """The integration's keys, with a token's where there is one, for requests to where `context` leads."""
+    """The integration's keys, with a token's if given, for requests to where `context` leads."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"
     secret = client.client_secret or Secret("")

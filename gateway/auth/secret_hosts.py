@@ -64,7 +64,7 @@ def check_settings(context: "Context", path: Sequence[str]) -> None:
         try:
             url = context.address(template)
         except InvalidRequest:
-            continue  # told where the address is used
+            continue  # reported where the address is used
         if not may_receive(provider, integration, url):
             raise not_allowed(integration, authority(url), (*path, setting))
 

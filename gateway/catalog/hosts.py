@@ -2,7 +2,7 @@
 
 An entry names a host where its text, or the rule of a setting, fixes the registered domain: ``api.example.com``,
 ``${connectionConfig.subdomain}.example.com``, a setting whose `enum` or `pattern` ends in ``.example.com``. Everything else is
-open: whoever types the setting chooses the server.
+open: the person who types the setting chooses the server.
 """
 
 import re

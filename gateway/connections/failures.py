@@ -1,4 +1,4 @@
-"""Leaves the reason of a failed authorization in the log: one warning each, whoever else is informed of it."""
+"""Logs why an authorization failed: one warning each."""
 
 from collections.abc import Mapping
 from typing import Final

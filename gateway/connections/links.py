@@ -46,7 +46,7 @@ class Links:
     """`public_url`: how our own addresses begin. What is kept goes over to the next configuration: `take_over`.
 
     `open_to_declared`: the environments where keys of gateway.yaml get links too. One link for each key and connection: two
-    keys share none, since whoever has a link can end it.
+    keys share none, since the holder of a link can end it.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Links:
         step = advice.CONNECT if missing else advice.RECONNECT
         if not policy.allows(CONNECT):
             fix = advice.sentence(advice.with_scope(step))
-            remedy = told("connection", fix, "whoever may create connect sessions")
+            remedy = told("connection", fix, "the application's back end")
             return with_more(fault, remedy, advice.without_scope(fault.message))
         if not key_id and ref.environment not in self._open_to_declared:
             remedy = {"poll_url": self.poll_url(ref)} | told("connection", advice.sentence(step), "the end user")

@@ -71,7 +71,7 @@ class Outcomes:
                 "too_many_request",
                 f"{counted(most, 'WebSocket')} of this client's address wait for a result, the most that "
                 f"connect.result_sockets_per_address allows. {fix}",
-                payload={"limit": most, **told("result_sockets_per_address", fix, "whoever edits gateway.yaml")},
+                payload={"limit": most, **told("result_sockets_per_address", fix, "the gateway's operator")},
                 retry_after_s=SOCKET_WAIT_S,
             )
         self._sockets[client] += 1

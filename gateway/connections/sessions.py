@@ -107,7 +107,7 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
     return TooManyRequests(
         "too_many_request",
         f"{what} {fix}",
-        payload={"limit": limit, **told(rule, fix, "whoever edits gateway.yaml")},
+        payload={"limit": limit, **told(rule, fix, "the gateway's operator")},
         retry_after_s=wait_s,
     )
 

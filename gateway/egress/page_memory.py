@@ -1,6 +1,6 @@
 """One bound for the pages that all paged calls of this process hold in memory, with a fair share for each key.
 
-A call reserves memory before it reads a large page, and waits while there is none. Whoever waits holds none, so that calls
+A call reserves memory before it reads a large page, and waits while there is none. A call that waits holds none, so that calls
 never wait for each other in a circle. Freed memory goes to the key that holds the least, within a key in order of arrival.
 """
 
@@ -109,7 +109,7 @@ class PageMemory:
             del self._queues[key]
 
     def _admit(self) -> None:
-        """Let in whoever is next, as long as there is room. A large page is not overtaken by smaller ones of its rank."""
+        """Admit the next calls as long as there is room. A large page is not overtaken by smaller ones of its rank."""
         while True:
             key = self._next()
             if key is None:

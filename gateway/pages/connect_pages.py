@@ -137,7 +137,7 @@ async def _renewed(request: web.Request, session: ConnectSession, key: str) -> C
 
 
 def _pinned(request: web.Request, session: ConnectSession, words: Words) -> str | None:
-    """The connection that the session is for, named: whoever opens its link connects an account under that name."""
+    """The connection that the session is for, named: opening its link connects an account under that name."""
     if session.connection_id is None:
         return None
     app = request.app[SERVICES].config.branding.name or words.plain("the_app")

@@ -1,4 +1,4 @@
-"""Connections whose end is in sight or has come, and cannot be put off: each is told of in time, and once."""
+"""Connections whose end is in sight or has come, and cannot be put off: each is reported in time, and once."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
-FRESH: Final = timedelta(days=1)  # whoever connected within it was told then when the connection ends
+FRESH: Final = timedelta(days=1)  # connections this young were announced with their end
 AT_ONCE: Final = 25  # in one transaction, which others wait for
 
 
@@ -32,7 +32,7 @@ class ExpiringStore:
         self._keys = keys
 
     async def tell(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
-        """Write `connection.expiring` for those that end within so many `days` and were not told of so late; how many.
+        """Write `connection.expiring` for those that end within so many `days` and were not reported so late; how many.
 
         One that ends with its access token is left out on its first day: else each of an hour would be announced at once.
         """
@@ -91,7 +91,7 @@ class ExpiringStore:
         table, now = connections.c, failure.at
         free = or_(table.lease_until.is_(None), table.lease_until <= now)
         done: list[Connection] = []
-        for row in sorted(rows, key=lambda one: one.id):  # whoever locks several rows does it in one order
+        for row in sorted(rows, key=lambda one: one.id):  # every writer locks several rows in one order
             seen = (table.id == row.id, table.version == row.version, *_unsettled(now), free)
             found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
             if found is None:

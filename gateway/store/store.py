@@ -162,7 +162,7 @@ class Store:
 
     @property
     def instance(self) -> str:
-        """By which a gateway is told from one with other encryption keys; no secret."""
+        """Identifies a gateway among those with other encryption keys; no secret."""
         return instance(self._keys.keyring.first_id)
 
     @property

@@ -46,7 +46,7 @@ class UnreadableSecrets:
 
 
 def unreadable(sealed: Sealed) -> CredentialUnreadable:
-    """What a caller is told."""
+    """The error for a caller."""
     place = f"{sealed.table}.{sealed.column}"
     whose = f" of connection '{sealed.of.connection_id}'" if sealed.of else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}

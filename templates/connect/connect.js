@@ -205,7 +205,7 @@
     if (!kind) return;
     const message = { type: `nango_oauth_callback_${kind}` };
     if (kind === "error") message.payload = JSON.parse(main().dataset.told);
-    // The opener is a page of the application, or our own in a frame: only a registered origin or our own hears of it. Where
+    // The opener is a page of the application, or our own in a frame: only a registered origin or our own receives it. Where
     // none is registered, any page may.
     if (window.opener) for (const origin of main().dataset.openers.split(" ")) window.opener.postMessage(message, origin);
     let channel = null;

@@ -197,7 +197,7 @@ async def test_who_may_make_sessions_reads_the_state_alone(gateway: RunningGatew
         "docs",
     ],
 )
-async def test_a_help_page_is_an_https_address_whoever_names_it(gateway: RunningGateway, page: str) -> None:
+async def test_a_help_page_is_an_https_address_for_every_key(gateway: RunningGateway, page: str) -> None:
     body = {"end_user": {"id": "u2"}, "overrides": {"forge": {"docs_connect": page}}}
     for headers in (gateway.headers, await minted(gateway, CONNECT, CONFIGURE)):
         status, told = await asked(gateway, "POST", "/connect/sessions", headers, **body)
