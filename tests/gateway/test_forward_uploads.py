@@ -199,7 +199,7 @@ async def trickled(limits: ClientLimitsConfig, framing: str, pieces: int) -> byt
         if not answer.done():
             writer.write(end)
         try:
-            return await asyncio.wait_for(answer, 5)
+            return await asyncio.wait_for(answer, PATIENCE_S)
         finally:
             writer.close()
 
@@ -246,7 +246,7 @@ async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> 
         await asyncio.wait([sending], timeout=1.0)
         assert not sending.done()
         begin.set()
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         await sending
         writer.close()
     assert answer.startswith(b"HTTP/1.1 200")

@@ -279,7 +279,7 @@ async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dic
     log.note(exchange(1))
     log.stored = True
     log.note(exchange(2))
-    await asyncio.wait_for(kept.asked.wait(), 30)
+    await asyncio.wait_for(kept.asked.wait(), PATIENCE_S)
     writing.cancel()
     await log.close()
     assert kept.ids == ["2"]

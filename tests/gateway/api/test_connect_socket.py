@@ -200,7 +200,7 @@ async def test_one_address_holds_so_many_sockets_and_no_more(
         assert (answer.status, error["code"], answer.headers["Retry-After"]) == (429, "too_many_request", "10")
         assert "connect.result_sockets_per_address" in error["message"]
     await socket.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while running.services.outcomes._sockets:
             await asyncio.sleep(0)
     socket, _ = await opened(running)

@@ -275,7 +275,7 @@ async def test_two_keys_share_no_link(running: RunningGateway) -> None:
     assert len(links) == 2
     own = (await failed(running, "u1"))[1]["payload"]["connect_url"]
     await connected(running, own)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while running.services.links._kept or running.services.links._ending:
             await asyncio.sleep(0)
     for link in links:
