@@ -132,6 +132,7 @@ def shapes(provider: Provider) -> dict[str, Any]:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(900)
 async def test_others_hardly_wait_while_any_input_comes_at_its_limit(tmp_path: Path) -> None:
     provider = Provider()
     server = RawTestServer(provider.answer)
