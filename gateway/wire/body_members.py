@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote_plus, urlencode
 
+from gateway.wire.media_type import media_type
 from gateway.wire.paging.scan import NotJson, members_at, skip_space, string_of
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -25,14 +26,14 @@ class BodyMembers:
 
     def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
         """Whether a body of this kind can take them; a coded one cannot, nor any other media type."""
-        media = _media(content_type)
+        media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def put_into(self, content_type: str, body: bytes) -> bytes:
         """`body` with the members; as it is where it is no JSON object after all. What the members do not touch keeps its
         bytes, and nothing is built of it: the time grows with the length of the body, the memory by little more than that.
         """
-        if _media(content_type) == FORM:
+        if media_type(content_type) == FORM:
             return self._into_form(body)
         try:
             encoding = json.detect_encoding(body)
@@ -129,10 +130,6 @@ def _flat(members: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield from _flat(value, place)
         else:
             yield place, value if isinstance(value, str) else json.dumps(value)
-
-
-def _media(content_type: str) -> str:
-    return content_type.partition(";")[0].strip().lower()
 
 
 def _is_json(media: str) -> bool:
