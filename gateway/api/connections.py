@@ -10,7 +10,7 @@ from gateway.access.scopes import CONNECT
 from gateway.api.addressed import ref_of
 from gateway.api.body import empty_body, number, query_of, truth, wrong_query
 from gateway.api.connection_json import listed, state_of, whole
-from gateway.api.shapes import TAG_KEY
+from gateway.api.shapes import MAX_TAGS, TAG_KEY
 from gateway.api.story_json import told
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, told_together
 from gateway.services import SERVICES
@@ -134,6 +134,8 @@ def _tags(request: web.Request) -> dict[str, str]:
         elif key in tags:
             issues.append(Issue("custom", f"Tag '{key}' was given twice.", ("tags", key)))
         tags[key] = text
+    if len(tags) > MAX_TAGS:
+        issues.append(Issue("too_big", f"Give at most {MAX_TAGS} tags, since no connection has more.", ("tags",)))
     if issues:
         raise InvalidRequest("invalid_query_params", told_together(issues), errors=issues)
     return tags

@@ -117,7 +117,7 @@ class Document:
     def _through(self, path: str, into: Into) -> None:
         """All of the page, checked, with `into` taking what lies at `path`."""
         try:
-            end = self._walk(skip_space(self._text, self._start), path.split(".") if path else [], into)
+            end = self._walk(skip_space(self._text, self._start), path or None, into)
             if skip_space(self._text, end) < len(self._text):
                 raise NotJson(end)
         except NotJson as fault:
@@ -126,24 +126,28 @@ class Document:
                 f"The provider's answer is no JSON from byte {fault.at} on, so no records can be taken from it.",
             ) from fault
 
-    def _walk(self, pos: int, steps: list[str], into: Into) -> int:
-        if not steps:
+    def _walk(self, pos: int, path: str | None, into: Into) -> int:
+        """The end of the value at `pos`, with `into` taking what lies at `path` in it; None means the value itself."""
+        if path is None:
             return into(pos)
         here = self._text[pos : pos + 1]
         if here == "{":
 
-            def visit(name: str, at: int) -> int:
-                for count in range(1, len(steps) + 1):  # a name may hold dots itself: ``@odata.nextLink``
-                    if name == ".".join(steps[:count]):
-                        return self._walk(at, steps[count:], into)
+            def visit(name: str, at: int) -> int:  # a name may hold dots itself: ``@odata.nextLink``
+                if path.startswith(name):
+                    if len(path) == len(name):
+                        return self._walk(at, None, into)
+                    if path[len(name)] == ".":
+                        return self._walk(at, path[len(name) + 1 :], into)
                 return self._end(at)
 
             return self._members(pos, visit)
-        if here == "[" and _INDEX.fullmatch(steps[0]):
+        step, dot, rest = path.partition(".")
+        if here == "[" and _INDEX.fullmatch(step):
             end, bounds = self._array_at(pos)
-            index = int(steps[0]) * 2
+            index = int(step) * 2
             if -len(bounds) <= index < len(bounds):
-                self._walk(bounds[index], steps[1:], into)
+                self._walk(bounds[index], rest if dot else None, into)
             return end
         return self._end(pos)
 

@@ -199,3 +199,10 @@ async def test_a_body_with_too_many_faults_is_refused_in_one_sentence(running: R
     told = await running.json("POST", "/connections", json={f"x{number}": 1 for number in range(2000)}, expect=400)
     assert told["error"]["message"].startswith("The body has 2002 faults.")
     assert len(told["error"]["errors"]) == 1
+
+
+async def test_a_list_is_not_filtered_by_more_tags_than_a_connection_has(running: RunningGateway) -> None:
+    query = "&".join(f"tags[t{number}]=x" for number in range(600))
+    told = await running.json("GET", f"/connections?{query}", expect=400)
+    assert told["error"]["errors"][0]["path"] == ["tags"]
+    await running.json("GET", "/connections?" + "&".join(query.split("&")[:10]), expect=200)

@@ -9,6 +9,7 @@ from gateway.errors import UpstreamFailed
 from gateway.wire.paging import document as module
 from gateway.wire.paging.document import Document, Odd
 from gateway.wire.paging.records import Records
+from tests.fakes.scaling import assert_linear
 
 
 def records(page: str | bytes, path: str = "") -> list[bytes]:
@@ -138,3 +139,25 @@ def test_a_page_has_only_so_many_records(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UpstreamFailed, match="smaller pages") as refused:
         records("[1,2,3,4]")
     assert refused.value.code == "page_too_large"
+
+
+@pytest.mark.parametrize("step", ["a.", ".", "0.", "x."])
+def test_a_long_path_costs_no_more_than_its_length(step: str) -> None:
+    page = json.dumps({f"member {number}": [] for number in range(20)} | {"a": 1}).encode()
+
+    def work(size: int) -> Any:
+        path = step * (size // len(step))
+        return lambda: Document(page).value(path)
+
+    assert_linear(work, 16_384)
+
+
+def test_an_empty_step_is_an_empty_name() -> None:
+    page = b'{"a":{"":{"b":"1"}},"":{"":"2"},"c.":{"d":"3"}}'
+    assert [Document(page).value(path) for path in ("a..b", ".", "c..d", "a.", "")] == [
+        "1",
+        "2",
+        "3",
+        Odd.CONTAINER,
+        Odd.CONTAINER,
+    ]

@@ -45,6 +45,7 @@ def test_it_is_read(text: str, wish: Wish) -> None:
         ("all; limit", "limit that is no number"),
         ("all; marks=maybe", "has marks=maybe"),
         ("all;", "cannot be read from ';'"),
+        ("all; response_path=" + "a." * 128, "has response_path with more than 255 characters"),
     ],
 )
 def test_a_slip_is_told_where_it_is(text: str, fault: str) -> None:
