@@ -16,7 +16,7 @@ BROUGHT: Final = ("access_token", "expires_at", "raw")
 
 
 class Hidden(Exception):
-    """The source shows no credential at all."""
+    """The other gateway shows no credential at all."""
 
 
 def credential_of(
@@ -31,7 +31,7 @@ def credential_of(
         _check_type(moved, mode)
         return dict(moved.credentials), config, []
     given = {name: value for name, value in moved.credentials.items() if value is not None}
-    if not given and mode.name != "NONE":
+    if not given and moved.shown and mode.name != "NONE":
         raise Hidden
     _check_type(moved, mode)
     given.setdefault("type", mode.types()[0])

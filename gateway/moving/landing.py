@@ -66,7 +66,8 @@ class Landing:
             return _outcome(ref, Result.REFUSED, "credentials_hidden", detail)
         except GatewayError as fault:
             result = Result.FAILED if fault.status >= AGAIN_FROM else Result.REFUSED
-            return _outcome(ref, result, fault.code, fault.message)
+            place = f"line {moved.line}: " if moved.line else ""
+            return _outcome(ref, result, fault.code, f"{place}{fault.message}")
 
     async def _landed(self, moved: Moved, ref: ConnectionRef) -> Outcome:
         there_is = self._services.integrations.find(ref.environment, ref.integration_id)

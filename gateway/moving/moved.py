@@ -13,7 +13,7 @@ from gateway.records.past import Past
 class Moved:
     """`provider`: its catalog entry there, where that is known. `own`: it was written by one of our gateways, so credential
     and settings are as they are stored and need no reading anew. `shown`: it is what another gateway shows of it, which is
-    more than an auth mode asks for.
+    more than an auth mode asks for. `line`: of the file that it was read from.
     """
 
     integration_id: str
@@ -28,6 +28,7 @@ class Moved:
     past: Past = field(default_factory=Past)
     own: bool = False
     shown: bool = False
+    line: int | None = None
 
 
 class Result(StrEnum):

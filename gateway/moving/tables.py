@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import IO, Any, Final
 
 from gateway.api.json_text import parse
@@ -90,7 +91,7 @@ def _is_connection(line: bytes) -> bool:
 
 def _found(value: Any, number: int, integration: str | None) -> Found:
     try:
-        return moved_of(value, default_integration=integration)
+        return replace(moved_of(value, default_integration=integration), line=number)
     except GatewayError as fault:
         key = value.get("provider_config_key") if isinstance(value, dict) else None
         name = value.get("connection_id") if isinstance(value, dict) else None

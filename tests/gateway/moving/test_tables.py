@@ -38,6 +38,17 @@ async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_told_by_its_l
     assert (here["tags"], here["credentials"]["access_token"]) == ({"team": "x"}, "at-1")
 
 
+async def test_a_row_without_a_credential_names_its_line_and_the_missing_field(place: Place, tmp_path: Path) -> None:
+    table = tmp_path / "rows.csv"
+    table.write_text("connection_id,access_token\nc1,\n,at\n")
+    report = tmp_path / "report"
+    await place.ran("import", str(table), "--into", "tracker", "--report", str(report), code=1)
+    first, second = [json.loads(line) for line in report.read_text().splitlines()]
+    assert (first["connection_id"], first["reason"]) == ("c1", "invalid_body")
+    assert first["detail"].startswith("line 2: 'access_token' is missing")
+    assert second["detail"].startswith("line 3: "), "its connection has no name by which to find it"
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "found"),
     [
