@@ -202,7 +202,7 @@ def _keys_without_effect(place: Place, declared: IntegrationConfig, provider: Pr
     if mode is None:
         return
     used = {*mode.integration, *ALSO_USED.get(provider.auth_mode, ())}
-    known = ", ".join(sorted(used)) or "no keys"
+    known = ", ".join(sorted(used)) or "none of these keys"
     if provider.webhook_signature is not None:
         used.add("client_secret")  # which some sign their webhooks with
     for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):

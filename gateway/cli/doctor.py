@@ -121,9 +121,8 @@ def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[Fin
     from gateway.declared import catalog_of
 
     config, faults, warnings = examine(file)
-    fix = "correct the line"
-    findings = [Finding("fail", "configuration", fault.message, fault.where, fix) for fault in faults]
-    findings += [Finding("warn", "configuration", told.message, told.where, fix) for told in warnings]
+    findings = [Finding("fail", "configuration", fault.message, fault.where) for fault in faults]
+    findings += [Finding("warn", "configuration", warning.message, warning.where) for warning in warnings]
     return config, catalog_of(config) if config else None, findings
 
 
@@ -147,6 +146,8 @@ def _report(findings: "Collection[Finding]", config: "Config | None") -> dict[st
 
 def _lines(findings: "Iterable[Finding]") -> "Iterable[str]":
     """A line for each, and one with the place and the next step below what is not well."""
+    from gateway.wording import counted
+
     colours = {"ok": "green", "warn": "yellow", "fail": "red"}
     counts = {"warn": 0, "fail": 0}
     for finding in findings:
@@ -157,6 +158,6 @@ def _lines(findings: "Iterable[Finding]") -> "Iterable[str]":
         yield f"{mark} {finding.check:<15} {subject}{finding.message}"
         if finding.level != "ok":
             counts[finding.level] += 1
-            yield f"      {'':<15} {finding.where}: {finding.fix}"
-    faults, doubts = counts["fail"], counts["warn"]
-    yield f"{faults} to mend, {doubts} to look at" if faults or doubts else "all is well"
+            yield f"      {'':<15} {': '.join(filter(None, (finding.where, finding.fix)))}"
+    errors, warnings = counted(counts["fail"], "error"), counted(counts["warn"], "warning")
+    yield f"{errors}, {warnings}" if any(counts.values()) else "all is well"

@@ -72,8 +72,9 @@ def story(
     """
     ends = row.expires_at
     damaged = [] if readable else [Cause("credential_unreadable", UNREADABLE)]
-    if ends_with_token and row.failure is None and ends is not None and provider is not None:
+    if ends_with_token:
         row = replace(row, life=Lifespan())  # that of a refresh token
+    if ends_with_token and row.failure is None and ends is not None and provider is not None:
         causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
     else:
         causes = [*damaged, *_restored(row, changes), *_causes(row, provider, integration, now)]

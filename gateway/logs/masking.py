@@ -23,7 +23,7 @@ SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"
     rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
     rf"(?:(?P<value>{_QUOTED})|[^\s&'\",;}}]++)"
-    r"|(?P<scheme>(?:bearer|basic|token)\s++)[^\s'\",;]++"
+    r"|(?P<scheme>(?:bearer|basic|token)\s++)(?!endpoint[\s:,.])[^\s'\",;]++"
     r"|://(?P<address>[^\s'\"]++)",
     re.IGNORECASE | re.DOTALL,
 )

@@ -108,7 +108,7 @@ WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
         "private_key has no effect: 'github' is OAUTH2, which uses client_id, client_secret",
     ),
     "a client at an API key": (
-        "openai", {"client_id": "c"}, "warning", "client_id has no effect: 'openai' is API_KEY, which uses no keys",
+        "openai", {"client_id": "c"}, "warning", "client_id has no effect: 'openai' is API_KEY, which uses none of these keys",
     ),
     "an MCP server that registers no clients": (
         "asana-mcp", {}, "warning", "no client_id: Asana (MCP) registers no clients by itself",

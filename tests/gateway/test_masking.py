@@ -21,6 +21,8 @@ SECRETS = ("s3cr3t", "an0ther", "cGFzcw==")
         ("sent Bearer s3cr3t to h", "sent Bearer *** to h"),
         ("sent basic cGFzcw==, refused", "sent basic ***, refused"),
         ("token s3cr3t is dead", "token *** is dead"),
+        ("the token endpoint: http://h could not be reached", "the token endpoint: http://h could not be reached"),
+        ("token endpoint-s3cr3t", "token ***"),
         ("Cookie: a=s3cr3t; b=an0ther\nHost: h", "Cookie: ***\nHost: h"),
         ("Set-Cookie: sid=s3cr3t; Path=/; HttpOnly", "Set-Cookie: ***"),
         ('{"cookie": "a=s3cr3t; b=an0ther", "n": 1}', '{"cookie": "***", "n": 1}'),

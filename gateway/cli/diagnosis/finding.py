@@ -10,7 +10,8 @@ Level = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`check` names the subject. `where` is ``gateway.yaml:17`` or a file, `fix` the next step; neither stands by an ok.
+    """`check` names the subject. `where` is ``gateway.yaml:17`` or a file, `fix` the next step, unless `message` names it
+    as those of `gateway check` do; neither stands by an ok.
 
     Nothing here ever holds a secret.
     """

@@ -218,6 +218,15 @@ async def test_every_fault_of_the_configuration_is_told(still: Examined) -> None
     assert (told.code, lines) == (1, {still.line("nonsense"), still.line("githbu")})
 
 
+async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_correct(tmp_path: Path) -> None:
+    missing = tmp_path / "gateway.yaml"
+    ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(missing)])
+    assert ran.exit_code == 1
+    assert ran.output.splitlines()[-1] == "1 error, 0 warnings"
+    assert "`gateway init` writes one" in ran.output
+    assert "correct the line" not in ran.output
+
+
 async def test_a_missing_offline_scope_is_told(still: Examined) -> None:
     still.integration["scopes"] = ["read"]
     (doubt,) = (await still.told("--offline")).of("configuration", "warn")

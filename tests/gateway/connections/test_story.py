@@ -96,6 +96,20 @@ async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
     assert (found["state"], found["causes"][0]["cause"]) == ("needs_reauth", "no_refresh_token")
 
 
+async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_one(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await running.imported(grant)
+    later(3601)
+    told = (await running.json("GET", ADDRESS, expect=424))["error"]["payload"]["connection"]
+    assert told["dies_at"] is not None
+    timeline = [moment["what"] for moment in told["diagnosis"]["timeline"]]
+    assert "access token expires" in timeline
+    assert [what for what in timeline if "refresh token" in what] == []
+
+
 async def test_the_command_line_tells_the_same_story(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "gone for good"}, status=400)
