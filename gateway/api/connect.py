@@ -10,6 +10,7 @@ from gateway.access.refusals import beyond_limits, no_integration
 from gateway.api.body import Strict, query_of, read_json
 from gateway.api.narrow import check_fixed
 from gateway.api.shapes import (
+    MOST_NAMED,
     ConnectionId,
     EndUserBody,
     OrganizationBody,
@@ -70,9 +71,9 @@ class NewSession(Strict):
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
     tags: Tags | None = None
-    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list)
-    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict)
-    overrides: dict[str, Override] = Field(default_factory=dict)
+    allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MOST_NAMED)
+    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict, max_length=MOST_NAMED)
+    overrides: dict[str, Override] = Field(default_factory=dict, max_length=MOST_NAMED)
     webhook_url_override: WebhookUrl | None = None
 
     @model_validator(mode="after")
@@ -90,8 +91,8 @@ class Reconnect(Strict):
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
     tags: Tags | None = None
-    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict)
-    overrides: dict[str, Override] = Field(default_factory=dict)
+    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict, max_length=MOST_NAMED)
+    overrides: dict[str, Override] = Field(default_factory=dict, max_length=MOST_NAMED)
     webhook_url_override: WebhookUrl | None = None
 
 

@@ -10,7 +10,16 @@ from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.body import Strict, parsed, query_of, read_json
 from gateway.api.connect import check_tags
 from gateway.api.narrow import check_webhook
-from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
+from gateway.api.shapes import (
+    MOST_NAMED,
+    ConnectionId,
+    EndUserBody,
+    ProviderConfigKey,
+    Tags,
+    WebhookUrl,
+    end_user,
+    tags_asked,
+)
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES, Services
@@ -31,7 +40,7 @@ class ConnectionChanges(Strict):
 class NewMetadata(Strict):
     """Of one connection or of several: of all or of none."""
 
-    connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1)]
+    connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1, max_length=MOST_NAMED)]
     provider_config_key: ProviderConfigKey
     metadata: dict[str, Any]
 

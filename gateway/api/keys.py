@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from gateway import clock
 from gateway.api.body import Strict, number, query_of, read_json, wrong_query
+from gateway.api.shapes import MOST_NAMED
 from gateway.auth.moments import iso
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.wish import OVERLAP, Wish
@@ -18,6 +19,7 @@ from middleware.facts import CALLER, ENVIRONMENT
 from middleware.scope import needs
 
 MOST: Final = 1000
+MOST_RULES: Final = 200
 USUAL: Final = 100
 MOST_S: Final = 10 * 365 * 86400
 
@@ -25,11 +27,11 @@ MOST_S: Final = 10 * 365 * 86400
 class LimitsBody(Strict):
     """All that are given must hold; see docs/keys.md."""
 
-    integrations: list[str] = Field(default_factory=list)
-    connections: list[str] = Field(default_factory=list)
+    integrations: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
+    connections: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     tags: dict[str, str] = Field(default_factory=dict)
-    rules: list[str] = Field(default_factory=list)
-    hosts: list[str] = Field(default_factory=list)
+    rules: list[str] = Field(default_factory=list, max_length=MOST_RULES)
+    hosts: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     rate: int | None = None
     budget: int | None = None
 

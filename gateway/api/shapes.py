@@ -14,6 +14,7 @@ from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10
+MOST_NAMED: Final = 1000  # integrations, connections or hosts in one list of a body
 
 
 def _addressable(text: str) -> str:

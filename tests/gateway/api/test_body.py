@@ -85,3 +85,19 @@ async def test_an_unknown_query_name_is_told_together_with_bad_values(running: R
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
         "'surprise' is not a parameter of this address."
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/connect/sessions", {"tags": {"a": "b"}, "allowed_integrations": ["x"] * 1001}, "allowed_integrations"),
+        ("/connections/metadata", {"connection_id": ["x"] * 1001, "provider_config_key": "x", "metadata": {}}, "connection_id"),
+        ("/environment/api-keys", {"display_name": "x", "limits": {"rules": ["GET /x"] * 201}}, "limits.rules"),
+    ],
+)  # fmt: skip
+async def test_a_list_has_a_limited_number_of_items(
+    running: RunningGateway, path: str, body: dict[str, Any], field: str
+) -> None:
+    told = await running.json("POST", path, json=body, expect=400)
+    assert [one["message"] for one in told["error"]["errors"] if "items" in one["message"]] != []
+    assert field in told["error"]["errors"][0]["message"]
