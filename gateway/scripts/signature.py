@@ -109,7 +109,7 @@ class _Values:
             return _bytes(self.time)
         field = self._sibling("id") if name == "message id" else name
         text = self._header(field)
-        if field.endswith("timestamp"):
+        if field.endswith("timestamp") or field.lower() == (self._how.timestamp_header or "").lower():
             self.time = text
         return _bytes(text)
 

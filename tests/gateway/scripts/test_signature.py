@@ -150,6 +150,22 @@ def test_what_was_sent_long_ago_or_is_yet_to_come_is_refused(name: str, off_s: i
         verified(late, described(name), [secret_of(name)])
 
 
+@pytest.mark.parametrize("field", ["x-sent-at", "X-Sent", "x-hub-ts"])
+def test_the_field_that_the_entry_names_for_the_time_is_checked_whatever_it_is_called(field: str) -> None:
+    form = f"v0:{{{field.lower()}}}:{{raw body}}"
+    how = WebhookSignature(
+        scheme="hmac-sha256", header="x-hub", signed_payload=form, timestamp_header=field, tolerance_s=60
+    )
+
+    def sent(at: str) -> Incoming:
+        return incoming({field.lower(): at, "x-hub": mac(f"v0:{at}:".encode() + BODY).hex()})
+
+    assert verified(sent(AT), how, [Secret(KEY)])
+    for wrong in (str(int(AT) - 61), str(int(AT) + 61), "nan"):
+        with pytest.raises(SignatureRefused):
+            verified(sent(wrong), how, [Secret(KEY)])
+
+
 def test_two_messages_have_two_names_and_one_that_comes_again_has_the_same() -> None:
     how, secret = described("github"), [secret_of("github")]
     first, again = (verified(incoming(SIGNERS["github"](AT, BODY)), how, secret) for _ in range(2))
