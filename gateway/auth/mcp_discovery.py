@@ -12,6 +12,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.auth.mode import Dialogue
+from gateway.catalog.address import parse_address
+from gateway.catalog.template import TemplateError
 from gateway.catalog.value import is_web_address
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import Call, Reply
@@ -151,8 +153,14 @@ def _origin(url: str) -> str:
 
 
 def _address(value: object) -> str | None:
-    """`value` if it is an address that may be called and filled into nothing."""
-    return value if isinstance(value, str) and len(value) < 2048 and is_web_address(value) else None
+    """`value` if it is an address that may be called and filled into nothing: what an entry could have as well."""
+    if not isinstance(value, str) or len(value) >= 2048 or not is_web_address(value):
+        return None
+    try:
+        parse_address(value)
+    except TemplateError:
+        return None
+    return value
 
 
 def _texts(value: object) -> Sequence[str]:

@@ -1,0 +1,59 @@
+"""What a hostile MCP server says of itself: what cannot be called is refused before anything is made of it."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.auth.mcp_discovery import Server, discovered
+from gateway.oauth.token import TokenRefused
+from gateway.records.call import Call, Reply
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+SERVER = "https://mcp.example.com"
+
+
+def found(issuer: str = SERVER, **told: Any) -> Server:
+    """What is found where the metadata of the server and of its issuer say so."""
+    resource = {"resource": SERVER, "authorization_servers": [issuer]}
+    metadata = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{SERVER}/authorize",
+        "token_endpoint": f"{SERVER}/token",
+        "code_challenge_methods_supported": ["S256"],
+        **told,
+    }
+    dialogue = discovered(SERVER)
+    call: Call = next(dialogue)
+    while True:
+        answer = resource if "oauth-protected-resource" in call.url else metadata
+        status, body = (401, b"") if call.body is not None else (200, json.dumps(answer).encode())
+        try:
+            call = dialogue.send(Reply(status, {}, body, NOW))
+        except StopIteration as end:
+            server: Server = end.value
+            return server
+
+
+ODD = ("#part", ":0/token", ":0", "#@other.example.com")
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
+def test_an_endpoint_that_is_no_address_to_call_is_refused(name: str, odd: str) -> None:
+    with pytest.raises(TokenRefused, match="names no authorization and token endpoint"):
+        found(**{name: SERVER + odd})
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_optional_endpoint_that_is_no_address_counts_as_absent(odd: str) -> None:
+    server = found(registration_endpoint=SERVER + odd, revocation_endpoint=SERVER + odd)
+    assert (server.registration_url, server.revocation_url) == (None, None)
+    assert server.token_url == f"{SERVER}/token"
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_issuer_that_is_no_address_is_refused(odd: str) -> None:
+    with pytest.raises(TokenRefused, match="an authorization server that is no address"):
+        found(SERVER + odd)
