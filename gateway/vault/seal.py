@@ -69,7 +69,7 @@ class Vault:
 
     def knows(self, sealed: Sealed) -> bool:
         """Whether the data key that `sealed` names is at hand. False: another process has made a new one."""
-        return sealed.ciphertext[KEY_ID].hex() in self._by_id
+        return _stored(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
@@ -99,7 +99,7 @@ class Vault:
         return replace(place, ciphertext=header + nonce + key.cipher.encrypt(nonce, plain, _binding(key, place)))
 
     def _open(self, sealed: Sealed) -> bytes:
-        data, place = sealed.ciphertext, f"{sealed.table}.{sealed.column}"
+        data, place = _stored(sealed), f"{sealed.table}.{sealed.column}"
         if len(data) < SHORTEST or data[0] != FORMAT:
             self._note_damage(sealed)
             raise Damaged(f"What is stored in {place} is not a ciphertext of this version.")
@@ -115,6 +115,11 @@ class Vault:
         except InvalidTag:
             self._note_damage(sealed)
             raise Damaged(f"What is stored in {place} was changed, or moved here from another place.") from None
+
+
+def _stored(sealed: Sealed) -> bytes:
+    """Its bytes. SQLite keeps a value of any type in any column; what is no bytes is no ciphertext, as nothing is none."""
+    return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 
 def _binding(key: DataKey, place: Sealed) -> bytes:

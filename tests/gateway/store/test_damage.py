@@ -48,6 +48,13 @@ def of_no_key(folder: Path, column: str = "credential", connection_id: str = "c1
     changed(folder, column, connection_id, at=3)
 
 
+def retyped(folder: Path) -> None:
+    """Text in its place: a column of SQLite takes any type."""
+    with sqlite3.connect(folder / "gateway.db") as db:
+        db.execute("UPDATE connections SET credential = 'text' WHERE connection_id = 'c1'")
+    db.close()
+
+
 async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> None:
     """Stop the gateway, have somebody change its database, and start it: then nothing is kept in memory."""
     await running.stop()
@@ -67,7 +74,7 @@ def of(logged: list[EventDict]) -> list[EventDict]:
     return [event for event in logged if event["event"] == EVENT]
 
 
-@pytest.mark.parametrize("harm", [changed, moved, of_no_key])
+@pytest.mark.parametrize("harm", [changed, moved, of_no_key, retyped])
 async def test_it_is_told_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:
