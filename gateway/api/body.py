@@ -11,6 +11,7 @@ from gateway.api.json_text import parse
 from gateway.api.sentences import issue
 from gateway.errors import Code, InvalidRequest, Issue, told_together
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.wording import counted
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -55,7 +56,7 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
 def check_count(fault: ValidationError, code: Code) -> None:
     """Raises InvalidRequest where there are too many faults to name each: that alone would take seconds."""
     if fault.error_count() > MOST_FAULTS:
-        message = f"The body has {fault.error_count()} faults. Check its form against the API reference."
+        message = f"The body has {counted(fault.error_count(), 'fault')}. Check its form against the API reference."
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
 
 

@@ -18,6 +18,7 @@ from gateway.store.tables import connections, deliveries, outbox, webhooks_seen
 from gateway.store.transactions import Transactions
 from gateway.store.upsert import insert_if_absent
 from gateway.vault import Vault
+from gateway.wording import counted
 
 MOST: Final = 1000  # of the connections that one webhook is for
 
@@ -78,7 +79,8 @@ class WebhookStore:
         if count >= most or bytes_ >= most_bytes:
             key = integration.integration_id
             words = (
-                f"{count} events of integration '{key}' ({bytes_} bytes) wait for the application. Send it again later."
+                f"Integration '{key}' has {counted(count, 'undelivered event')} ({counted(bytes_, 'byte')}), "
+                "and no room for this webhook. Send it again later."
             )
             raise Unavailable("busy", words, retry_after_s=60)
 

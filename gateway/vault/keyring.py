@@ -101,7 +101,7 @@ def weakness(key: bytes) -> str | None:
         return "is one byte repeated" if steps == {0} else "counts up or down"
     for period in range(2, KEY_BYTES // 2 + 1):
         if key == (key[:period] * KEY_BYTES)[:KEY_BYTES]:
-            return f"repeats the same {period} bytes"
+            return f"repeats the same {counted(period, 'byte')}"
     if len(set(key)) < DISTINCT_BYTES:
         return f"has only {len(set(key))} different bytes"
     if key.isascii() and key.decode().isprintable():
