@@ -21,7 +21,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from gateway import resources
 from gateway.auth import modes
+from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.load import load_catalog
+from gateway.catalog.provider import Provider
 from gateway.egress.client import Egress
 from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
@@ -119,10 +123,22 @@ async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeyp
 def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
     made = document([f"127.0.0.1/32:{port}"])
     made["catalog"] = []
+    shipped = load_catalog([resources.folder("catalog")]).providers
     made["environments"]["dev"]["integrations"] = {
-        one["name"]: {"provider": one["name"], **(CLIENT if one["auth_mode"] == "OAUTH2" else {})} for one in chosen
+        one["name"]: {
+            "provider": one["name"],
+            **(CLIENT if one["auth_mode"] == "OAUTH2" else {}),
+            "allowed_hosts": hosts(shipped[one["name"]]),
+        }
+        for one in chosen
     }
     return made
+
+
+def hosts(provider: Provider) -> list[str]:
+    """Those of the examples, where an end user names the host that the client secret goes to."""
+    named = {setting: provider.connection_config[setting] for _, setting in open_secret_addresses(provider)}
+    return [one.example for one in named.values() if one.example]
 
 
 async def compared(running: RunningGateway, providers: Internet, expected: "Expected") -> AsyncIterator[str]:

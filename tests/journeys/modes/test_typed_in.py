@@ -162,8 +162,8 @@ async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Far,
     headers = {"Retries": "1", "Idempotency-Key": "i"}
     async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as answer:
         told = await answer.json()
-    text = '{"auth":{"token":"k-1"},"version":"2","q":1}'
-    assert (json.loads(told["text"]), told["length"]) == (json.loads(text), len(text))
+    assert json.loads(told["text"]) == {"auth": {"token": "k-1"}, "version": "2", "q": 1}
+    assert told["length"] == len(told["text"])
     async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as answer:
         assert (await answer.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
     async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as answer:
