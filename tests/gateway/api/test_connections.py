@@ -197,7 +197,7 @@ async def test_a_connection_has_a_limited_number_of_settings(running: RunningGat
 
 async def test_a_body_with_too_many_faults_is_refused_in_one_sentence(running: RunningGateway) -> None:
     told = await running.json("POST", "/connections", json={f"x{number}": 1 for number in range(2000)}, expect=400)
-    assert told["error"]["message"].startswith("The body has 2002 faults.")
+    assert told["error"]["message"].startswith("The body has 2,002 faults.")
     assert len(told["error"]["errors"]) == 1
 
 
