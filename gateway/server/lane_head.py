@@ -19,7 +19,6 @@ from middleware.capability import REFERRER_POLICY
 from middleware.request_id import HEADER, new_id
 
 _OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
-_UNBUFFERED: Final = ": ".join(UNBUFFERED).encode()
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
 
 
@@ -51,9 +50,7 @@ def lane_head(head: AnswerHead, plan: Plan, gateway_s: float, upstream_s: float,
 
 
 def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
-    lines = [head.start, *head.lines, _guard(head.vary, by_headers=by_headers)]
-    if head.media_type and _is_live(head.media_type):
-        lines.append(_UNBUFFERED)
+    lines = [head.start, *head.lines, _added(head.media_type, head.vary, by_headers)]
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
         own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # as nearly always
     else:
@@ -74,14 +71,14 @@ def _date() -> tuple[str, str]:
 
 
 @lru_cache(maxsize=256)
-def _guard(vary: bytes, *, by_headers: bool) -> bytes:
-    """The lines that `guarded` puts behind those of an answer with this line ``Vary``, or without one."""
-    name, _, value = vary.decode("utf-8", "surrogateescape").partition(": ")
-    fields = guarded([(name, value)] if vary else [], by_headers=by_headers)
+def _added(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
+    """The lines behind those of an answer with these lines ``Content-Type`` and ``Vary``, each empty where it has none."""
+    fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)
+    if media_type and is_live([_field(media_type)]):
+        fields = [*fields, UNBUFFERED]
     return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")
 
 
-@lru_cache(maxsize=128)
-def _is_live(line: bytes) -> bool:
-    name, _, value = line.decode("utf-8", "surrogateescape").partition(":")
-    return is_live([(name, value)])
+def _field(line: bytes) -> tuple[str, str]:
+    name, _, value = line.decode("utf-8", "surrogateescape").partition(": ")
+    return name, value
