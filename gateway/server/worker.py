@@ -18,10 +18,10 @@ from gateway.app import create_app
 from gateway.config import Config
 from gateway.courier import Courier
 from gateway.lean import give_back_memory
+from gateway.server.accepting import BatchSite
 from gateway.server.admin import Admin
 from gateway.server.asking import Asking
 from gateway.server.runner import GatewayRunner
-from gateway.server.sockets import BACKLOG
 from gateway.server.tasks import beside
 from gateway.server.terminal import Terminal
 from gateway.server.workers import ASKED, Outcome
@@ -96,7 +96,7 @@ class Worker:
             self._ask_for_missing_keys(reread)
             await around.enter_async_context(beside(self._reload_when_asked(reread)))
             await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
-            await web.SockSite(run, self.public, backlog=BACKLOG).start()
+            await BatchSite(run, self.public).start()
             settle()
             ready()
             await stop.wait()

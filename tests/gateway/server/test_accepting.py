@@ -1,0 +1,123 @@
+"""`gateway.server.accepting`, on both loops: a batch a turn, and no connection lost when it stops or runs out of descriptors."""
+
+import asyncio
+import errno
+import os
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+from aiohttp import ClientSession, web
+
+from gateway.server import accepting
+from gateway.server.accepting import AT_ONCE, BatchSite
+from gateway.server.sockets import listen
+from tests.fakes.patience import PATIENCE_S
+
+WAITING = 300
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with listen("127.0.0.1", 0, "server.port") as sock:
+        yield sock
+
+
+def clients(listener: socket.socket, count: int) -> list[socket.socket]:
+    return [socket.create_connection(listener.getsockname()) for _ in range(count)]
+
+
+async def ok(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+async def running() -> web.AppRunner:
+    app = web.Application()
+    app.router.add_get("/", ok)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    return runner
+
+
+async def test_connections_that_wait_are_accepted_in_batches(listener: socket.socket) -> None:
+    waiting = clients(listener, WAITING)
+    runner = await running()
+    assert runner.server is not None
+    turns = 0
+    await BatchSite(runner, listener).start()
+    while len(runner.server.connections) < WAITING:
+        await asyncio.sleep(0)
+        turns += 1
+        assert turns < WAITING / 2
+    assert turns >= WAITING / AT_ONCE  # a burst is left to other workers in part
+    await runner.cleanup()
+    for client in waiting:
+        client.close()
+
+
+async def test_what_was_accepted_before_the_stop_has_its_protocol(listener: socket.socket) -> None:
+    waiting = clients(listener, 3)
+    runner = await running()
+    assert runner.server is not None
+    site = BatchSite(runner, listener)
+    await site.start()
+    while somebody_waits(listener):
+        await asyncio.sleep(0)
+    await site.stop()
+    assert len(runner.server.connections) == 3
+    [late] = clients(listener, 1)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(runner.server.connections) == 3
+    await runner.cleanup()
+    for client in (*waiting, late):
+        client.close()
+
+
+def somebody_waits(listener: socket.socket) -> bool:
+    """Whether somebody waits to be accepted."""
+    return bool(select.select([listener], [], [], 0)[0])
+
+
+class Exhausted(socket.socket):
+    """Out of descriptors the first time."""
+
+    refused = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if not self.refused:
+            self.refused += 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+async def test_it_goes_on_once_there_are_descriptors_again(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(accepting, "PAUSE_S", 0.01)
+    runner = await running()
+    with Exhausted(fileno=os.dup(listener.fileno())) as exhausted:
+        exhausted.setblocking(False)
+        site = BatchSite(runner, exhausted)
+        await site.start()
+        async with asyncio.timeout(PATIENCE_S), ClientSession() as session, session.get(site.name) as answer:
+            assert await answer.text() == "ok"
+        assert exhausted.refused == 1
+        await runner.cleanup()
+    assert "connections_not_accepted" in capsys.readouterr().out
+
+
+async def test_small_answers_are_not_held_back(listener: socket.socket) -> None:
+    """Without TCP_NODELAY an answer in two parts would wait for the client's acknowledgement of the first."""
+    runner = await running()
+    assert runner.server is not None
+    [client] = clients(listener, 1)
+    await BatchSite(runner, listener).start()
+    while not runner.server.connections:
+        await asyncio.sleep(0)
+    transport = runner.server.connections[0].transport
+    assert transport is not None
+    assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    await runner.cleanup()
+    client.close()
