@@ -11,7 +11,7 @@ export UV_NATIVE_TLS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd burst sdks rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd refresh-rate burst sdks rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -65,6 +65,9 @@ refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 
 
 burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (20 minutes): BURST=10000
 	@BURST=$${BURST:-10000} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_burst.py
+
+refresh-rate: venv-dev  ## refreshes a second and CPU of each: SQLite, PostgreSQL with 1 and 3 nodes, with a synchronous standby 10 ms away
+	@$(BIN)/python -m tests.journeys.refresh_rate $(REFRESH_RATE)
 
 sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as docs/sdks.md says; installs them outside the repository
 	@GATEWAY_SDKS=all $(BIN)/pytest -v -p no:xdist tests/sdks

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,13 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 class PostgresServer:
-    """`stop` and `start` are what a restart is made of; the address stays the same."""
+    """`stop` and `start` are what a restart is made of; the address stays the same.
 
-    def __init__(self) -> None:
+    `copied_from`: the port of a running server whose standby this one is to be.
+    """
+
+    def __init__(self, settings: tuple[str, ...] = SETTINGS, *, copied_from: int | None = None) -> None:
+        self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="gw-pg-"))
         self._folder.chmod(0o755)
         self._owner: dict[str, Any] = {}
@@ -48,7 +53,10 @@ class PostgresServer:
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
-        self._make()
+        if copied_from is None:
+            self._make()
+        else:
+            self._copy(copied_from)
 
     def _make(self) -> None:
         password = self._folder / "password"
@@ -64,13 +72,14 @@ class PostgresServer:
             "-A",
             "scram-sha-256",
         ]
-        ran = subprocess.run(
-            [*command, "-E", "UTF8", "--locale", "C", "--no-sync"],
-            capture_output=True,
-            check=False,
-            cwd="/",
-            **self._owner,
-        )
+        self._run([*command, "-E", "UTF8", "--locale", "C", "--no-sync"])
+
+    def _copy(self, port: int) -> None:
+        source = f"host=127.0.0.1 port={port} user=gateway password={PASSWORD}"
+        self._run([self._programs / "pg_basebackup", "-D", self._data, "-d", source, "-R", "-c", "fast", "--no-sync"])
+
+    def _run(self, command: Sequence[str | Path]) -> None:
+        ran = subprocess.run(command, capture_output=True, check=False, cwd="/", **self._owner)
         assert ran.returncode == 0, ran.stderr.decode()
 
     def start(self) -> None:
@@ -79,7 +88,7 @@ class PostgresServer:
         asyncio.run(self.answers())
 
     def launch(self) -> None:
-        settings = [word for setting in SETTINGS for word in ("-c", setting)]
+        settings = [word for setting in self._settings for word in ("-c", setting)]
         place = ["-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), "-k", self._folder]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(

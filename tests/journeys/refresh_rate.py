@@ -1,0 +1,148 @@
+"""``make refresh-rate``: how many refreshes a second, and the CPU of each, on both stores, beside a synchronous standby or not.
+
+Every connection has expired and is called once, so each call waits for a refresh: claim, token call, commit. Nodes are
+`gateway serve` processes and answer in turn. The standby replicates through a proxy that delays each direction by half
+of the round trip.
+"""
+
+import argparse
+import asyncio
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from bench import proc
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.postgres import PostgresServer
+from tests.journeys.test_burst import asked, provider
+
+# On the disk as in production, unlike in the suite.
+SETTINGS: Final = ("max_connections=200", "shared_buffers=128MB", "log_min_messages=fatal")
+DELAY: Final = """
+import asyncio, sys
+
+async def pass_on(reader, writer, late_s):
+    loop = asyncio.get_running_loop()
+    while data := await reader.read(65536):
+        loop.call_later(late_s, writer.write, data)
+    loop.call_later(late_s, writer.close)
+
+async def main(port, late_s):
+    async def joined(reader, writer):
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pass_on(reader, there_writer, late_s), pass_on(there_reader, writer, late_s))
+    server = await asyncio.start_server(joined, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
+"""
+
+
+@asynccontextmanager
+async def delayed(port: int, round_trip_s: float) -> AsyncIterator[int]:
+    """The port of a proxy before `port`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DELAY, str(port), str(round_trip_s / 2), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield int(await process.stdout.readline())
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@asynccontextmanager
+async def postgres(round_trip_s: float | None) -> AsyncIterator[str]:
+    """The address of a database, with a synchronous standby so far away unless that is None."""
+    async with AsyncExitStack() as stack:
+        primary = PostgresServer(SETTINGS)
+        stack.callback(primary.remove)
+        await asyncio.to_thread(primary.start)
+        if round_trip_s is not None:
+            port = await stack.enter_async_context(delayed(primary.port, round_trip_s))
+            standby = await asyncio.to_thread(lambda: PostgresServer(SETTINGS, copied_from=port))
+            stack.callback(standby.remove)
+            standby.launch()
+            await standby.answers()
+            await primary.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            await primary.run("SELECT pg_reload_conf()")
+            while not await primary.run("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
+                await asyncio.sleep(0.05)
+        yield await primary.make_database()
+
+
+async def measured(gateway: Nodes, tokens: str, count: int, crowd: int) -> str:
+    """Refreshes a second and CPU a refresh, over `count` connections of which `crowd` are called at a time."""
+    waiting = iter(range(count))
+
+    async def bring() -> None:
+        for n in waiting:
+            await gateway.imported(
+                {"access_token": secrets.token_hex(8), "refresh_token": secrets.token_hex(8)}, f"c{n}"
+            )
+
+    await asyncio.gather(*(bring() for _ in range(8)))
+    calls = iter(range(count))
+
+    async def call() -> None:
+        for n in calls:
+            status, _ = await gateway.call(n, f"c{n}")
+            assert status == 200, status
+
+    pids = [pid for node in gateway.running for pid in family(node.process.pid)]
+    used, began = proc.cpu_s(pids), time.monotonic()
+    await asyncio.gather(*(call() for _ in range(crowd)))
+    took_s, used = time.monotonic() - began, proc.cpu_s(pids) - used
+    asked_for = await asked(gateway, tokens)
+    assert asked_for == {"calls": count, "distinct": count}, asked_for
+    return f"{count / took_s:.0f} refreshes a second, {used / count * 1000:.1f} ms of CPU each"
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    children = (proc.PROC / str(pid) / "task" / str(pid) / "children").read_text().split()
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+async def one(store: str, away_ms: float | None, count: int, crowd: int, number: int) -> str:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="refresh-rate-")))
+        url = "sqlite:///gateway.db"
+        if store == "postgresql":
+            url = await stack.enter_async_context(postgres(None if away_ms is None else away_ms / 1000))
+        tokens, api = await stack.enter_async_context(provider()), await stack.enter_async_context(provider())
+        gateway = await stack.enter_async_context(nodes(folder, api, url, token_url=tokens, count=number))
+        return await measured(gateway, tokens, count, crowd)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.journeys.refresh_rate", description=__doc__)
+    parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--crowd", type=int, default=60, help="calls at a time")
+    parser.add_argument("--away-ms", type=float, default=10.0, help="round trip to the synchronous standby")
+    parser.add_argument("--only", choices=("sqlite", "postgresql", "standby"))
+    asked_for = parser.parse_args(arguments)
+    away = asked_for.away_ms
+    cases = {
+        "sqlite": [("sqlite", None, 1)],
+        "postgresql": [("postgresql", None, 1), ("postgresql", None, 3)],
+        "standby": [("postgresql", away, 1), ("postgresql", away, 3)],
+    }
+    for name, several in cases.items():
+        if asked_for.only in (None, name):
+            for store, distance, number in several:
+                found = asyncio.run(one(store, distance, asked_for.count, asked_for.crowd, number))
+                beside = f", synchronous standby {distance:g} ms away" if distance is not None else ""
+                sys.stdout.write(f"{store}, {number} node{'s' * (number > 1)}{beside}: {found}\n")
+                sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
