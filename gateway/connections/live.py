@@ -95,10 +95,15 @@ class Live(Cache):
         if _expired(connection, now):
             if connection.failure is not None and not backoff.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
-            connection = await self._renewer.renewed(connection)
+            connection = await self._renewed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._ageing(connection, provider, now), AGEING_S
         return self._keep(connection, good_s, began)
+
+    async def _renewed(self, connection: Connection) -> Connection:
+        """Renewed, and once more where the new token ended before it came here, as short-lived ones may."""
+        connection = await self._renewer.renewed(connection)
+        return await self._renewer.renewed(connection) if _expired(connection, clock.now()) else connection
 
     async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
         """Still valid: served as it is and renewed behind the request, which waits for that on the last stretch alone."""

@@ -1,7 +1,8 @@
-"""When a token is renewed ahead of its end: min(300 s, a tenth of its lifetime), less up to 20 % of jitter.
+"""When a token is renewed ahead of its end: a tenth of its lifetime, from 2 s to 300 s, less up to 20 % of jitter.
 
-On the last stretch of that, half of it and a second at most, a request waits for the renewal: its token could be dead on
-arrival, since providers count from when they made it and we from when it came, and not every provider answers 401 then.
+On the last stretch of that a request waits for the renewal. Many servers round the end of a token down to a whole second,
+so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of
+a few seconds is renewed when half of its lifetime is over, at the earliest.
 """
 
 import hashlib
@@ -13,17 +14,19 @@ from gateway.catalog.provider import Provider
 from gateway.connections.slots import Slots
 from gateway.records.connection import Connection
 
+SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
+MOST_OF_LIFE: Final = 0.5  # a token is never born due
 JITTER: Final = 0.2
-LAST_STRETCH: Final = timedelta(seconds=1)
+LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, and the way to the provider
+LAST_PART: Final = 0.75  # of the margin, at most: below what jitter leaves of it
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     """From then on it is renewed behind the requests that use it; None where no end is known.
 
-    The entry's `token_expiration_buffer` (seconds) overrides the margin, capped at half the lifetime, so that a token
-    is never born due.
+    The entry's `token_expiration_buffer` (seconds) overrides the margin; both are capped at half the lifetime.
     """
     if connection.expires_at is None:
         return None
@@ -36,7 +39,7 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
     """From then on its renewal is worth waiting for; None where no end is known."""
     if connection.expires_at is None:
         return None
-    return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) / 2)
+    return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
 
 
 def renew_at(connection: Connection, provider: Provider, now: float, slots: Slots, *, within_s: float) -> float | None:
@@ -50,7 +53,7 @@ def renew_at(connection: Connection, provider: Provider, now: float, slots: Slot
     left_s = (due - clock.now()).total_seconds()
     if not 0 < left_s <= within_s:
         return None
-    half_s = _lifetime(connection, connection.expires_at).total_seconds() / 2
+    half_s = lifetime(connection, connection.expires_at).total_seconds() / 2
     ahead_s = (connection.expires_at - due).total_seconds()
     return slots.take(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
 
@@ -64,13 +67,16 @@ def seconds_left(connection: Connection, provider: Provider, now: datetime, *, a
 
 
 def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
-    lifetime = _lifetime(connection, expires_at)
+    life = lifetime(connection, expires_at)
     if provider.token_expiration_buffer is not None:
-        return min(timedelta(seconds=provider.token_expiration_buffer), lifetime / 2)
-    return min(LONGEST, lifetime * PART)
+        wanted = timedelta(seconds=provider.token_expiration_buffer)
+    else:
+        wanted = min(max(SHORTEST, life * PART), LONGEST)
+    return min(wanted, life * MOST_OF_LIFE)
 
 
-def _lifetime(connection: Connection, expires_at: datetime) -> timedelta:
+def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
+    """How long its access token lives, from when it was obtained."""
     return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
 
 

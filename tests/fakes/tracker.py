@@ -4,12 +4,15 @@ family when it sees one twice, and an API that takes only tokens it gave out.
 
 import asyncio
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+
+from gateway import clock
 
 SITES = [
     {"id": "cloud-1", "url": "https://acme.tracker.example", "name": "Acme", "scopes": ["read"]},
@@ -32,13 +35,15 @@ class Tracker:
     """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset, and
     `hold_api` all others. `hold_answer` keeps the answers to those that have been worked off.
 
-    `refusal` is the API's status for a token it does not know.
+    `refusal` is the API's status for a token it does not know. With `expires` it knows every access token until its end,
+    rounded down to a whole second as by servers with integer timestamps, and without, the last one of each grant.
     """
 
     url: str = ""
     ttl_s: float | None = 3600
     rotate: bool = True
     refusal: int = 403
+    expires: bool = False
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     hold_answer: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +59,7 @@ class Tracker:
     token_extra: dict[str, Any] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.hold.set()
@@ -82,6 +88,8 @@ class Tracker:
     def _issued(self, grant: Grant) -> dict[str, Any]:
         token = f"access-{next(self._numbers)}"
         grant.access_tokens = {token}
+        if self.ttl_s is not None:
+            self._ends[token] = math.floor(clock.now().timestamp() + self.ttl_s)
         told: dict[str, Any] = {"access_token": token, "refresh_token": grant.refresh_token, "token_type": "Bearer"}
         if self.ttl_s is not None:
             told["expires_in"] = self.ttl_s
@@ -125,6 +133,8 @@ class Tracker:
 
     def _is_known(self, request: web.Request) -> bool:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.expires:
+            return clock.now().timestamp() < self._ends.get(token, 0)
         return any(token in grant.access_tokens for grant in self.grants)
 
     async def _accessible(self, request: web.Request) -> web.Response:

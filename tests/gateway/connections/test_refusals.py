@@ -1,11 +1,8 @@
 """The provider refuses a token before its time: one renewal for all who hear of it, and never in a loop."""
 
 import asyncio
-from datetime import timedelta
+from typing import Any
 
-import pytest
-
-from gateway import clock
 from gateway.connections import refusals
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -48,8 +45,8 @@ async def test_a_post_hears_the_401_and_the_next_one_has_the_new_token(
     assert tracker.calls["refresh_token"] == 1
 
 
-async def test_a_token_that_was_just_renewed_is_not_renewed_again(
-    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
+    running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await revoked(running, tracker)
     assert await statuses(running) == [200]
@@ -57,8 +54,7 @@ async def test_a_token_that_was_just_renewed_is_not_renewed_again(
     for _ in range(5):
         assert await statuses(running) == [401]
     assert tracker.calls["refresh_token"] == 1
-    later = clock.now() + refusals.RENEWED_LATELY
-    monkeypatch.setattr("gateway.clock.now", lambda: later + timedelta(seconds=1))
+    later(refusals.AGAIN_AFTER.total_seconds() + 1)
     assert await statuses(running) == [200]
     assert tracker.calls["refresh_token"] == 2
 

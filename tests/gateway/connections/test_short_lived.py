@@ -1,0 +1,62 @@
+"""Access tokens that live for a few seconds, at a provider that rounds their end down to a whole second."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+CALLS = 300
+STEP_S = 0.2
+
+
+async def called(running: RunningGateway, method: str = "GET") -> int:
+    async with running.proxied("c1", method=method) as answer:
+        await answer.read()
+        status: int = answer.status
+        return status
+
+
+@pytest.mark.parametrize("refusal", [401, 403])
+@pytest.mark.parametrize("ttl_s", [3, 4, 5, 7])
+async def test_no_call_is_refused_while_tokens_of_a_few_seconds_expire(
+    ttl_s: int, refusal: int, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.ttl_s, tracker.expires, tracker.refusal = ttl_s, True, refusal
+    await running.imported(tracker.grant())
+    statuses: Counter[int] = Counter()
+    before = tracker.calls["api"]
+    for _ in range(CALLS):
+        later(STEP_S)
+        statuses[await called(running)] += 1
+    assert statuses == {200: CALLS}
+    lives = CALLS * STEP_S / ttl_s
+    assert lives <= tracker.calls["refresh_token"] <= 3 * lives
+    assert tracker.calls["api"] - before == CALLS, "no call met a dead token, so none was sent twice"
+
+
+async def test_a_token_that_was_just_renewed_by_the_clock_is_renewed_for_a_401(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.refusal = 401
+    await running.imported(tracker.grant())
+    later(3601)
+    assert await called(running) == 200
+    tracker.grants[0].access_tokens = set()
+    assert await called(running) == 200
+    assert tracker.calls["refresh_token"] == 2
+
+
+async def test_a_401_for_a_token_of_a_few_seconds_is_cured_once_in_each_of_its_lives(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.ttl_s, tracker.refusal = 5, 401
+    await running.imported(tracker.grant())
+    for _ in range(4):
+        later(5)
+        assert await called(running) == 200
+        for expected in (200, 401):
+            tracker.grants[0].access_tokens = set()
+            assert await called(running) == expected
