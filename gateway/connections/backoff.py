@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.connections import advice
+from gateway.connections.refusal_rules import token_endpoint_ended
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
@@ -16,7 +17,9 @@ TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 LONGEST: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
 NOT_RENEWABLE: Final = "no_refresh_token"
+REFUSED: Final = "token_endpoint_refused"
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
+MAYBE_GONE: Final = GONE | {REFUSED}
 
 
 def failure(
@@ -25,26 +28,41 @@ def failure(
     now: datetime,
     *,
     lost_at: datetime | None = None,
+    since: datetime | None = None,
 ) -> RefreshFailure:
     """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
 
-    A refused client (``invalid_client`` …) is final for the caller, but the operator may mend it without the end user,
-    so it has a `retry_at` too. `lost_at`: when this refresh token was sent before, without anybody here ever learning
-    what came of it; a provider that refuses it now has most likely replaced it then.
+    A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
+    so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
+    refresh token was sent before, without anybody here ever learning what came of it; a provider that refuses it now has
+    most likely replaced it then. `since`: when the failure `before` was noted for the first time in a row.
     """
-    attempts = before.attempts + 1 if before else 1
-    wait = min(FIRST * 2 ** min(attempts - 1, 10), LONGEST) * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
+    unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
+    code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
+    again = before is not None and before.code == code
+    attempts = before.attempts + 1 if before is not None and again else 1
+    wait = _wait(attempts, before)
     if isinstance(fault, TokenRefused):
-        gone = fault.code in GRANT_GONE
-        words = fault.description or "the token endpoint refused"
-        if gone and lost_at is not None:
-            told = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
-            words = f"{told}; the provider now refuses it ({fault.code}: {words})"
-            return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
-        return RefreshFailure(fault.code, words[:500], True, now, attempts, None if gone else now + wait)
-    if fault.retry_after_s is not None:
-        wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
-    return RefreshFailure("token_endpoint_unavailable", fault.reason[:500], False, now, attempts, now + wait)
+        words, gone, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
+    else:
+        words, gone, final = fault.reason, False, False
+        if fault.refused_with is not None:
+            over = now - since if since is not None and again else timedelta()
+            final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
+        if fault.retry_after_s is not None:
+            wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
+    if lost_at is not None and (gone or (final and code == REFUSED)):
+        told = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
+        words = f"{told}; the provider now refuses it ({code}: {words})"
+        return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
+    return RefreshFailure(code, words[:500], final, now, attempts, None if gone else now + wait)
+
+
+def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
+    """Until the next try: twice as long each time, and no shorter than the last wait where the failure is of another kind."""
+    last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
+    wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
+    return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
 
 
 def may_try(connection: Connection, now: datetime) -> bool:
@@ -76,7 +94,7 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
             f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
             + (
                 advice.sentence(advice.RECONNECT)
-                if noted.code in GONE
+                if noted.code in MAYBE_GONE
                 else advice.sentence(f"{advice.RECONNECT}, or import the new password or key under the same id")
                 if noted.code in TYPED_IN
                 else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are "

@@ -62,7 +62,9 @@ class Dialogues:
             raise TokenRefused(scrubbed(fault.code, known), scrubbed(fault.description, known)) from None
         except TokenUnavailable as fault:
             reason = scrubbed(fault.reason, tuple(secrets))
-            raise TokenUnavailable(reason, fault.retry_after_s, maybe_done=fault.maybe_done) from None
+            raise TokenUnavailable(
+                reason, fault.retry_after_s, maybe_done=fault.maybe_done, refused_with=fault.refused_with
+            ) from None
         finally:
             dialogue.close()
 

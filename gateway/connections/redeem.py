@@ -139,7 +139,7 @@ class Redeemer:
         """Judged by the row as it is now: whoever holds another credential or the lease by now overrules us."""
         now = clock.now()
         lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
-        noted = backoff.failure(fault, row.failure, now, lost_at=lost_at)
+        noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
         noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers

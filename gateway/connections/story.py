@@ -7,12 +7,12 @@ from typing import Final
 
 from gateway.catalog.provider import Provider
 from gateway.connections import advice
-from gateway.connections.backoff import GONE, NOT_RENEWABLE, ROTATION_LOST, TYPED_IN
+from gateway.connections.backoff import GONE, NOT_RENEWABLE, REFUSED, ROTATION_LOST, TYPED_IN
 from gateway.connections.lifespan import refresh_token_advice
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, RESTORED, Change, State
-from gateway.wording import sentence
+from gateway.wording import counted, sentence
 
 SOON: Final = timedelta(days=14)
 UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
@@ -122,6 +122,13 @@ def _causes(
         return
     if noted is None:
         yield from _ends(row, now)
+    elif noted.code == REFUSED:
+        yield Cause(
+            "refused_without_reason",
+            f"The token endpoint refused {counted(noted.attempts, 'renewal')} in a row without a known error code: "
+            f"{sentence(noted.message)}",
+        )
+        yield Cause("access_taken_back", "Most often the end user or an administrator took the access back.")
     elif not noted.final:
         yield Cause("provider_outage", f"The token endpoint gave no usable answer: {sentence(noted.message)}")
     elif noted.code == ROTATION_LOST:
@@ -173,7 +180,7 @@ def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
             "Find out who or what changed the database, and restore a backup with `gateway restore`. "
             "If this connection alone is damaged, let the end user authorize again instead.",
         )
-    if first == "provider_outage":
+    if first == "provider_outage" or (first == "refused_without_reason" and noted is not None and not noted.final):
         left = row.expires_at is None or row.expires_at > now
         due = noted.retry_at if noted is not None else None
         until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""

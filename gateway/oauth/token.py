@@ -8,31 +8,14 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from gateway import clock
-from gateway.oauth import lenient_json
+from gateway.oauth import error_codes, lenient_json
 from gateway.oauth.entry import OAuthEntry
+from gateway.oauth.error_codes import FINAL_CODES, refusal_in
 
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
-
-# RFC 6749 §5.2, and what single providers say instead of invalid_grant (GitHub, Slack). Anything else may pass by itself.
-FINAL_CODES: Final = frozenset(
-    {
-        "invalid_request",
-        "invalid_client",
-        "invalid_grant",
-        "unauthorized_client",
-        "unsupported_grant_type",
-        "invalid_scope",
-        "bad_refresh_token",
-        "invalid_refresh_token",
-        "token_revoked",
-        "bad_verification_code",
-        "invalid_code",
-        "code_already_used",
-    }
-)
-# Of these the end user's grant is gone. The others blame the client, which the operator can mend without the end user.
-GRANT_GONE: Final = frozenset({"invalid_grant", "bad_refresh_token", "invalid_refresh_token", "token_revoked"})
+GRANT_GONE: Final = error_codes.GRANT_GONE
+REFUSING: Final = frozenset({400, 401, 403})  # by which status an answer refuses, whatever its body has
 
 
 class TokenRefused(Exception):
@@ -47,14 +30,23 @@ class TokenRefused(Exception):
 class TokenUnavailable(Exception):
     """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all.
 
-    `maybe_done`: what was asked may have been done all the same, and only its answer was lost.
+    `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `refused_with`: the status of
+    an answer that refuses and does not say why; it is final where it repeats (`connections.refusal_rules`).
     """
 
-    def __init__(self, reason: str, retry_after_s: int | None = None, *, maybe_done: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        retry_after_s: int | None = None,
+        *,
+        maybe_done: bool = False,
+        refused_with: int | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.maybe_done = maybe_done
+        self.refused_with = refused_with
 
 
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -68,22 +60,40 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
             f"the token endpoint answered {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
         )
     answer = parse_object(headers, body)
-    if answer is None:
+    accepted = 200 <= status < 300
+    if answer is None and accepted:
         raise TokenUnavailable(
-            f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object",
-            maybe_done=200 <= status < 300,
+            f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
         )
-    error = answer.get("error")
-    if error and not (200 <= status < 300 and _holds_token(provider, answer)):
-        code = error if isinstance(error, str) else "error"
-        description = answer.get("error_description")
-        words = description if isinstance(description, str) else ""
-        if code in FINAL_CODES:
-            raise TokenRefused(code, words)
-        raise TokenUnavailable(f"the token endpoint answered {status} with the unknown error '{code[:100]}'")
-    if not 200 <= status < 300:
-        raise TokenUnavailable(f"the token endpoint answered {status}")
-    return _checked(provider, answer)
+    if answer is not None and accepted and _holds_token(provider, answer):
+        return _checked(provider, answer)
+    fault = _refusal(status, headers, body, answer)
+    if fault is not None:
+        raise fault
+    return _checked(provider, answer or {})
+
+
+def _refusal(
+    status: int, headers: Mapping[str, str], body: bytes, answer: Mapping[str, Any] | None
+) -> TokenRefused | TokenUnavailable | None:
+    """What an answer without a token means; None for one of 2xx that does not speak of an error."""
+    error = (answer or {}).get("error")
+    if isinstance(error, str) and error in FINAL_CODES:
+        description = (answer or {}).get("error_description")
+        return TokenRefused(error, description if isinstance(description, str) else "")
+    found = refusal_in(body)
+    if found is not None and found.code is not None:
+        return TokenRefused(found.code, found.words)
+    speaks = bool(error or (answer or {}).get("errors"))
+    if 200 <= status < 300 and not speaks:
+        return None
+    reason = f"the token endpoint answered {status}"
+    if answer is None:
+        reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
+    if found is not None and found.words:
+        reason += f": {found.words}"
+    refuses = found is not None and (status in REFUSING or 200 <= status < 300)
+    return TokenUnavailable(reason, refused_with=status if refuses else None)
 
 
 def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,8 @@ CAUSES = {
     "token_revoked": ("revoked", "access_taken_back", "reconnect"),
     "invalid_client": ("needs_reauth", "client_refused", "fix_integration"),
     "invalid_scope": ("needs_reauth", "request_refused", "fix_integration"),
-    "no such error": ("degraded", "provider_outage", "wait"),
+    "no such error": ("degraded", "refused_without_reason", "wait"),
+    "temporarily_unavailable": ("degraded", "provider_outage", "wait"),
 }
 
 

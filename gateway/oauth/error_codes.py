@@ -1,0 +1,153 @@
+"""Which refusal a token endpoint's answer is, whatever shape it has.
+
+RFC 6749 §5.2 has one shape, ``{"error": "invalid_grant"}``; many servers have their own: an object or a list below `error` or
+`errors`, a `status`, a `message`, a form, a line of text. What says in any of these places that the grant is gone is taken for
+that at once. All else is a refusal of unknown meaning, which counts only where it repeats (`connections.refusal_rules`).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from gateway.oauth import lenient_json
+
+# RFC 6749 §5.2, OpenID Connect Core §3.1.2.6 (Microsoft's token endpoint sends these for a refresh), RFC 6750 §3.1, and what
+# single providers say: GitHub, Slack, HubSpot, Fitbit.
+GRANT_GONE: Final = frozenset(
+    {
+        "invalid_grant",
+        "bad_refresh_token",
+        "invalid_refresh_token",
+        "expired_refresh_token",
+        "unknown_refresh_token",
+        "revoked_refresh_token",
+        "refresh_token_expired",
+        "refresh_token_invalid",
+        "refresh_token_not_found",
+        "refresh_token_revoked",
+        "token_revoked",
+        "token_expired",
+        "expired_token",
+        "invalid_token",
+        "account_inactive",
+        "interaction_required",
+        "login_required",
+        "consent_required",
+        "account_selection_required",
+    }
+)
+"""The end user's grant is gone."""
+FINAL_CODES: Final = GRANT_GONE | {
+    "invalid_request",
+    "invalid_client",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+    "bad_verification_code",
+    "invalid_code",
+    "code_already_used",
+}
+"""All that are final as an ``error``. Those that are not in `GRANT_GONE` blame the client, which the operator can correct."""
+PASSING_CODES: Final = frozenset(
+    {
+        "temporarily_unavailable",
+        "server_error",
+        "internal_error",
+        "internal_server_error",
+        "service_unavailable",
+        "slow_down",
+        "authorization_pending",
+        "rate_limit_exceeded",
+        "rate_limited",
+        "ratelimited",
+        "too_many_requests",
+        "throttled",
+        "timeout",
+        "try_later",
+        "try_again_later",
+    }
+)
+"""An outage or a limit, whatever the status."""
+
+# Where a code or a sentence may stand, by its name in small letters without separators.
+_PLACES: Final = (
+    *("error", "errors", "code", "errorcode", "errortype", "type", "status", "reason", "errordescription", "message"),
+    *("errormessage", "msg", "errmsg", "detail", "title"),
+)
+_INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
+_OTHER_FAULT: Final = ("client", "required", "missing")  # such a sentence may be about the request
+_LONGEST: Final = 300  # characters of a text that may say it
+_AT_ONCE: Final = 5  # of the members of a list
+_DEEPEST: Final = 3
+_FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`code`: of `FINAL_CODES`, or None where its meaning is unknown. `words`: the provider's own, which may be empty."""
+
+    code: str | None
+    words: str
+
+
+def refusal_in(body: bytes) -> Refusal | None:
+    """What the body of an answer that is no token says; None where it says that the refusal passes."""
+    texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
+    codes = {text: _normal(text) for text in texts}
+    if not PASSING_CODES.isdisjoint(codes.values()):
+        return None
+    words = ": ".join(texts)[:_LONGEST]
+    # "Token expired" may be about anything, `token_expired` is a code.
+    named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
+    gone = next((code for code in named if code in GRANT_GONE), None)
+    if gone is None and any(map(_says_gone, codes.values())):
+        gone = "invalid_refresh_token"
+    return Refusal(gone, " ".join("".join(char if char.isprintable() else " " for char in words).split()))
+
+
+def _parsed(body: bytes) -> Any:
+    """JSON, else a form, else one line of text; None for a page, for nothing and for what is too long to be a message."""
+    try:
+        return lenient_json.parse(body)
+    except ValueError:
+        pass
+    if _FORM.fullmatch(body):
+        return dict(parse_qsl(body.decode("utf-8", "replace")))
+    text = body[: _LONGEST * 4].decode("utf-8", "replace").strip()
+    return text if len(text) <= _LONGEST and not text.startswith("<") else None
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        if 0 < len(value) <= _LONGEST:
+            yield value
+    elif isinstance(value, list) and depth < _DEEPEST:
+        for one in value[:_AT_ONCE]:
+            yield from _texts(one, depth + 1)
+    elif isinstance(value, dict) and depth < _DEEPEST:
+        named = {name.lower().replace("_", "").replace("-", ""): inner for name, inner in value.items()}
+        for place in _PLACES:
+            yield from _texts(named.get(place), depth + 1)
+
+
+def _normal(text: str) -> str:
+    """``Invalid refresh-token.``, ``invalidGrant`` ▸ ``invalid_refresh_token``, ``invalid_grant``."""
+    parts: list[str] = []
+    before = ""
+    for char in text:
+        if not char.isalnum():
+            parts.append("_")
+        elif char.isupper() and before.islower():
+            parts += ("_", char.lower())
+        else:
+            parts.append(char.lower())
+        before = char
+    return "_".join(filter(None, "".join(parts).split("_")))
+
+
+def _says_gone(code: str) -> bool:
+    """Whether a sentence says that the refresh token itself is not valid any more."""
+    about = "refresh_token" in code or "refreshtoken" in code
+    return about and any(word in code for word in _INVALID) and not any(word in code for word in _OTHER_FAULT)
