@@ -9,7 +9,7 @@ from gateway.connections.refusal_rules import token_endpoint_ended
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
 from gateway.oauth.token import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
-from gateway.records.states import State
+from gateway.records.states import REJECTED, State
 from gateway.wording import sentence
 
 FIRST: Final = timedelta(seconds=30)
@@ -68,7 +68,7 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
 def may_try(connection: Connection, now: datetime) -> bool:
     """Whether the token endpoint may be asked again."""
     noted = connection.failure
-    return noted is None or (noted.retry_at is not None and now >= noted.retry_at)
+    return noted is None or noted.code == REJECTED or (noted.retry_at is not None and now >= noted.retry_at)
 
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:

@@ -22,6 +22,7 @@ from gateway.connections.margin import last_from, refresh_from, renew_at, second
 from gateway.connections.opened import Opened
 from gateway.connections.ready import ready
 from gateway.connections.refusals import Refusals
+from gateway.connections.rejections import Rejections
 from gateway.connections.renew import Renewer
 from gateway.connections.shelf import Kept
 from gateway.connections.slots import Slots
@@ -54,6 +55,7 @@ class Live(Cache):
         self._slots = Slots()
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, renewer, self)
+        self.rejections = Rejections(store, renewer.metrics, self.replace, self._leave_fast_path)
 
     def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
         """Work by another configuration. What was opened under another integration or entry is opened anew."""
@@ -154,8 +156,9 @@ class Live(Cache):
         return connection, None
 
     async def close(self) -> None:
-        """Let go of what waits for a renewal; the renewal itself is the renewer's."""
+        """Let go of what waits for a renewal; the renewal itself is the renewer's. Wait for verdicts that are being stored."""
         await self.refusals.close()
+        await self.rejections.close()
 
     async def known(self, ref: ConnectionRef) -> Connection:
         """The row as it is in memory or, where it is not, in the store. Raises NotFound."""
@@ -179,6 +182,11 @@ class Live(Cache):
             )
         return provider
 
+    def _leave_fast_path(self, ref: ConnectionRef) -> None:
+        kept = self._kept.get(ref)
+        if kept is not None and kept.opened is not None:
+            kept.opened.routes.clear()
+
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
         held = self._store.open(connection.credential)
@@ -186,6 +194,7 @@ class Live(Cache):
         integration = self._integrations.get(*connection.ref[:2])
         mode = mode_for(provider, held, connection.ref)
         opened = ready(connection, integration, provider, mode, held, secret_config)
+        self.rejections.learn(connection)
         if len(self.provider_at) >= MOST_ORIGINS:
             self.provider_at.clear()  # within a minute those in use are known again
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))

@@ -32,7 +32,7 @@ from gateway.metrics.families import REFRESHES
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import scrubbed
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
-from gateway.records.states import Happening
+from gateway.records.states import REJECTED, Happening
 from gateway.secret import digest
 from gateway.store import Store
 
@@ -156,7 +156,11 @@ class Redeemer:
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
         """Note that a token without a refresh token has come to its end: its state says so from now on."""
         now = clock.now()
-        if seen.failure is not None or seen.expires_at is None or seen.expires_at > now:
+        if (
+            (seen.failure is not None and seen.failure.code != REJECTED)
+            or seen.expires_at is None
+            or seen.expires_at > now
+        ):
             return
         if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
             return

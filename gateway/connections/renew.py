@@ -29,7 +29,7 @@ class Renewer:
     def __init__(
         self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
     ) -> None:
-        self._metrics = metrics
+        self.metrics = metrics
         self._redeemer = Redeemer(store, integrations, catalog, dialogues, metrics)
         self._turns = Turns()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
@@ -87,7 +87,7 @@ class Renewer:
             return
         fault = task.exception()
         if fault is not None and not isinstance(fault, GatewayError):
-            self._metrics.add(REFRESHES, *ref[:2], "failed")
+            self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
     async def _renew(self, seen: Connection, force: bool, urgent: bool) -> Connection:

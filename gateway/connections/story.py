@@ -11,7 +11,7 @@ from gateway.connections.backoff import GONE, NOT_RENEWABLE, REFUSED, ROTATION_L
 from gateway.connections.lifespan import refresh_token_advice
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
-from gateway.records.states import ENDED, RESTORED, Change, State
+from gateway.records.states import ENDED, REJECTED, RESTORED, Change, State
 from gateway.wording import counted, sentence
 
 SOON: Final = timedelta(days=14)
@@ -97,7 +97,8 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
         told.append(Moment(row.last_refreshed_at, "last renewed"))
     noted = row.failure
     if noted is not None and noted.attempts > 1:
-        told.append(Moment(noted.at, f"renewal failed for the {_th(noted.attempts)} time in a row", noted.message))
+        what = "call rejected" if noted.code == REJECTED else "renewal failed"
+        told.append(Moment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
     if row.intent is not None:
         told.append(Moment(row.intent.at, "refresh token sent, outcome not known yet"))
     ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
@@ -122,6 +123,13 @@ def _causes(
         return
     if noted is None:
         yield from _ends(row, now)
+    elif noted.code == REJECTED:
+        yield Cause(
+            "credential_rejected",
+            f"The provider's API rejects its credential: {sentence(noted.message)} It may have been revoked, replaced or "
+            "blocked at the provider.",
+        )
+        yield Cause("permission_missing", "It may lack a permission for what is called.")
     elif noted.code == REFUSED:
         yield Cause(
             "refused_without_reason",
@@ -195,6 +203,12 @@ def _action(row: Connection, causes: Sequence[Cause], now: datetime) -> Action:
         )
     if first == "setting_missing":
         return Action("fix_settings", "Connect or import it anew with that setting under connection_config.")
+    if first == "credential_rejected":
+        return Action(
+            "reconnect",
+            f"Check at the provider whether the credential is still valid. If it is not, {advice.RECONNECT}, or import a "
+            "new one under the same connection_id. A call that succeeds makes the connection active again.",
+        )
     if first == "credential_changed":
         return Action("import", f"Import the new password or key under the same connection_id, or {advice.RECONNECT}.")
     return (

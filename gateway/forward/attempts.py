@@ -6,6 +6,7 @@ gets its chance. `wire.replay` says what may be repeated and when; here it is do
 
 import asyncio
 import random
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -29,6 +30,7 @@ from middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
 SWALLOWED_S: Final = 1.0
+REFUSING: Final = frozenset({401, 403})
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
@@ -37,6 +39,7 @@ class Attempts:
 
     __slots__ = (
         "_gate",
+        "_judged",
         "_renewed",
         "_request",
         "_retried",
@@ -63,6 +66,7 @@ class Attempts:
         self._retried = 0
         self._waited_s = 0.0
         self._renewed = False
+        self._judged = False
         self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
 
     async def answer(self) -> Exchange:
@@ -82,6 +86,7 @@ class Attempts:
                 continue
             more = may_lead_to_more(exchange.status, retries=self._retries_left)
             if not more or not await self._after_answer(exchange):
+                self._judge(exchange.status)
                 return exchange
 
     async def _send(self) -> Exchange:
@@ -162,7 +167,8 @@ class Attempts:
         refusals, sent = self._services.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
-            refusals.start(sent)  # for the next request
+            self._judged = True
+            refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
             return True  # renewed while the lane waited: the request carries the newer one already
@@ -172,6 +178,33 @@ class Attempts:
             return False
         self._place(newer)
         return True
+
+    def _judge(self, status: int) -> None:
+        """Note whether the API takes the credential, from an answer that is passed on."""
+        rejections = self._services.live.rejections
+        if status in REFUSING:
+            if not self._judged and self._at_home:
+                path = self._request[UPSTREAM].target.partition("?")[0]
+                rejections.refused(self._request[CONNECTION], status, path)
+        elif rejections.suspected and (200 <= status < 300 or status == 101):
+            ref = self._request[CONNECTION].connection.ref
+            if ref in rejections.suspected:
+                rejections.accepted(ref)
+
+    def _judge_later(self, sent: Opened, renewal: "asyncio.Task[Opened | None]") -> None:
+        """A 401 counts where the renewal that it led to brought nothing newer."""
+        if renewal.cancelled() or renewal.exception() is not None or not self._at_home:
+            return
+        newer = renewal.result()
+        if newer is None or newer.connection.version <= sent.connection.version:
+            path = self._request[UPSTREAM].target.partition("?")[0]
+            self._services.live.rejections.refused(sent, 401, path)
+
+    @property
+    def _at_home(self) -> bool:
+        """Whether it goes to the connection's own API: another origin may know nothing of its credential."""
+        base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
+        return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
     async def _waited(self, told_s: float | None, exchange: Exchange | None = None) -> bool:
         """Whether a retry is due; then its wait is over, and the request carries the credential of now."""

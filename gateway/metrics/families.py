@@ -26,6 +26,7 @@ REQUESTS: Final = "gateway_proxy_requests_total"
 DURATION: Final = "gateway_proxy_duration_seconds"
 OTHERS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
+REJECTED_CREDENTIALS: Final = "gateway_rejected_credentials_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
 INVALID_KEYS: Final = "gateway_invalid_keys_total"
@@ -52,6 +53,11 @@ FAMILIES: Final[dict[str, Family]] = {
         "counter",
         (*WHOSE, "outcome"),
         "Refreshes of tokens: renewed, refused (for good), unavailable (tried again), failed (here).",
+    ),
+    REJECTED_CREDENTIALS: Family(
+        "counter",
+        (*WHOSE, "state"),
+        "Verdicts on credentials that a provider's API rejects on every call, by the state that the connection came to.",
     ),
     DELIVERIES: Family(
         "counter",

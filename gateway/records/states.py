@@ -1,6 +1,6 @@
 """The states of a connection and every way from one to the next. Nothing else decides what state a connection is in.
 
-authorized ──▶ active ──unavailable──▶ degraded ──renewed──▶ active
+authorized ──▶ active ──unavailable──▶ degraded ──renewed──▶ active       accepted leads to active too
                  │  ╲                      │
               refused  unfinished       refused
                  ▼       ▼                 ▼
@@ -14,7 +14,8 @@ from typing import Final
 
 
 class State(StrEnum):
-    """`active`: renewals go well. `degraded`: the last one failed in passing; what is still valid serves.
+    """`active`: renewals go well. `degraded`: the last one failed in passing; what is still valid serves. Or the API rejects
+    call after call.
 
     `needs_reauth`: the provider refuses for good. `incomplete`: a setting is missing that the next renewal needs.
     `revoked`: the provider says that the grant was taken back.
@@ -28,7 +29,9 @@ class State(StrEnum):
 
 
 class Happening(StrEnum):
-    """What can befall a connection."""
+    """What can befall a connection. `accepted`: its API takes the credential that it rejected before. `replaced`: it was
+    renewed while its API rejects it, which proves nothing: some modes sign a token without asking the provider.
+    """
 
     AUTHORIZED = "authorized"
     RENEWED = "renewed"
@@ -36,14 +39,18 @@ class Happening(StrEnum):
     REFUSED = "refused"
     TAKEN_BACK = "taken_back"
     UNFINISHED = "unfinished"
+    ACCEPTED = "accepted"
+    REPLACED = "replaced"
 
 
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
+REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
 RESTORED: Final = "restored"  # the reason of an entry in the history that changes no state: a backup was put back
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,
     Happening.RENEWED: State.ACTIVE,
+    Happening.ACCEPTED: State.ACTIVE,
     Happening.REFUSED: State.NEEDS_REAUTH,
     Happening.TAKEN_BACK: State.REVOKED,
     Happening.UNFINISHED: State.INCOMPLETE,
@@ -63,6 +70,8 @@ class Change:
 
 def after(state: State, happening: Happening) -> State:
     """The state that follows. An outage says nothing about a grant that is known to be gone."""
+    if happening is Happening.REPLACED:
+        return state
     if happening is Happening.UNAVAILABLE:
         return State.DEGRADED if state is State.ACTIVE else state
     if happening is Happening.REFUSED and state is State.REVOKED:
@@ -71,7 +80,7 @@ def after(state: State, happening: Happening) -> State:
 
 
 def of_failure(code: str, *, final: bool) -> Happening:
-    """What a failed renewal amounts to."""
+    """What a failure amounts to."""
     if not final:
         return Happening.UNAVAILABLE
     return Happening.TAKEN_BACK if code in TAKEN_BACK_CODES else Happening.REFUSED

@@ -84,8 +84,11 @@ class Flight:
     def sink_for(self, head: AnswerHead) -> "Flight | None":
         """This flight, if the answer is to be passed on as it is."""
         status, plan = head.status, self._plan
-        if may_lead_to_more(status, retries=plan.retries > 0):
-            return None
+        if status >= 400:
+            if may_lead_to_more(status, retries=plan.retries > 0):
+                return None
+            if status == 403:
+                plan.refused(status)
         now = clock.monotonic()
         spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at
         try:

@@ -153,6 +153,8 @@ class Lane:
             return None
         if placement.signs_request or opened.identity is not None:
             return None
+        if opened.connection.ref in services.live.rejections.suspected:
+            return None  # the chain looks at the answer
         origin = (base.scheme, base.host, base.port)
         pool = services.egress.pool(origin)
         if pool is None:

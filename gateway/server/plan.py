@@ -46,6 +46,11 @@ class Plan:
     mount: str = field(default=MOUNT, repr=False)
     access: Access | None = None
 
+    def refused(self, status: int) -> None:
+        """The provider refuses the credential, or what is asked with it."""
+        path = self.target.partition("?")[0]
+        self.route.services.live.rejections.refused(self.opened, status, path)
+
     def note(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
         now, began = clock.monotonic(), self.began

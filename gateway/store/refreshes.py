@@ -12,9 +12,10 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
-from gateway.records.states import Happening, of_failure
+from gateway.records.states import REJECTED, Happening, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
+    NO_FAILURE,
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
@@ -79,10 +80,11 @@ class Refreshes(Leases):
             held = (await db.execute(HELD, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
-            renewed = Happening.RENEWED
-            written = await note_happening(
-                db, self._outbox, held, renewed, changed(held.uid), now=now, reason="renewed"
-            )
+            happening, reason, columns = Happening.RENEWED, "renewed", changed(held.uid)
+            if held.failure_code == REJECTED:  # only a call shows whether the API takes the new one
+                happening, reason = Happening.REPLACED, held.state_reason
+                columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
+            written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
             saved = connection_of({**held._mapping, **written})
             await note_change(db, ref, now, ends=True)
             return saved, None

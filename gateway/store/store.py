@@ -28,6 +28,7 @@ from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
 from gateway.store.own_changes import OwnChanges
 from gateway.store.pairs import Pairs
+from gateway.store.rejections import RejectionStore
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
 from gateway.store.signing_keys import SigningKeyStore
@@ -71,6 +72,7 @@ class Store:
         self.signing_keys = SigningKeyStore(transactions, vault, keys)
         self.webhooks = WebhookStore(transactions, vault, keys, self.outbox)
         self.edits = EditStore(transactions)
+        self.rejections = RejectionStore(transactions, self.outbox)
         self.integrations = IntegrationStore(transactions, vault, keys)
         self.history = HistoryStore(transactions)
         self.keep_alive = KeepAliveStore(transactions, keys)

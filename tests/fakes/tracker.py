@@ -35,14 +35,16 @@ class Tracker:
     """`answer` replaces the token endpoint's next answers; `hold` keeps token requests waiting while it is unset, and
     `hold_api` all others. `hold_answer` keeps the answers to those that have been worked off.
 
-    `refusal` is the API's status for a token it does not know. With `expires` it knows every access token until its end,
-    rounded down to a whole second as by servers with integer timestamps, and without, the last one of each grant.
+    `refusal` is the API's status for a token it does not know, and for any on the paths in `forbidden`. With `expires` it
+    knows every access token until its end, rounded down to a whole second as by servers with integer timestamps, and
+    without, the last one of each grant.
     """
 
     url: str = ""
     ttl_s: float | None = 3600
     rotate: bool = True
     refusal: int = 403
+    forbidden: set[str] = field(default_factory=set)
     expires: bool = False
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
@@ -147,6 +149,6 @@ class Tracker:
         self.calls["api"] += 1
         self.seen.append(request)
         await self.hold_api.wait()
-        if not self._is_known(request):
+        if request.path in self.forbidden or not self._is_known(request):
             return web.json_response({"message": "dead token"}, status=self.refusal)
         return web.json_response({"path": request.raw_path, "token": request.headers["Authorization"]})

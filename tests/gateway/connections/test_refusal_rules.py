@@ -1,18 +1,28 @@
 """Refusals that name no known reason: how often they must repeat, and that nothing else does that."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from gateway.connections import backoff
-from gateway.connections.refusal_rules import API_DEGRADED, API_ENDED, TOKEN_ENDPOINT, api_verdict, token_endpoint_ended
+from gateway.connections.refusal_rules import (
+    API_DEGRADED,
+    API_ENDED,
+    TOKEN_ENDPOINT,
+    WITH_2XX,
+    Limit,
+    api_verdict,
+    token_endpoint_ended,
+)
 from gateway.oauth.token import TokenUnavailable
 from gateway.records.connection import RefreshFailure
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
+PAGE = (Path(__file__).parents[3] / "docs" / "connections.md").read_text().partition("## Refusals")[2]
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 FORCED = "/connections/c1?provider_config_key=tracker&force_refresh=true"
 SHAPES: dict[str, Any] = {
@@ -37,6 +47,28 @@ def test_an_api_s_refusals_lead_to_doubt_first_and_to_the_end_later(status: int)
     assert api_verdict(status, doubt.count - 1, end.over, 2) is None
     assert api_verdict(status, doubt.count, doubt.over, 1) is False
     assert api_verdict(status, end.count, end.over, 2) is True
+
+
+def spelled(over: timedelta) -> str:
+    minutes = over / timedelta(minutes=1)
+    return "" if not minutes else f"{minutes:.0f} min" if minutes < 60 else f"{minutes / 60:.0f} h"
+
+
+@pytest.mark.parametrize(
+    ("begins", "state", "limit"),
+    [
+        *((f"{status} without", "needs_reauth", limit) for status, limit in TOKEN_ENDPOINT.items()),
+        ("2xx with", "needs_reauth", WITH_2XX),
+        ("401, and", "degraded", API_DEGRADED[401]),
+        ("the same", "needs_reauth", API_ENDED[401]),
+        ("403 |", "degraded", API_DEGRADED[403]),
+        ("403 on at least two", "needs_reauth", API_ENDED[403]),
+    ],
+)
+def test_the_table_in_the_docs_has_each_limit(begins: str, state: str, limit: Limit) -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[2:5] == [f"`{state}`", str(limit.count), spelled(limit.over)]
 
 
 def test_a_403_on_one_path_alone_never_ends_a_connection() -> None:

@@ -11,6 +11,14 @@ def test_a_new_token_makes_any_connection_active(state: State, happening: Happen
     assert after(state, happening) is State.ACTIVE
 
 
+@pytest.mark.parametrize("state", State)
+def test_a_credential_that_is_accepted_makes_it_active_and_one_that_is_only_replaced_changes_nothing(
+    state: State,
+) -> None:
+    assert after(state, Happening.ACCEPTED) is State.ACTIVE
+    assert after(state, Happening.REPLACED) is state
+
+
 def test_an_outage_degrades_what_was_well_and_excuses_nothing_that_is_gone() -> None:
     assert after(State.ACTIVE, Happening.UNAVAILABLE) is State.DEGRADED
     for state in set(State) - {State.ACTIVE}:
