@@ -58,6 +58,7 @@ Code = Literal[
     "invalid_connection",
     "invalid_state",
     "invalid_issuer",
+    "invalid_nonce",
     "authorization_refused",
     "token_request_failed",
     "unresolved_setting",

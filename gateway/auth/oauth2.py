@@ -12,7 +12,7 @@ from gateway.auth.words import short
 from gateway.catalog.provider import Provider
 from gateway.catalog.value import LONGEST_SECRET
 from gateway.errors import InvalidRequest
-from gateway.oauth import pkce
+from gateway.oauth import nonce, pkce
 from gateway.oauth.authorize import authorization_url, issuer_accepted
 from gateway.oauth.requests import code_request, refresh_request
 from gateway.oauth.token import dig, expires_at, read_answer
@@ -50,7 +50,9 @@ class OAuth2(GrantingMode):
         return held
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        """RFC 6749 §4.1.1 with PKCE (RFC 7636). The token address is pinned here (RFC 9700 §4.4)."""
+        """RFC 6749 §4.1.1 with PKCE (RFC 7636), and with a nonce where an ID token is asked for. The token address is pinned
+        here (RFC 9700 §4.4).
+        """
         yield from ()
         provider = context.provider
         verifier = None if provider.disable_pkce else pkce.new_verifier()
@@ -63,18 +65,21 @@ class OAuth2(GrantingMode):
                 extra[name] = value
         if wish.user_scope:
             extra["user_scope"] = wish.user_scope
+        scopes = wish.scopes if wish.scopes is not None else context.scopes
+        if nonce.wanted(scopes, extra) and "nonce" not in wish.params:  # a fixed one of the entry would prove nothing
+            extra["nonce"] = nonce.new_nonce()
         url = authorization_url(
             provider,
             address,
             client_id=context.client_id(wish.override),
             redirect_uri=context.redirect_uri,
-            scopes=wish.scopes if wish.scopes is not None else context.scopes,
+            scopes=scopes,
             state=wish.state,
             code_challenge=pkce.challenge(verifier) if verifier else None,
             params=extra,
         )
         token_url = context.url("token_url")
-        kept = {"address": address, "token_url": token_url, "code_verifier": verifier}
+        kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         # Where the integration's secret may not go, its client is a public one from here on, also when it is renewed.
         own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
         override = {**own, **wish.override}
@@ -100,7 +105,14 @@ class OAuth2(GrantingMode):
         brought = kept.get("override") or {}
         client = {name: text for name, text in brought.items() if name != "refresh_token"}
         before = {"config_override": client, "refresh_token": brought.get("refresh_token")} if brought else None
-        held = self.granted(provider, self._read(provider, reply), reply.asked_at, before)
+        answer = self._read(provider, reply)
+        if kept.get("nonce") and not nonce.accepted(kept["nonce"], answer):
+            raise InvalidRequest(
+                "invalid_nonce",
+                f"The ID token of {provider.display_name} has another nonce than this authorization. It was not used. Start "
+                "again.",
+            )
+        held = self.granted(provider, answer, reply.asked_at, before)
         return Granted(held, told(provider, held["raw"], query))
 
     def granted(

@@ -15,6 +15,7 @@ TYPES: Final[Mapping[str, str]] = {
     "invalid_auth_mode": "auth_mode_err",
     "invalid_connection": "connection_not_found",
     "invalid_issuer": "callback_err",
+    "invalid_nonce": "callback_err",
     "invalid_query_params": "url_param_err",
     "invalid_state": "state_err",
     "reconnect_needed": "token_err",

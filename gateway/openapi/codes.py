@@ -28,6 +28,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unresolved_setting",
         "invalid_state",
         "invalid_issuer",
+        "invalid_nonce",
         "authorization_refused",
         "token_request_failed",
         "address_refused",

@@ -4,7 +4,7 @@
 
 PKCE is required, refresh tokens rotate and a replay revokes their family, access tokens live 2 s, `iss` is sent, and a
 dead token gets 403 where others send 401. It prints ``idp ready on http://127.0.0.1:PORT``. What is ours: a login page
-template, a view behind the token, and a counter of token requests.
+template, a view behind the token, and a counter of token requests. With the scope `openid` it gives ID tokens.
 """
 
 import sys
@@ -15,6 +15,8 @@ from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import django
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings
 
 CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
@@ -60,7 +62,9 @@ def configure(folder: Path, ttl_s: int) -> None:
             }
         ],
         OAUTH2_PROVIDER={
-            "SCOPES": {"read": "Read your things", "write": "Change your things"},
+            "SCOPES": {"read": "Read your things", "write": "Change your things", "openid": "Know who you are"},
+            "OIDC_ENABLED": True,
+            "OIDC_RSA_PRIVATE_KEY": rsa_key(),
             "ACCESS_TOKEN_EXPIRE_SECONDS": ttl_s,
             "PKCE_REQUIRED": True,
             "ROTATE_REFRESH_TOKEN": True,
@@ -77,6 +81,13 @@ def configure(folder: Path, ttl_s: int) -> None:
         USE_TZ=True,
     )
     django.setup()
+
+
+def rsa_key() -> str:
+    """A key for ID tokens, of this process alone."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    plain = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
 
 
 def fill(redirect_uri: str) -> None:
@@ -96,6 +107,7 @@ def fill(redirect_uri: str) -> None:
             "client_type": Application.CLIENT_CONFIDENTIAL,
             "authorization_grant_type": Application.GRANT_AUTHORIZATION_CODE,
             "redirect_uris": redirect_uri,
+            "algorithm": Application.RS256_ALGORITHM,
         },
     )
 
@@ -152,8 +164,10 @@ class QuietHandler(WSGIRequestHandler):
 
 def main() -> None:
     from django.core.wsgi import get_wsgi_application
+    from oauth2_provider.settings import oauth2_settings
 
     with make_server("127.0.0.1", 0, get_wsgi_application(), Server, QuietHandler) as server:
+        oauth2_settings.OIDC_ISS_ENDPOINT = f"http://127.0.0.1:{server.server_port}/o"
         print(f"idp ready on http://127.0.0.1:{server.server_port}", flush=True)
         server.serve_forever()
 

@@ -5,7 +5,10 @@ dead token, so that only a gateway that renews by the clock gets through.
 """
 
 import asyncio
-from urllib.parse import parse_qsl, urlsplit
+import base64
+import json
+from collections.abc import Sequence
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import aiohttp
 import pytest
@@ -84,6 +87,30 @@ async def test_a_grant_that_its_user_withdrew_is_told_as_reconnect_needed(
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
+async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
+) -> None:
+    await _serve(gateway_server, django_idp, scopes=["openid", "read"])
+    nonces = set()
+    for _ in range(2):
+        departure = await gateway_server.connect_url("accounts")
+        async with end_user.get(departure, allow_redirects=False) as answer:
+            provider_page = answer.headers["Location"]
+        (nonce,) = parse_qs(urlsplit(provider_page).query)["nonce"]
+        page = await walk_consent(end_user, provider_page)
+        assert page.status == 200, page.text
+        nonces.add(nonce)
+    _, listed = await gateway_server.call("GET", "/connections")
+    found = set()
+    for one in listed["connections"]:
+        path = f"/connections/{one['connection_id']}?provider_config_key=accounts"
+        _, shown = await gateway_server.call("GET", path)
+        claims = shown["credentials"]["raw"]["id_token"].split(".")[1]
+        found.add(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["nonce"])
+    assert found == nonces
+    assert len(nonces) == 2
+
+
 async def test_who_refuses_consent_gets_a_page_that_says_so_and_no_connection(
     gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
 ) -> None:
@@ -129,7 +156,7 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
         assert [secret for secret in seen if secret.encode() in held] == [], file.name
 
 
-async def _serve(gateway: GatewayServer, idp: DjangoIdp) -> None:
+async def _serve(gateway: GatewayServer, idp: DjangoIdp, scopes: Sequence[str] = ("read",)) -> None:
     entry = {
         "display_name": "Django accounts",
         "categories": ["productivity"],
@@ -144,7 +171,7 @@ async def _serve(gateway: GatewayServer, idp: DjangoIdp) -> None:
         "provider": "django",
         "client_id": idp.client_id,
         "client_secret": idp.client_secret,
-        "scopes": ["read"],
+        "scopes": list(scopes),
     }
     gateway.configure(
         providers={"django": entry},

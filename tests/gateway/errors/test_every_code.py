@@ -3,6 +3,7 @@
 A code that can only be told in other ways is named in ELSEWHERE with the test that meets it.
 """
 
+import base64
 import hmac
 import json
 import re
@@ -376,6 +377,16 @@ async def _(stage: Stage) -> None:
     stage.tracker.callback_extra = {"iss": "https://somebody-else.example"}
     await stage.refused("invalid_issuer", 400, "GET", await authorized(stage), headers={})
     stage.tracker.callback_extra = {}
+    await stage.fine("GET", await authorized(stage), headers={})
+
+
+@plays("invalid_nonce")
+async def _(stage: Stage) -> None:
+    claims = base64.urlsafe_b64encode(b'{"nonce": "of another authorization"}').decode().rstrip("=")
+    stage.tracker.token_extra = {"id_token": f"e30.{claims}.c2ln"}
+    began = f"{await authorized(stage)}&authorization_params[nonce]=of-this-one"
+    await stage.refused("invalid_nonce", 400, "GET", began, headers={})
+    stage.tracker.token_extra = {}
     await stage.fine("GET", await authorized(stage), headers={})
 
 

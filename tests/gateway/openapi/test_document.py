@@ -67,6 +67,7 @@ def test_every_code_is_told_at_some_operation() -> None:
     elsewhere = {
         "authorization_refused",
         "invalid_issuer",
+        "invalid_nonce",
         "invalid_state",
         "next_page_refused",
         "not_ready",

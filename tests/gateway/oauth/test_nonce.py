@@ -1,0 +1,93 @@
+"""The nonce of an authorization with `openid`: sent, and compared with that of the ID token."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from gateway.oauth.nonce import accepted, wanted
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_connecting import arrive, depart
+
+
+def id_token(claims: Any) -> str:
+    middle = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{middle}.c2ln"
+
+
+@pytest.mark.parametrize(
+    ("token", "is_accepted"),
+    [
+        (id_token({"nonce": "mine"}), True),
+        (id_token({"nonce": "another"}), False),
+        (id_token({"nonce": ""}), False),
+        (id_token({"nonce": ["mine"]}), False),
+        (id_token({"nonce": "\ud800"}), False),
+        (id_token({"sub": "1"}), True),
+        (id_token([]), True),
+        ("a.b.c", True),
+        ("a.b.c.d.e", True),
+        ("", True),
+        (None, True),
+        (7, True),
+    ],
+)
+def test_another_nonce_is_refused_and_none_at_all_is_not(token: object, is_accepted: bool) -> None:
+    assert accepted("mine", {"access_token": "a", "id_token": token}) is is_accepted
+    assert accepted("mine", {"access_token": "a"})
+
+
+def test_an_id_token_is_asked_for_by_the_scope_openid() -> None:
+    assert wanted(("openid", "email"), {})
+    assert wanted((), {"scope": "email openid"})
+    assert wanted((), {"scope": "email,openid"})
+    assert not wanted(("email",), {"scope": "my_openid"})
+
+
+@pytest.fixture
+async def openid(running: RunningGateway) -> RunningGateway:
+    running.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["openid"]
+    await running.restart()
+    return running
+
+
+async def test_an_id_token_of_another_authorization_is_refused(openid: RunningGateway, tracker: Tracker) -> None:
+    tracker.token_extra = {"id_token": id_token({"nonce": "of another one"})}
+    status, html = await arrive(openid, await openid.session_token())
+    assert status == 400
+    assert "another nonce" in html
+    assert (await openid.json("GET", "/connections"))["connections"] == []
+    assert len(tracker.authorize_query["nonce"]) >= 43
+
+
+async def test_each_authorization_has_a_nonce_of_its_own_and_a_provider_may_leave_it_out(
+    openid: RunningGateway, tracker: Tracker
+) -> None:
+    seen = set()
+    tracker.token_extra = {"id_token": id_token({"sub": "1"})}
+    for _ in range(2):
+        status, _ = await arrive(openid, await openid.session_token())
+        assert status == 200
+        seen.add(tracker.authorize_query["nonce"])
+    assert len(seen) == 2
+
+
+async def test_without_openid_none_is_sent(running: RunningGateway, tracker: Tracker) -> None:
+    await arrive(running, await running.session_token())
+    assert "nonce" not in tracker.authorize_query
+
+
+@pytest.mark.parametrize(("given", "sent"), [("mine", "mine"), ("undefined", None)])
+async def test_a_caller_chooses_the_nonce_or_leaves_it_out(
+    given: str, sent: str | None, openid: RunningGateway, tracker: Tracker
+) -> None:
+    defaults = {"tracker": {"authorization_params": {"nonce": given}}}
+    token = await openid.session_token(integrations_config_defaults=defaults)
+    tracker.token_extra = {"id_token": id_token({"nonce": "mine"})}
+    answer = await depart(openid, token)
+    answer.release()
+    status, _ = await arrive(openid, token)
+    assert status == 200
+    assert tracker.authorize_query.get("nonce") == sent
