@@ -14,6 +14,10 @@ from gateway.cli.diagnosis.reach import local_url
 from gateway.wording import counted
 
 NO_COURIER: Final = re.compile(r'^gateway_couriers\{state="missing"\} ([0-9]+)', re.MULTILINE)
+REJECTED: Final = re.compile(
+    r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
+    re.MULTILINE,
+)
 UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*\} ([0-9]+)", re.MULTILINE)
 
 
@@ -34,3 +38,12 @@ async def running(patient: Patient) -> AsyncIterator[Finding]:
         told = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
         fix = "look for stored_secret_unreadable in its log; gateway restore, or let those end users authorize again"
         yield Finding("fail", "store", told, where, fix)
+    for environment, integration, times in REJECTED.findall(text):
+        if not int(times):
+            continue
+        told = (
+            f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
+        )
+        fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
+        place = patient.where("environments", environment, "integrations", integration)
+        yield Finding("warn", "credentials", told, place, fix, f"{environment}/{integration}")

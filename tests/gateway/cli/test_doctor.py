@@ -246,21 +246,28 @@ METRICS = """
 gateway_couriers{{state="missing"}} {missing}
 gateway_couriers{{state="running"}} 1
 gateway_stored_secrets_unreadable_total{{environment="dev",table="connections"}} {unreadable}
+gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="degraded"}} 7
+gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="needs_reauth"}} {rejected}
 """
 
 
-@pytest.mark.parametrize(("missing", "unreadable"), [(0, 0), (2, 0), (0, 3)])
+@pytest.mark.parametrize(("missing", "unreadable", "rejected"), [(0, 0, 0), (2, 0, 0), (0, 3, 0), (0, 0, 1)])
 async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
-    examined: Examined, missing: int, unreadable: int
+    examined: Examined, missing: int, unreadable: int, rejected: int
 ) -> None:
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(text=METRICS.format(missing=missing, unreadable=unreadable))
+        return web.Response(text=METRICS.format(missing=missing, unreadable=unreadable, rejected=rejected))
 
     async with answering(metrics) as admin:
         examined.document["server"] |= {"admin_port": admin.port}
         told = await examined.told()
     assert ("warn" in told.levels("courier")) == bool(missing)
     assert (told.of("store", "fail") != []) == bool(unreadable)
+    assert (told.of("credentials", "warn") != []) == bool(rejected)
+    if rejected:
+        (doubt,) = told.of("credentials", "warn")
+        assert "rejected 1 credential on" in doubt["message"]
+        assert doubt["integration"] == "dev/made-by-api"
     if missing:
         (doubt,) = told.of("courier", "warn")
         assert "2 workers" in doubt["message"]

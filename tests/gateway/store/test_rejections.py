@@ -1,0 +1,64 @@
+"""The verdict on a credential that an API rejects: fenced by the grant, and below what a token endpoint says."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gateway.records.connection import RefreshFailure
+from gateway.records.states import REJECTED, State
+from gateway.store import Store
+from tests.gateway.store.conftest import NOW, REF, new
+
+DOUBT = RefreshFailure(REJECTED, "the API answered 401", False, NOW + timedelta(seconds=1), 3)
+END = replace(DOUBT, final=True, attempts=5, at=NOW + timedelta(minutes=5))
+LATER = NOW + timedelta(hours=1)
+
+
+async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    for failure, state in ((DOUBT, State.DEGRADED), (END, State.NEEDS_REAUTH)):
+        row = await store.rejections.note(seen, failure)
+        assert row is not None
+        assert (row.state, row.state_reason, row.failure) == (state, REJECTED, failure)
+        assert row.mark != seen.mark, "other nodes see it"
+    assert await store.rejections.note(seen, END) is None, "another node was quicker"
+    row = await store.rejections.withdraw(seen, now=LATER)
+    assert row is not None
+    assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)
+    assert await store.rejections.withdraw(seen, now=LATER) is None
+    told = [(one.state, one.reason) for one in await store.history.of(row.id)]
+    assert told[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
+
+
+async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    again, _ = await store.connections.put(new(), now=LATER)
+    assert await store.rejections.note(seen, DOUBT) is None
+    gone = RefreshFailure("invalid_grant", "gone", True, LATER, 1)
+    assert await store.connections.lease_refresh(REF, owner="a", now=LATER, ttl=timedelta(seconds=30))
+    assert await store.connections.record_failure(REF, owner="a", version=again.version, failure=gone)
+    assert await store.rejections.note(again, DOUBT) is None
+    assert await store.rejections.withdraw(again, now=LATER) is None
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.failure == gone
+
+
+@pytest.mark.parametrize("failure", [DOUBT, END])
+async def test_a_renewal_replaces_the_token_and_not_the_verdict(store: Store, failure: RefreshFailure) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    noted = await store.rejections.note(seen, failure)
+    assert noted is not None
+    assert await store.connections.lease_refresh(REF, owner="a", now=LATER, ttl=timedelta(seconds=30))
+    credential = {"type": "OAUTH2", "access_token": "newer"}
+    row = await store.connections.save_refreshed(
+        REF, owner="a", version=seen.version, credential=credential, expires_at=None, now=LATER, uid=seen.uid
+    )
+    assert row is not None
+    assert (row.version, row.state, row.failure) == (seen.version + 1, noted.state, failure)
+    assert store.open(row.credential) == credential
+    assert len(await store.history.of(row.id)) == 2
+    withdrawn = await store.rejections.withdraw(seen, now=LATER)
+    assert withdrawn is not None
+    assert withdrawn.state is State.ACTIVE
