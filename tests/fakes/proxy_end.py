@@ -93,6 +93,17 @@ def opened_at(
 
 
 @dataclass
+class Rejections:
+    """`counted`: the statuses with which a provider refused a credential. Nothing comes of them."""
+
+    counted: list[int] = field(default_factory=list)
+    suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)
+
+    def refused(self, opened: Opened, status: int, path: str) -> None:
+        self.counted.append(status)
+
+
+@dataclass
 class Live:
     """`known` is in memory; `stored` must be awaited. `asked` lists what was.
 
@@ -104,6 +115,7 @@ class Live:
     asked: list[ConnectionRef] = field(default_factory=list)
     newer: Opened | None = None
     refused: list[Opened] = field(default_factory=list)
+    rejections: Rejections = field(default_factory=Rejections)
 
     def peek(self, ref: ConnectionRef) -> Opened | None:
         return self.known.get(ref)
@@ -123,8 +135,8 @@ class Live:
         self.refused.append(sent)
         return self.newer
 
-    def start(self, sent: Opened) -> None:
-        self.refused.append(sent)
+    def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
+        return asyncio.create_task(self.newer_than(sent))
 
 
 class NoLinks:

@@ -277,7 +277,9 @@ async def test_a_401_is_answered_with_one_renewal_and_one_replay() -> None:
             assert await refused(gateway) == (200, "2")
             assert gateway.live.refused == [opened]
             assert provider.lines()[-1] == "Authorization: Bearer at-2"
+            assert gateway.live.rejections.counted == []
             assert await refused(gateway) == (401, "2")
+            assert gateway.live.rejections.counted == [401], "the newer one is rejected too"
             assert len(provider.heads) == 4
 
 
@@ -292,6 +294,7 @@ async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cann
             gateway.live.newer = opened
             assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
             assert len(gateway.live.refused) == 2  # renewed behind, for the next one
+            assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2
 
 
