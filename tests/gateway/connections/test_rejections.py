@@ -250,6 +250,19 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
     assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
 
 
+async def test_another_host_of_base_url_override_says_nothing_about_the_credential(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
+    elsewhere = tracker.url.replace("127.0.0.1", "localhost")
+    keyed.document["environments"]["dev"]["integrations"]["keyed"]["allowed_origins"] = [elsewhere]
+    await keyed.restart()
+    withdraw(tracker)
+    assert await called(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
+    assert not keyed.services.live.rejections.suspected
+    assert await called(keyed, 1) == {401}
+    assert keyed.services.live.rejections.suspected
+
+
 async def test_a_connection_without_a_credential_has_none_that_could_be_rejected(
     keyed: RunningGateway, tracker: Tracker
 ) -> None:
