@@ -24,6 +24,8 @@ class BatchSite(web.BaseSite):
 
     def __init__(self, runner: web.BaseRunner, listener: socket.socket) -> None:
         super().__init__(runner)
+        assert runner.server is not None, "the runner is set up"
+        self._make_protocol = runner.server
         self._listener = listener
         self._opening = set[asyncio.Task[object]]()
         self._resumption: asyncio.TimerHandle | None = None
@@ -50,8 +52,7 @@ class BatchSite(web.BaseSite):
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
-        loop, server = asyncio.get_running_loop(), self._runner.server
-        assert server is not None
+        loop = asyncio.get_running_loop()
         for _ in range(AT_ONCE):
             try:
                 client, _address = self._listener.accept()
@@ -65,13 +66,13 @@ class BatchSite(web.BaseSite):
                 self._resumption = loop.call_later(PAUSE_S, self._resume)
                 return
             client.setblocking(False)
-            opening = loop.create_task(_opened(loop, server, client), name="accept")
+            opening = loop.create_task(_opened(loop, self._make_protocol, client), name="accept")
             self._opening.add(opening)
             opening.add_done_callback(self._opening.discard)
 
 
-async def _opened(loop: asyncio.AbstractEventLoop, server: web.Server, client: socket.socket) -> None:
+async def _opened(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, client: socket.socket) -> None:
     try:
-        await loop.connect_accepted_socket(server, client)
+        await loop.connect_accepted_socket(make_protocol, client)
     except OSError:  # the client has gone
         client.close()
