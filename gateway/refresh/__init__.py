@@ -1,0 +1,17 @@
+"""Refresh: the rules by which several nodes replace a token that a provider may accept only once.
+
+Read in this order:
+
+1. `decision.py`: what a node may do now with a connection whose token needs a refresh. One pure function, `next_step`, over
+   one transition table, `TABLE`. No I/O, no clock, nothing but enumerations and booleans, so that a model checker can
+   explore it together with crashes and delays.
+2. `gateway/connections/standing.py`: reads those facts from a row, the local refresh journal and this node's state.
+3. `gateway/connections/redeem.py` and `recover.py`: carry out the step.
+
+What always holds:
+
+- An open intent says that a refresh token may have been sent. It is stored before the token leaves (ADR 20).
+- A lease is set, compared and ended by the time of the database only (ADR 42).
+- A lease that has not run out is claimed only by a node that knows, by a local file lock, that its holder is dead.
+- Where another machine may still hold the provider's reply, a refresh token that rotates is not sent again.
+"""
