@@ -1,17 +1,85 @@
-"""The time, in one place, so that a test can set it. Call as ``clock.now()``, never ``from gateway.clock import now``."""
+"""The time, in one place, so that a test can set it. Call as ``clock.now()``, never ``from gateway.clock import now``.
+
+Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. `now` therefore is the time of that
+database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and before the
+first measurement, the offset is 0. Leases do not even depend on that: the database compares them itself (ADR 42).
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+REPORTED_OFFSET_S: Final = 2.0
+"""An offset beyond this many seconds is logged and shown in `/ready`; and again once it has changed by as much."""
+MOST_OFFSET_S: Final = 600.0
+"""Beyond this many seconds a node claims no lease: whether its clock or the database's is wrong, tokens and certificates
+are judged wrongly as well."""
 
 monotonic: Callable[[], float] = time.monotonic
 """Seconds that never go back, for durations and deadlines within this process. Asked several times a request: no wrapper."""
 
 
-def now() -> datetime:
-    """The wall clock as an aware UTC time."""
+class Offset:
+    """How far the database's clock is ahead of this machine's. One a process, `offset`.
+
+    A measurement has three times: this machine's before and after a statement, and the database's in between. So the
+    offset lies between `database - received` and `database - sent`, and a long round trip says little. A measurement
+    replaces the one before if its round trip is shorter, or if it proves that one wrong.
+    """
+
+    def __init__(self) -> None:
+        self._value = timedelta(0)
+        self._round_trip: timedelta | None = None  # None: never measured
+        self._reported_s = 0.0
+
+    @property
+    def value(self) -> timedelta:
+        return self._value
+
+    @property
+    def seconds(self) -> float:
+        return self._value.total_seconds()
+
+    @property
+    def reported(self) -> bool:
+        """Whether it is so large that operators should know."""
+        return abs(self.seconds) > REPORTED_OFFSET_S
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is so large that this node claims no lease."""
+        return abs(self.seconds) > MOST_OFFSET_S
+
+    def measured(self, sent: datetime, received: datetime, database: datetime) -> bool:
+        """Take a measurement. `sent` and `received`: by `machine`, around the statement that read `database`.
+
+        Returns whether to log `offset`: it crossed REPORTED_OFFSET_S, or changed by as much beyond that.
+        """
+        round_trip = received - sent
+        if round_trip < timedelta(0):
+            return False  # this machine's clock was set back meanwhile
+        least, most = database - received, database - sent
+        if self._round_trip is None or round_trip <= self._round_trip or not least <= self._value <= most:
+            self._value, self._round_trip = least + round_trip / 2, round_trip
+        if abs(self.seconds - self._reported_s) <= REPORTED_OFFSET_S:
+            return False
+        self._reported_s = self.seconds if self.reported else 0.0
+        return True
+
+
+offset: Final = Offset()
+
+
+def machine() -> datetime:
+    """This machine's wall clock as an aware UTC time: for what another process of this machine compares, and for `offset`."""
     return datetime.now(UTC)
+
+
+def now() -> datetime:
+    """The time that all nodes on one database share, as an aware UTC time."""
+    return machine() + offset.value
 
 
 async def sleep(seconds: float) -> None:

@@ -15,9 +15,12 @@ from gateway.services import Services
 def gauges(services: Services) -> Iterator[Sample]:
     """Several samples of one key are to be added up."""
     yield ("gateway_live_connections",), services.live.kept
+    yield ("gateway_clock_offset_seconds",), clock.offset.seconds
     yield ("gateway_request_log_dropped_total",), services.request_log.dropped
     for (environment, table), number in services.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
+    for (environment, integration), number in services.live.written_back.items():
+        yield ("gateway_tokens_written_back_total", environment, integration), number
     yield from _couriers(services)
     yield from _pools(services)
     yield from _gates(services)

@@ -1,9 +1,10 @@
 """Whether the process lives, and whether it serves: for load balancers, without a key."""
 
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from gateway import clock
 from gateway.errors import Code, GatewayError
 from gateway.services import SERVICES, Services
 from gateway.store.looking import POSTGRES
@@ -13,6 +14,8 @@ NOT_READY: Final[Code] = "not_ready"
 INSTANCE: Final = "Gateway-Instance"
 AWAY: Final = "away"
 DAMAGED: Final = "damaged"
+OFF: Final = "off"
+REFUSED: Final = "refused"
 
 
 async def health(request: web.Request) -> web.Response:
@@ -27,21 +30,31 @@ async def ready(request: web.Request) -> web.Response:
 
     A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is told
     as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
-    as ``"store": "damaged"`` in the same way: what can still be read is served. The body is that of api-contract 1.1;
-    ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
+    by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
+    which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead. The body is
+    that of api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     services = request.app[SERVICES]
     required = request.query.get("store") == "required"
     away = services.serving and await store_away(services)
     damaged = services.serving and services.store.damaged
-    if services.serving and not away and not damaged:
-        return web.json_response({"result": "ok"})
-    told = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
+    told: dict[str, Any] = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
+    told |= _clock()
+    if services.serving and not away and not damaged and told.get("clock") != REFUSED:
+        return web.json_response({"result": "ok", **told})
     serves = services.serving and (not away or (shared(services) and services.live.serves))
     if serves and not required:
         return web.json_response({"result": "ok", **told}, headers={hdrs.CACHE_CONTROL: "no-store"})
     headers = {MARK: NOT_READY, hdrs.CACHE_CONTROL: "no-store"}
     return web.json_response({"result": "not ready", **told}, status=503, headers=headers)
+
+
+def _clock() -> dict[str, Any]:
+    offset = clock.offset
+    if not offset.reported:
+        return {}
+    return {"clock": REFUSED if offset.refused else OFF, "clock_offset_seconds": round(offset.seconds, 3)}
 
 
 def shared(services: Services) -> bool:

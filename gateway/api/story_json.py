@@ -25,6 +25,7 @@ async def told(services: Services, row: Connection) -> dict[str, Any]:
         now,
         readable=readable,
         integration=services.integrations.find(*row.ref[:2]),
+        failovers=await services.store.failover.times(),
         ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
     )
     return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found)}

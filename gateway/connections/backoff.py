@@ -1,5 +1,6 @@
 """What a failed renewal means for the next one, and for whoever asks meanwhile."""
 
+import math
 import random
 from datetime import datetime, timedelta
 from typing import Final
@@ -18,6 +19,8 @@ LONGEST: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
 NOT_RENEWABLE: Final = "no_refresh_token"
 REFUSED: Final = "token_endpoint_refused"
+INTERRUPTED: Final = "refresh_interrupted"
+CLOCK_RETRY_S: Final = 30
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
@@ -63,6 +66,45 @@ def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
+
+
+def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
+    """The refresh token was sent by a node that has not returned, and a provider that rotates tokens takes each once."""
+    message = (
+        f"The refresh token was sent at {sent_at:%Y-%m-%d %H:%M:%S} UTC by a node that has stopped since. It is for one use, "
+        "so it is not sent again; if that node returns with the provider's reply, the connection recovers by itself."
+    )
+    attempts = connection.failure.attempts + 1 if connection.failure else 1
+    return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
+
+
+def interrupted(connection: Connection, until: datetime, now: datetime) -> Unavailable:
+    """Another node stopped amid a refresh, and may still have the provider's reply."""
+    wait_s = max(1, math.ceil((until - now).total_seconds()))
+    ref = connection.ref
+    return Unavailable(
+        "token_endpoint_unavailable",
+        f"The node that refreshed the token of connection '{ref.connection_id}' has stopped; others wait for it until "
+        f"{until:%H:%M:%S} UTC. Try again in {wait_s} s.",
+        payload={
+            "provider_config_key": ref.integration_id,
+            "connection_id": ref.connection_id,
+            "reason": INTERRUPTED,
+            "retry_at": until.isoformat(timespec="milliseconds"),
+        },
+        retry_after_s=wait_s,
+    )
+
+
+def clock_off(offset_s: float) -> Unavailable:
+    """This node's clock or the database's is wrong, and what is expired cannot be told."""
+    return Unavailable(
+        "store_unavailable",
+        f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
+        "by NTP.",
+        payload={"reason": "clock_offset"},
+        retry_after_s=CLOCK_RETRY_S,
+    )
 
 
 def may_try(connection: Connection, now: datetime) -> bool:

@@ -4,6 +4,7 @@ A kept entry is a row of the store, sealed; its credential stays opened for at m
 """
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -35,6 +36,9 @@ class Cache(Following):
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._tidied_at = 0.0
+        self._set_aside: dict[ConnectionRef, Connection] = {}
+        self.written_back: Counter[tuple[str, str]] = Counter()
+        """By environment and integration: newer tokens that were put back after a failover of the database."""
 
     @abstractmethod
     def _renew_behind(self, connection: Connection) -> None:
@@ -71,6 +75,33 @@ class Cache(Following):
                 kept.opened, kept.good_until = None, 0.0
             else:
                 self.forget(ref)
+
+    async def _write_back(self) -> None:
+        """Of all that is kept, and of what was put away while the database could not be read."""
+        rows = {**self._set_aside, **{ref: kept.connection for ref, kept in self._kept.items()}}
+        marks = await self._store.connections.marks(list(rows))
+        written_back = failed = 0
+        for ref, row in rows.items():
+            mark = marks.get(ref)
+            if mark is None or mark[0] >= row.version:
+                continue
+            try:
+                written = await self._store.connections.write_back(row, now=clock.now())
+            except VaultError as fault:
+                failed += 1
+                log.error("token_not_written_back", connection_id=ref.connection_id, detail=str(fault))
+                continue
+            if written is not None:
+                written_back += 1
+                self.written_back[ref.environment, ref.integration_id] += 1
+                where = {"environment": ref.environment, "integration": ref.integration_id}
+                log.warning("token_written_back", connection_id=ref.connection_id, version=written.version, **where)
+        await self._store.failover.end()
+        self._set_aside.clear()
+        if written_back or failed:
+            log.error("database_lost_commits", written_back=written_back, failed=failed, kept=len(rows))
+        else:
+            log.info("changes_missed", kept=len(rows))
 
     def _forget_all(self) -> None:
         self._kept.clear()
@@ -127,10 +158,14 @@ class Cache(Following):
     def _sweep(self) -> None:
         now = self._swept_at = clock.monotonic()
         if now - self._synced_at > self._config.ttl_s:
+            for kept in self._kept.values():
+                self._put_away(kept)
             self._kept.clear()
             self._tell_missed()
         for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
             del self._unread[ref]
+            if (unread := self._kept.get(ref)) is not None:
+                self._put_away(unread)
             self.forget(ref)  # known to have changed, and how cannot be read: not served on
         for kept in self._kept.due(now):
             self._see_to(kept, now)
@@ -142,6 +177,7 @@ class Cache(Following):
 
     def _see_to(self, kept: Kept, now: float) -> None:
         if now >= kept.used_at + self._config.ttl_s:  # as `next_due` reckons it: what stays must not be due now
+            self._put_away(kept)
             self._kept.drop(kept.connection.ref)
             return
         if now >= kept.good_until:
@@ -151,6 +187,11 @@ class Cache(Following):
             if backoff.may_try(kept.connection, clock.now()):
                 self._renew_behind(kept.connection)
         self._kept.look_again(kept, self._config.ttl_s)
+
+    def _put_away(self, kept: Kept) -> None:
+        """Not served any more; while the database cannot be read, it may be newer than what that shows later."""
+        if self._lost or self._missed:
+            self._set_aside[kept.connection.ref] = kept.connection
 
     def _put(self, kept: Kept) -> None:
         self._kept.put(kept, ttl_s=self._config.ttl_s, most=self._config.max_connections)

@@ -32,6 +32,12 @@ class Pair:
     expires_at: datetime | None
 
     @property
+    def rotates(self) -> bool:
+        """Whether the refresh token was replaced by another."""
+        before, after = self.kept.get("refresh_token"), self.fresh.get("refresh_token")
+        return isinstance(before, str) and isinstance(after, str) and before != after
+
+    @property
     def spent(self) -> str | None:
         """The refresh token that was replaced by another, where the provider still takes it for a while."""
         token = self.kept.get("refresh_token")
@@ -66,6 +72,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
                 life=lifespan(pair.provider, pair.fresh, key=row.uid, granted_at=granted_at, refreshed_at=now),
                 previous=spent,
                 previous_until=now + grace if spent and grace else None,
+                rotates=row.rotates or pair.rotates,
                 uid=row.uid,
             )
         except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
@@ -78,8 +85,8 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
     while (there := await store.connections.get(row.ref)) is not None and same(there, row):
-        owner, now = await store.pairs.new_owner(), clock.now()
-        if await store.connections.lease_refresh(row.ref, owner=owner, now=now, ttl=LEASE, seen=there):
+        owner = await store.holders.new_owner()
+        if await store.connections.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there):
             return await commit(store, row, owner, pair)
         await clock.sleep(next(waits))
     return None

@@ -1,5 +1,6 @@
 """Holds the conversations of auth modes with providers: the one place where codes, passwords and refresh tokens leave."""
 
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from gateway import clock
@@ -72,4 +73,6 @@ class Dialogues:
         reply = None
         if attempt is not None:
             reply = attempt.found(call) or await attempt.sent(self._sender, call, timeout_s, LIMIT_BYTES)
+            if reply is not None:  # by another process of this machine, which does not know the database's clock
+                reply = replace(reply, asked_at=reply.asked_at + clock.offset.value)
         return reply or await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)

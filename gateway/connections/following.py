@@ -42,6 +42,7 @@ class Following(ABC):
         self._synced_at = clock.monotonic()
         self._swept_at = 0.0
         self._lost = False
+        self._missed = False
         self._integrations_missed = False
         self.heard: Callable[[], None] = lambda: None
         self.followers: tuple[Follower, ...] = ()
@@ -57,6 +58,10 @@ class Following(ABC):
     @abstractmethod
     def _sweep(self) -> None:
         """Forget what is too old."""
+
+    @abstractmethod
+    async def _write_back(self) -> None:
+        """Store what is newer here than in the database, which may have failed over to a standby that lacked it."""
 
     @abstractmethod
     def _forget_all(self) -> None:
@@ -83,16 +88,21 @@ class Following(ABC):
         while True:
             await self._store.changes.moved(min(max(self._config.trust_s / 10, 0.05), 1.0))
             try:
+                if self._missed:
+                    await self._write_back()
+                    self._missed = False
                 position, version = await _to_its_end(self._look(position, version))
                 if beside is not None:
                     await beside()
                 if self._lost:
                     log.warning("store_readable_again", after_s=round(self._synced_at - lost_at, 1))
                     self._lost = False
-            except ChangesMissed:
-                self._forget_all()
+            except (
+                ChangesMissed
+            ):  # what is kept goes at the next look, once what is newer there than stored was written back
+                self._store.failover.begin()
                 position, version = None, None
-                self._integrations_missed = True
+                self._missed = self._integrations_missed = True
                 self._tell_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
                 if not self._lost:

@@ -38,17 +38,8 @@ async def _beat(store: Store, ref: ConnectionRef, owner: str) -> None:
     while True:
         await clock.sleep(BEAT_S)
         try:
-            if not await store.connections.extend_lease(ref, owner=owner, now=clock.now(), ttl=LEASE):
+            if not await store.connections.extend_lease(ref, owner=owner, ttl=LEASE):
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
                 return
         except GatewayError as fault:
             log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=fault.message)
-
-
-async def end_leases_of_the_dead(store: Store) -> None:
-    """Of processes of this machine, where it is known: nobody need wait until they run out."""
-    if not store.pairs.can_note:
-        return
-    for ref, owner in (await store.connections.holders(clock.now())).items():
-        if await store.leftovers.is_gone(owner):
-            await store.connections.end_lease(ref, owner=owner, now=clock.now())

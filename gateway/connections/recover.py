@@ -1,10 +1,9 @@
-"""Takes up refreshes whose holder died: an intent that is still open when its lease runs out is tried once more.
+"""Takes up refreshes that another process began and did not finish: an intent that is still open under a lease.
 
-A lease whose holder is known to be dead, since it was a process of this machine, ends at once.
-
-Where its answer had come already, the pair is found on the disk. Where the provider had not redeemed the token yet, or still
-takes it for a grace time, that brings a new pair. Where it refuses, the rotation is lost, and the connection says so
-(`rotation_lost`).
+The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come already,
+the pair is found on the disk. Where the provider had not redeemed the token yet, or still takes it for a grace time, sending
+it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is lost, and the
+connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision` decides.
 """
 
 import asyncio
@@ -12,14 +11,16 @@ from typing import Final
 
 import structlog
 
-from gateway import clock
-from gateway.connections.lease import end_leases_of_the_dead
 from gateway.connections.renew import Renewer
 from gateway.errors import GatewayError
+from gateway.records.connection import Connection
+from gateway.refresh.decision import Step
 from gateway.store import Store
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
+MOST: Final = 1000  # rows looked at; those that others are at come last
+UNFINISHED: Final = frozenset({Step.TAKE_UP, Step.SEND_AGAIN, Step.REPORT_LOST})
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +29,17 @@ async def recover(store: Store, renewer: Renewer) -> None:
     """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
     while True:
         try:
-            await end_leases_of_the_dead(store)
-            for row in await store.connections.abandoned(clock.now(), limit=AT_ONCE):
+            for row in (await unfinished(store, renewer))[:AT_ONCE]:
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
-            await store.leftovers.sweep(store.connections.get)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         await asyncio.sleep(EVERY_S)
+
+
+async def unfinished(store: Store, renewer: Renewer) -> list[Connection]:
+    """What this node may go on with now: by the database, and by the journals that dead processes left on this machine."""
+    by_lease = await store.connections.unsettled(most=MOST)
+    by_journal = await store.leftovers.sweep(store.connections.get)
+    rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
+    return [row for row in rows.values() if await renewer.next_step(row) in UNFINISHED]

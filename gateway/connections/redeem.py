@@ -9,6 +9,7 @@ says, whatever happens to this process, that the token may be spent; and nobody 
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -25,7 +26,8 @@ from gateway.connections.dialogues import Dialogues
 from gateway.connections.ends import ended
 from gateway.connections.fitting import mode_for
 from gateway.connections.integrations import Integrations
-from gateway.connections.lease import LEASE, end_leases_of_the_dead, held
+from gateway.connections.lease import LEASE, held
+from gateway.connections.standing import CLAIMING, FENCE, Standing
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
@@ -33,8 +35,10 @@ from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import scrubbed
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.states import REJECTED, Happening
+from gateway.refresh.decision import Lease, Step, next_step
 from gateway.secret import digest
 from gateway.store import Store
+from gateway.store.leases import AT_ONCE
 
 log = structlog.get_logger(__name__)
 
@@ -49,12 +53,14 @@ class Redeemer:
         self._integrations = integrations
         self._catalog = catalog
         self._asker = Asker(store, dialogues)
+        self.standing = Standing(store, catalog)
         self._metrics = metrics
 
     def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
         """Work by another configuration, also where a turn is being waited for: what is not declared is not asked for."""
         self._integrations, self._catalog = integrations, catalog
         self._asker = Asker(self._store, dialogues)
+        self.standing = Standing(self._store, catalog)
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
@@ -64,7 +70,7 @@ class Redeemer:
             await self._ended(seen, fault)
             raise
         while True:
-            owner = await self._store.pairs.new_owner()
+            owner = await self._store.holders.new_owner()
             row = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
@@ -92,16 +98,36 @@ class Redeemer:
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
                 raise backoff.refusal(row, noted, now)  # told no before; with force only if just now, by another
             intent = self._digest(row)
-            if await self._store.connections.lease_refresh(
-                seen.ref, owner=owner, now=now, ttl=LEASE, seen=row, intent=intent
-            ):
-                return row
+            facts = await self.standing.facts(row)
+            step = next_step(facts)
+            if step in CLAIMING:
+                held = facts.lease is Lease.HELD
+                long_ago = step is Step.SEND_AGAIN and facts.lease is not Lease.FREE
+                ran_out = FENCE if long_ago else AT_ONCE
+                if await self._store.connections.lease_refresh(
+                    seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
+                ):
+                    return row
+            elif row is not seen:  # what is in memory may be old
+                await self._not_now(row, owner, step, now)
             known, row = row, await self._read(seen.ref)
             if not same(row, seen):
                 return row
-            if (row.mark, row.intent) == (known.mark, known.intent):  # it was not that: another holds the lease
-                await end_leases_of_the_dead(self._store)
+            if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
                 await clock.sleep(next(waits))
+
+    async def _not_now(self, row: Connection, owner: str, step: Step, now: datetime) -> None:
+        """Raise what the caller is to be answered, where waiting a moment does not help."""
+        if step is Step.HALT:
+            raise backoff.clock_off(clock.offset.seconds)
+        if step is Step.DEFER and row.lease is not None:
+            raise backoff.interrupted(row, row.lease.until + FENCE, now)
+        if step is Step.REFUSE and row.failure is not None:
+            raise backoff.refusal(row, row.failure, now)
+        if step is Step.REPORT_LOST and row.intent is not None:
+            claim = self._store.connections.lease_refresh
+            if await claim(row.ref, owner=owner, ttl=LEASE, seen=row, ran_out=FENCE):
+                await self._noted(row, owner, backoff.lost(row, row.intent.at, now), now, still_open=True)
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
@@ -120,10 +146,13 @@ class Redeemer:
                 await self._unfinished(row, owner, fault)
                 raise
             except GatewayError:  # nothing was asked: a reload took its entry away
-                await self._store.connections.release_lease(row.ref, owner=owner, still_open=row.intent is not None)
+                still_open = row.intent is not None
+                await self._store.connections.release_lease(
+                    row.ref, owner=owner, still_open=still_open, former=row.lease
+                )
                 raise
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
-                await self._store.connections.release_lease(row.ref, owner=owner, still_open=True)
+                await self._store.connections.end_lease(row.ref, owner=owner)
                 raise
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
@@ -143,15 +172,27 @@ class Redeemer:
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
         noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers
-        maybe_done = isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        settled = noted.code == backoff.ROTATION_LOST  # it was sent again, and refused
+        maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        try:
+            await self._noted(row, owner, noted, now, still_open=maybe_done)
+        except GatewayError as refusal:
+            raise refusal from fault
+        return None
+
+    async def _noted(
+        self, row: Connection, owner: str, failure: RefreshFailure, now: datetime, *, still_open: bool
+    ) -> None:
+        """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
         after = await self._store.connections.record_failure(
-            row.ref, owner=owner, version=row.version, failure=noted, still_open=maybe_done
+            row.ref, owner=owner, version=row.version, failure=failure, still_open=still_open
         )
         if after is None:
-            return None
-        log.warning("token_refresh_failed", **who(row.ref), reason=noted.code, final=noted.final, detail=noted.message)
-        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if noted.final else "unavailable")
-        raise backoff.refusal(after, noted, now) from fault
+            return
+        told = {"reason": failure.code, "final": failure.final, "detail": failure.message}
+        log.warning("token_refresh_failed", **who(row.ref), **told)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
+        raise backoff.refusal(after, failure, now)
 
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
         """Note that a token without a refresh token has come to its end: its state says so from now on."""
@@ -164,8 +205,8 @@ class Redeemer:
             return
         if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
             return
-        owner = await self._store.pairs.new_owner()
-        if await self._store.connections.lease_refresh(seen.ref, owner=owner, now=now, ttl=LEASE, seen=seen):
+        owner = await self._store.holders.new_owner()
+        if await self._store.connections.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
             await self._store.connections.record_failure(
                 seen.ref, owner=owner, version=seen.version, failure=ended(now)
             )
@@ -178,6 +219,7 @@ class Redeemer:
             version=row.version,
             failure=noted,
             still_open=row.intent is not None,
+            former=row.lease,
             happening=Happening.UNFINISHED,
         )
 

@@ -16,6 +16,7 @@ from gateway.errors import GatewayError, Unavailable
 from gateway.metrics import Metrics
 from gateway.metrics.families import REFRESHES
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.refresh.decision import Step
 from gateway.store import Store
 
 WAIT_S: Final = 45.0
@@ -69,6 +70,10 @@ class Renewer:
     def under_way(self, ref: ConnectionRef) -> bool:
         """Whether it is being renewed by this process, or waits for its turn."""
         return ref in self._running
+
+    async def next_step(self, row: Connection) -> Step:
+        """What this node may do with `row`, as it is in the store now."""
+        return await self._redeemer.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
         """As `start`, unless it is under way: then whoever began it has asked already."""

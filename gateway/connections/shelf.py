@@ -53,6 +53,9 @@ class Shelf:
     def items(self) -> list[tuple[ConnectionRef, Kept]]:
         return list(self._kept.items())
 
+    def values(self) -> list[Kept]:
+        return list(self._kept.values())
+
     def put(self, kept: Kept, *, ttl_s: float, most: int) -> None:
         ref = kept.connection.ref
         self._kept.pop(ref, None)

@@ -11,7 +11,7 @@ from gateway.connections.backoff import GONE, NOT_RENEWABLE, REFUSED, ROTATION_L
 from gateway.connections.lifespan import refresh_token_advice
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
-from gateway.records.states import ENDED, REJECTED, RESTORED, Change, State
+from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
 from gateway.wording import counted, sentence
 
 SOON: Final = timedelta(days=14)
@@ -66,9 +66,10 @@ def story(
     readable: bool = True,
     integration: Integration | None = None,
     ends_with_token: bool = False,
+    failovers: Sequence[datetime] = (),
 ) -> Story:
     """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
-    `ends_with_token`: it has no refresh token.
+    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first.
     """
     ends = row.expires_at
     damaged = [] if readable else [Cause("credential_unreadable", UNREADABLE)]
@@ -77,7 +78,12 @@ def story(
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
         causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
     else:
-        causes = [*damaged, *_restored(row, changes), *_causes(row, provider, integration, now)]
+        causes = [
+            *damaged,
+            *_restored(row, changes),
+            *_failed_over(row, failovers),
+            *_causes(row, provider, integration, now),
+        ]
     return Story(_moments(row, changes, now), causes, _action(row, causes, now))
 
 
@@ -88,6 +94,21 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[Cause]:
         yield Cause(
             RESTORED,
             f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
+        )
+
+
+def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Cause]:
+    """Where its refresh token was refused after a failover, and its access token was old enough before that to be renewed."""
+    noted, renewed_at = row.failure, row.last_refreshed_at
+    if noted is None or noted.code not in GONE or renewed_at is None or row.expires_at is None:
+        return
+    half_way = renewed_at + (row.expires_at - renewed_at) / 2  # no renewal begins earlier
+    at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)
+    if at is not None:
+        yield Cause(
+            FAILOVER,
+            f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
+            "most likely among them, and the provider refuses the one before.",
         )
 
 

@@ -14,11 +14,13 @@ BOUNDS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`labels` in the order in which a sample's values are given."""
+    """`labels` in the order in which a sample's values are given. `largest`: of several workers' numbers the one farthest
+    from 0 counts, not their sum."""
 
     kind: Kind
     labels: tuple[str, ...]
     help: str
+    largest: bool = False
 
 
 WHOSE: Final = ("environment", "integration")
@@ -85,6 +87,17 @@ FAMILIES: Final[dict[str, Family]] = {
         "counter",
         ("environment", "table"),
         "Attempts to open a stored secret that was changed or damaged since it was sealed.",
+    ),
+    "gateway_tokens_written_back_total": Family(
+        "counter",
+        WHOSE,
+        "Newer tokens that were written back from memory after a failover of the database had lost them.",
+    ),
+    "gateway_clock_offset_seconds": Family(
+        "gauge",
+        (),
+        "How far the database's clock is ahead of this machine's, the worker that is farthest off; 0 with SQLite.",
+        largest=True,
     ),
     "gateway_couriers": Family(
         "gauge",

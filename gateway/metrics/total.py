@@ -10,7 +10,7 @@ STALE_S = 5.0  # a gauge belongs to a living worker, while a counter outlives it
 
 
 def total(pages: Iterable[Page]) -> dict[Key, list[float]]:
-    """Every key with the sum of its numbers."""
+    """Every key with the sum of its numbers, or with the largest where its family says so."""
     sums: dict[Key, list[float]] = {}
     now = clock.monotonic()
     for page in pages:
@@ -20,5 +20,10 @@ def total(pages: Iterable[Page]) -> dict[Key, list[float]]:
             if family is not None and family.kind == "gauge" and not lives:
                 continue
             before = sums.get(key)
-            sums[key] = numbers if before is None else [a + b for a, b in zip(before, numbers, strict=True)]
+            if before is None:
+                sums[key] = numbers
+            elif family is not None and family.largest:
+                sums[key] = max(before, numbers, key=lambda some: abs(some[0]))
+            else:
+                sums[key] = [a + b for a, b in zip(before, numbers, strict=True)]
     return sums

@@ -72,6 +72,14 @@ class Intent:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.pairs`)."""
+
+    owner: str
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Lifespan:
     """`dies_at`: when the refresh token ends if nothing is done, or the access token where that is all there is;
     `keep_alive_at`: when it is refreshed to prevent that. `settled`: nothing is to be done when the access token ends, since
@@ -98,7 +106,8 @@ class Connection:
     `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
     `version` counts the credentials it has held: whoever writes a new one must name the version it replaces.
     `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
-    the end user last authorized it. `intent`: see there. `previous` holds the refresh token before this one, which the
+    the end user last authorized it. `intent`, `lease`: see there. `rotates`: the provider has replaced its refresh token at
+    an earlier refresh. `previous` holds the refresh token before this one, which the
     provider still takes until `previous_until`.
     """
 
@@ -120,6 +129,8 @@ class Connection:
     state_reason: str | None = None
     state_since: datetime | None = None
     intent: Intent | None = None
+    lease: Lease | None = None
+    rotates: bool = False
     previous: Sealed | None = None
     previous_until: datetime | None = None
     granted_at: datetime | None = None

@@ -4,7 +4,7 @@ authorized ──▶ active ──unavailable──▶ degraded ──renewed─
                  │  ╲                      │
               refused  unfinished       refused
                  ▼       ▼                 ▼
-           needs_reauth  incomplete   needs_reauth        authorized or renewed leads from anywhere to active
+           needs_reauth  incomplete   needs_reauth        authorized, renewed or written_back leads from anywhere to active
 """
 
 from dataclasses import dataclass
@@ -41,16 +41,19 @@ class Happening(StrEnum):
     UNFINISHED = "unfinished"
     ACCEPTED = "accepted"
     REPLACED = "replaced"
+    WRITTEN_BACK = "written_back"
 
 
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
 REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
 RESTORED: Final = "restored"  # the reason of an entry in the history that changes no state: a backup was put back
+FAILOVER: Final = "failover"  # likewise: a newer token was written back that the database had lost in a failover
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,
     Happening.RENEWED: State.ACTIVE,
     Happening.ACCEPTED: State.ACTIVE,
+    Happening.WRITTEN_BACK: State.ACTIVE,
     Happening.REFUSED: State.NEEDS_REAUTH,
     Happening.TAKEN_BACK: State.REVOKED,
     Happening.UNFINISHED: State.INCOMPLETE,

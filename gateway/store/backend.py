@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.store.node_id import NONE
 from gateway.store.transactions import Transactions
 from gateway.store.watch import Watch
 
@@ -18,7 +19,7 @@ class Backend:
     """Looked at and connected, but not migrated. `place` names it without a password.
 
     `alone` runs an upgrade in one transaction while no other process runs one. `pairs`: where new pairs are noted ahead of
-    their commit, if there is a folder for it.
+    their commit, if there is a folder for it. `node`: the name of this machine (`node_id`).
     """
 
     place: str
@@ -26,6 +27,7 @@ class Backend:
     watch: Watch
     alone: Callable[[Upgrade], Awaitable[Any]]
     pairs: Path | None = None
+    node: str = NONE
 
     async def close(self) -> None:
         await self.watch.close()

@@ -12,6 +12,7 @@ from gateway.records.connection import (
     ConnectionRef,
     EndUser,
     Intent,
+    Lease,
     Lifespan,
     NewConnection,
     RefreshFailure,
@@ -62,6 +63,10 @@ async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) 
 
 def life_columns(life: Lifespan) -> dict[str, Any]:
     return {"dies_at": life.dies_at, "keep_alive_at": life.keep_alive_at, "end_settled": life.settled or None}
+
+
+def lease_columns(lease: Lease) -> dict[str, Any]:
+    return {"lease_owner": lease.owner, "lease_until": lease.until}
 
 
 def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
@@ -126,6 +131,8 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         state_reason=row["state_reason"],
         state_since=row["state_since"],
         intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
+        lease=None if row["lease_until"] is None else Lease(row["lease_owner"] or "", row["lease_until"]),
+        rotates=bool(row["rotates"]),
         previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
         previous_until=row[f"{PREVIOUS}_until"],
         granted_at=row["granted_at"],

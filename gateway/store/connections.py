@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection, Sealed
 from gateway.records.event import Event
 from gateway.records.past import Past
-from gateway.records.states import Happening
+from gateway.records.states import FAILOVER, Happening
 from gateway.store.arrivals import give_past
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
@@ -20,10 +20,12 @@ from gateway.store.connection_rows import (
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
+    PREVIOUS,
     asked_columns,
     at,
     connection_of,
     index_tags,
+    life_columns,
     sealed_in,
     stored,
 )
@@ -42,6 +44,7 @@ MARKS: Final = select(connections.c.connection_id, connections.c.version, connec
     connections.c.integration_id == bindparam("integration_id_"),
     connections.c.connection_id.in_(bindparam("ids", expanding=True)),
 )
+WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
 
 
@@ -109,6 +112,41 @@ class ConnectionStore(Refreshes):
             return await stored(db, new.ref), created
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+
+    async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
+        """Store the credential of `newer`, which the database had and lost in a failover.
+
+        Only over an older version of the same row, whatever has become of that. It is sealed again, since its data key may
+        be lost as well. None, and nothing is written, where the database has that version or a newer one, or the row is
+        gone. Raises VaultError where `newer` cannot be opened.
+        """
+        identity = select(*BEFORE, connections.c.version).where(
+            at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
+        )
+
+        def again(sealed: Sealed | None) -> bytes | None:
+            return None if sealed is None else self._vault.seal_anew(sealed).ciphertext
+
+        async def write(db: AsyncConnection) -> Connection | None:
+            row = (await db.execute(identity.with_for_update())).one_or_none()
+            if row is None:
+                return None
+            secret, previous = newer.secret_config, newer.previous
+            changed: dict[str, Any] = {name: getattr(newer, name) for name in WRITTEN_BACK} | life_columns(newer.life)
+            changed |= {"credential": again(newer.credential), "updated_at": now}
+            changed |= {"secret_config": again(secret), "secret_config_version": secret and secret.version}
+            changed |= {PREVIOUS: again(previous), f"{PREVIOUS}_version": previous and previous.version}
+            changed |= {f"{PREVIOUS}_until": newer.previous_until}
+            changed |= NO_FAILURE | NO_LEASE | NO_INTENT
+            detail = f"version {newer.version} from a node's memory over version {row.version}"
+            await note_happening(
+                db, self._outbox, row, Happening.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
+            )
+            written = await stored(db, newer.ref)
+            await note_change(db, newer.ref, now)
+            return written
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(newer.ref.environment))
 
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
         """Remove it, and the connect sessions that were made for it, which could bring it back. False: no such one."""

@@ -16,6 +16,8 @@ from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
+SILENT: Final = frozenset({Happening.RENEWED, Happening.WRITTEN_BACK})
+"""What is no news where the state stays, whatever the reason for it was."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
 """What must be known of a row to say what a happening means for it."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
@@ -40,11 +42,13 @@ async def note_happening(
     yet goes into the outbox too, where there is one.
     """
     state = after(State(row.state), happening)
-    moved = state != row.state or (happening is not Happening.RENEWED and reason != row.state_reason)
+    moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
     told: dict[str, Any] = {}
     before = State(row.state) if row.state_since is not None else None
     if moved or happening is Happening.AUTHORIZED:
         told = {"state": state.value, "state_reason": reason, "state_since": now}
+        await _add(db, row.id, Change(now, state, reason, detail, before))
+    elif happening is Happening.WRITTEN_BACK:
         await _add(db, row.id, Change(now, state, reason, detail, before))
     written = {**values, **told}
     await db.execute(CHANGED, {"row_id": row.id, **written})

@@ -55,15 +55,17 @@ class Leftovers:
         self._vault = vault
         self._keys = keys
 
-    async def is_gone(self, owner: str) -> bool:
-        """Whether the process is known to be dead whose name that is (`Pairs.new_owner`).
-
-        A file that is not here tells nothing: a living process of another machine has its own there.
-        """
-        name, dot, _ = owner.partition(".")
-        if self._place is None or not dot or not name.isalnum():
+    async def recorded(self, row: Connection) -> bool:
+        """Whether there is a readable reply for the credential that `row` has still. Waits for nothing."""
+        if self._place is None:
             return False
-        return await asyncio.to_thread(is_dead, self._place.with_name(f"{self._place.name}-{name}"))
+        for _, about, sealed in await asyncio.to_thread(_all_in, self._place):
+            if not sealed or (about["row"], about["version"]) != (row.uid, row.version):
+                continue
+            read = self._noted(row, about, sealed) if "attempt" in about else self._pair(row, sealed)
+            if await read is not None:
+                return True
+        return False
 
     async def of(self, row: Connection) -> Left:
         """What another got for the credential that `row` has still. Waits for a courier that is still asking for it."""
@@ -86,23 +88,26 @@ class Leftovers:
                 return Left(answers=_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
-    async def sweep(self, current: Callable[[ConnectionRef], Awaitable[Connection | None]]) -> None:
+    async def sweep(self, current: Callable[[ConnectionRef], Awaitable[Connection | None]]) -> list[Connection]:
         """Remove files of processes that died, once all that is in them is in the database or of no use any more.
 
-        Only an intent that is still open is ever settled from there.
+        Returns the connections with an open intent that can be settled from there.
         """
+        settled: dict[ConnectionRef, Connection] = {}
         if self._place is None:
-            return
+            return []
         for path in await asyncio.to_thread(_dead, self._place):
             needed = False
             for about, sealed in await asyncio.to_thread(_read, path):
                 if not sealed:  # of a call that was not answered
                     continue
                 row = await current(ConnectionRef(*about["ref"]))
-                if row is not None and (row.uid, row.version) == (about["row"], about["version"]):
-                    needed = needed or row.intent is not None
+                if row is None or (row.uid, row.version) != (about["row"], about["version"]) or row.intent is None:
+                    continue
+                needed, settled[row.ref] = True, row
             if not needed:
                 path.unlink(missing_ok=True)
+        return list(settled.values())
 
     async def _pair(self, row: Connection, sealed: bytes) -> Found | None:
         value = await self._opened(row, PAIR, sealed)

@@ -11,6 +11,7 @@ from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
 from gateway.store.data_keys import DataKeys
+from gateway.store.failover import Failover
 from gateway.store.looking import POSTGRES
 from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.store.refusal import StoreRefused
@@ -37,18 +38,19 @@ async def open_store(
     unreadable = UnreadableSecrets()
     vault = Vault(unreadable.note)
     keys = DataKeys(backend.transactions, keyring, vault)
+    failover = Failover(backend.transactions, backend.watch)
     try:
         await _migrate(backend)
         await keys.load()
         await keys.ensure(sorted(environments))
+        await backend.watch.version()  # measures the database's clock before anything goes by it
+        await failover.end()
     except BaseException as error:
         await backend.close()
         if isinstance(error, Unavailable | VaultError):
             raise StoreRefused(f"{backend.place} cannot be opened. {error}") from error
         raise
-    return Store(
-        backend.transactions, vault, keys, backend.watch, backend.pairs, unreadable, statement_s=pool.statement_s
-    )
+    return Store(backend, vault, keys, failover, unreadable, statement_s=pool.statement_s)
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:

@@ -7,7 +7,6 @@ of that time. Whoever takes the refresh up afterwards finds it there (`leftovers
 
 import asyncio
 import json
-import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -43,10 +42,10 @@ class Pairs:
         """Whether there is a folder of our own."""
         return self._place is not None
 
-    async def new_owner(self) -> str:
-        """A name for one attempt, by which others on this machine can tell whether its process lives (`Leftovers.is_gone`)."""
+    async def file_name(self) -> str | None:
+        """By which others on this machine can see whether this process lives (`Holders.of`); None where there is none."""
         file = None if self._own is None else await self._own.ready()
-        return f"{file.name if file is not None else ''}.{uuid.uuid4().hex}"
+        return None if file is None else file.name
 
     async def prepare(self, environment: str) -> None:
         """Before the call, so that afterwards nothing but the note itself takes time. Never raises for want of a file."""

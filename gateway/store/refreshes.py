@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, ConnectionRef, Lifespan, RefreshFailure
+from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
 from gateway.records.states import REJECTED, Happening, of_failure
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
@@ -23,6 +23,7 @@ from gateway.store.connection_rows import (
     WHOLE_ROW,
     connection_of,
     failure_columns,
+    lease_columns,
     life_columns,
     place,
     sealed_in,
@@ -30,7 +31,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.history import note_happening
 from gateway.store.leases import Leases
-from gateway.store.refresh_statements import HELD, HELD_BEFORE, RENEWED, SAVED
+from gateway.store.refresh_statements import HELD, HELD_BEFORE, RENEWED, SAVED, UNSETTLED
 from gateway.store.tables import connections
 
 NEVER: Final = Lifespan()
@@ -51,11 +52,13 @@ class Refreshes(Leases):
         life: Lifespan = NEVER,
         previous: str | None = None,
         previous_until: datetime | None = None,
+        rotates: bool = False,
         uid: str | None = None,
     ) -> Connection | None:
         """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
 
-        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `uid`: of the row that was seen,
+        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `rotates`: the provider
+        has replaced the refresh token, now or earlier. `uid`: of the row that was seen,
         which spares a question. None: fenced off, since the row is gone or another, has another credential by now, or
         another holds the lease.
         """
@@ -65,6 +68,7 @@ class Refreshes(Leases):
         def changed(uid: str) -> dict[str, Any]:
             columns = dict(SAVED) | life_columns(life)
             columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
+            columns["rotates"] = rotates
             columns["credential"] = self._seal(credential, ref, uid, "credential", new)
             if previous is not None:
                 columns[PREVIOUS] = self._seal({"refresh_token": previous}, ref, uid, PREVIOUS, new)
@@ -112,15 +116,18 @@ class Refreshes(Leases):
         version: int,
         failure: RefreshFailure,
         still_open: bool = False,
+        former: Lease | None = None,
         happening: Happening | None = None,
     ) -> Connection | None:
         """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
 
-        `still_open`: the provider may have redeemed the token all the same. `happening`, if it is not what such a failure
+        `still_open`: the provider may have redeemed the token all the same; nothing was asked where `former` gets the lease
+        back that it was claimed from. `happening`, if it is not what such a failure
         means elsewhere.
         """
         what = happening or of_failure(failure.code, final=failure.final)
-        changed = failure_columns(failure) | NO_LEASE | ({} if still_open else NO_INTENT)
+        given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
+        changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
 
         async def write(db: AsyncConnection) -> Connection | None:
             mine = {**place(ref), "seen_version": version, "owner": owner}
@@ -139,12 +146,10 @@ class Refreshes(Leases):
 
         return await self._transactions.write(write)
 
-    async def abandoned(self, now: datetime, *, limit: int) -> list[Connection]:
-        """Connections whose refresh was begun by somebody who has died since: an intent under a lease that has run out."""
-        table = connections.c
-        wanted = select(connections).where(table.lease_until <= now, table.intent_digest.is_not(None))
+    async def unsettled(self, *, most: int) -> list[Connection]:
+        """Connections with an open intent under a lease, at most so many: those whose lease ends or ended first."""
         async with self._transactions.read() as db:
-            rows = (await db.execute(wanted.order_by(table.lease_until).limit(limit))).mappings().all()
+            rows = (await db.execute(UNSETTLED, {"most": most})).mappings().all()
         return await self._opened(rows)
 
     async def forget_previous(self, now: datetime) -> None:

@@ -12,6 +12,7 @@ REVISIONS: Final = (
     "0007",
     "0008",
     "0009",
+    "0010",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

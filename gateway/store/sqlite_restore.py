@@ -33,7 +33,7 @@ OF_THE_CREDENTIAL: Final = (
     *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
     *("lease_owner", "lease_until", "failure_code", "failure_message", "failure_final", "failure_at"),
     *("failure_attempts", "failure_retry_at", "state", "state_reason", "state_since", "granted_at"),
-    *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at"),
+    *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at", "rotates"),
 )
 ANOTHER: Final = "name a backup that `gateway backup` made"
 OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")

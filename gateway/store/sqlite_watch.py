@@ -16,6 +16,9 @@ GLANCE_S: Final = 0.05
 class SqliteWatch:
     """`engine` has one connection, because data_version compares with itself on the same connection only."""
 
+    timeline: str | None = None
+    timeline_sql: str | None = None
+
     def __init__(self, engine: AsyncEngine, path: Path) -> None:
         self._engine = engine
         self._log = path.with_name(path.name + "-wal")

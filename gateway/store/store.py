@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Sealed
+from gateway.store.backend import Backend
 from gateway.store.changes import ChangeLog
 from gateway.store.connections import ConnectionStore
 from gateway.store.data_keys import DataKeys
@@ -17,9 +17,11 @@ from gateway.store.deliveries import DeliveryStore
 from gateway.store.edits import EditStore
 from gateway.store.event_log import EventLog
 from gateway.store.expiring import ExpiringStore
+from gateway.store.failover import Failover
 from gateway.store.flow_results import FlowResults
 from gateway.store.flows import FlowStore
 from gateway.store.history import HistoryStore
+from gateway.store.holders import Holders
 from gateway.store.integrations import IntegrationStore
 from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
@@ -33,9 +35,7 @@ from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
 from gateway.store.signing_keys import SigningKeyStore
 from gateway.store.tasks import TaskLeases
-from gateway.store.transactions import Transactions
 from gateway.store.unreadable import UnreadableSecrets, unreadable
-from gateway.store.watch import Watch
 from gateway.store.webhooks import WebhookStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 
@@ -48,24 +48,25 @@ class Store:
 
     def __init__(
         self,
-        transactions: Transactions,
+        backend: Backend,
         vault: Vault,
         keys: DataKeys,
-        watch: Watch,
-        place: Path | None,
+        failover: Failover,
         unreadable_secrets: UnreadableSecrets | None = None,
         *,
         statement_s: float = 0.0,
     ) -> None:
         self.unreadable = unreadable_secrets or UnreadableSecrets()
-        self._transactions = transactions
+        self._transactions = transactions = backend.transactions
+        self.failover = failover
         self._keys = keys
         self.vault = vault
-        self.pairs = Pairs(place, vault, keys)
-        self.leftovers = Leftovers(place, vault, keys)
+        self.pairs = Pairs(backend.pairs, vault, keys)
+        self.leftovers = Leftovers(backend.pairs, vault, keys)
+        self.holders = Holders(backend.pairs, backend.node, self.pairs)
         self.outbox = Outbox(transactions)
         own = OwnChanges()
-        self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own)
+        self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own, failover)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions)
         self.expiring = ExpiringStore(transactions, self.outbox, keys)
@@ -81,7 +82,7 @@ class Store:
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
-        self.changes = ChangeLog(transactions, watch, own, statement_s=statement_s)
+        self.changes = ChangeLog(transactions, backend.watch, own, statement_s=statement_s)
         self.request_log = RequestLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:

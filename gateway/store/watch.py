@@ -5,6 +5,11 @@ from typing import Protocol
 
 
 class Watch(Protocol):
+    timeline: str | None
+    """Names the history that the database goes by, which a failover to a standby changes; None where that is not known."""
+    timeline_sql: str | None
+    """The SQL expression for that name."""
+
     async def moved(self, at_most_s: float) -> None:
         """Return as soon as something may have changed, or after so many seconds. Never raises."""
 

@@ -125,10 +125,15 @@ class PostgresServer:
     def thaw(self) -> None:
         self._to_all(signal.SIGCONT)
 
-    def remove(self) -> None:
+    def kill(self) -> None:
+        """At once, as when its host is lost."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGQUIT)  # nothing of it is wanted any more
+            self._process.send_signal(signal.SIGQUIT)
             self._process.wait(PATIENCE_S)
+            self._process = None
+
+    def remove(self) -> None:
+        self.kill()
         shutil.rmtree(self._folder)
 
     def url(self, database: str) -> str:

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from gateway.config import PoolConfig
 from gateway.store.backend import Backend, Upgrade
 from gateway.store.faults import told_as_unavailable
+from gateway.store.node_id import NONE, node_id
 from gateway.store.note_place import node_place
 from gateway.store.postgres.connecting import place_of
 from gateway.store.postgres.engine import migrating_engine, postgres_engines
@@ -49,4 +50,6 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
             await engine.dispose()
 
     place = place_of(url)
-    return Backend(place, transactions, PostgresWatch(url, pool), alone, await asyncio.to_thread(node_place, place))
+    notes = await asyncio.to_thread(node_place, place)
+    node = await asyncio.to_thread(node_id, notes.parent) if notes is not None else NONE
+    return Backend(place, transactions, PostgresWatch(url, pool), alone, notes, node)

@@ -7,10 +7,13 @@ that knows no LISTEN, costs time and nothing else.
 import asyncio
 from collections.abc import Hashable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 import asyncpg
+import structlog
 
+from gateway import clock
 from gateway.config import PoolConfig
 from gateway.store.changes import ChangesMissed
 from gateway.store.faults import unavailable
@@ -19,8 +22,10 @@ from gateway.store.postgres.connecting import Unreachable, cause_in_words, conne
 CHANNEL: Final = "gateway_changes"
 TOGETHER_S: Final = 0.01  # what comes in a burst is read at once
 LONGEST_CONNECT_S: Final = 2.0  # an attempt that hangs must not outlast the outage by much
-LAST: Final = "SELECT coalesce(max(id), 0) FROM changes"
-TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
+TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
+
+log = structlog.get_logger(__name__)
 
 
 class PostgresWatch:
@@ -29,7 +34,8 @@ class PostgresWatch:
         self._connect_s = min(pool.connect_s, LONGEST_CONNECT_S)
         self._bell = asyncio.Event()
         self._db: asyncpg.Connection[Any] | None = None
-        self._timeline: str | None = None
+        self.timeline: str | None = None
+        self.timeline_sql: str | None = None
         self._looking = asyncio.Lock()
 
     async def moved(self, at_most_s: float) -> None:
@@ -40,13 +46,17 @@ class PostgresWatch:
                 await asyncio.sleep(TOGETHER_S)
 
     async def version(self) -> Hashable:
-        """Where the log ends, at the price of one look into its index. Listens again if the connection was lost."""
+        """Where the log ends, at the price of one look into its index. Listens again if the connection was lost.
+
+        Measures the offset of the database's clock on the way (`gateway.clock.offset`).
+        """
         async with self._looking:
             try:
                 async with asyncio.timeout(self._connect_s):
-                    before = self._timeline
                     db = self._db or await self._listening()
-                    last_id: int = await db.fetchval(LAST)
+                    sent = clock.machine()
+                    last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
+                    received = clock.machine()
             except Unreachable as fault:
                 raise unavailable(str(fault)) from fault
             except BaseException as fault:
@@ -54,9 +64,11 @@ class PostgresWatch:
                 if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
                     raise unavailable(cause_in_words(fault, self._connect_s)) from fault
                 raise
-            if before is not None and self._timeline != before:
+            _measure(sent, received, database)
+            before, self.timeline = self.timeline, timeline or self.timeline
+            if before is not None and self.timeline != before:
                 raise ChangesMissed  # a standby took over, whose log may lack what we have read already
-            return last_id
+            return int(last_id)
 
     async def close(self) -> None:
         self._drop()
@@ -66,8 +78,10 @@ class PostgresWatch:
         try:
             db.add_termination_listener(lambda _: self._bell.set())
             await db.add_listener(CHANNEL, lambda *_: self._bell.set())
+            self.timeline_sql = None
             with suppress(asyncpg.PostgresError):  # a server that is like PostgreSQL need not have it
-                self._timeline = await db.fetchval(TIMELINE)
+                await db.fetchval(f"SELECT {TIMELINE}")
+                self.timeline_sql = TIMELINE
         except BaseException:
             db.terminate()
             raise
@@ -78,3 +92,15 @@ class PostgresWatch:
         db, self._db = self._db, None
         if db is not None:
             db.terminate()
+
+
+def _measure(sent: datetime, received: datetime, database: datetime) -> None:
+    offset = clock.offset
+    if not offset.measured(sent, received, database):
+        return
+    seconds = round(offset.seconds, 3)
+    if not offset.reported:
+        log.info("clock_offset_gone", offset_s=seconds)
+        return
+    effect = "this node refreshes no token" if offset.refused else "this node goes by the database's clock"
+    log.warning("clock_offset", offset_s=seconds, effect=effect)

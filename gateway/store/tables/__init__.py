@@ -12,7 +12,7 @@ from gateway.store.tables.events import deliveries, outbox, signing_keys, webhoo
 from gateway.store.tables.integration import integrations
 from gateway.store.tables.key import keys
 from gateway.store.tables.log import request_log
-from gateway.store.tables.nodes import changes, task_leases
+from gateway.store.tables.nodes import changes, task_leases, timelines
 
 __all__ = [
     "UtcTime",
@@ -33,5 +33,6 @@ __all__ = [
     "request_log",
     "signing_keys",
     "task_leases",
+    "timelines",
     "webhooks_seen",
 ]

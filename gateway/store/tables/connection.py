@@ -58,6 +58,7 @@ connections = Table(
     Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
     Column("account_id", Text),
     Column("account_label", Text),
+    Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),

@@ -1,4 +1,4 @@
-"""What nodes tell each other: whose turn a task is, and what has changed."""
+"""What nodes share: whose turn a task is, what has changed, and when the database failed over."""
 
 from sqlalchemy import Column, Table, Text
 
@@ -22,4 +22,12 @@ changes = Table(
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text, nullable=False),
     sqlite_autoincrement=True,  # readers remember the last id they saw
+)
+
+# PostgreSQL only: each history (timeline) that nodes have seen this database go by. All but the first began with a failover.
+timelines = Table(
+    "timelines",
+    metadata,
+    Column("timeline", Text, primary_key=True),
+    Column("since", UtcTime, nullable=False),
 )

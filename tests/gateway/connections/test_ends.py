@@ -153,7 +153,7 @@ async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, trac
     keep_alive, connections_ = await keeper(running), running.services.store.connections
     later(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
-    assert await connections_.lease_refresh(ref, owner="a", now=clock.now(), ttl=timedelta(seconds=30))
+    assert await connections_.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
     await keep_alive.once()
     assert await states(running) == {"c1": "active"}
     await connections_.release_lease(ref, owner="a")

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.connections.lease import BEAT_S, LEASE, TOKEN_CALL_S
+from gateway.connections.recover import unfinished
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.store.slot_file import all_files, records
@@ -71,7 +72,7 @@ async def left_open(running: RunningGateway) -> None:
     row = await row_of(running)
     redeemer = running.services.renewer._redeemer
     leased = await running.services.store.connections.lease_refresh(
-        REF, owner="killed", now=clock.now(), ttl=LEASE, seen=row, intent=redeemer._digest(row)
+        REF, owner="killed", ttl=LEASE, seen=row, intent=redeemer._digest(row)
     )
     assert leased
 
@@ -260,12 +261,14 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
 
 
 async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holder(
-    running: RunningGateway, tracker: Tracker
+    running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    assert await running.services.store.connections.abandoned(clock.now(), limit=9) == []
-    assert len(await running.services.store.connections.abandoned(clock.now() + LEASE, limit=9)) == 1
+    store, renewer = running.services.store, running.services.renewer
+    assert await unfinished(store, renewer) == []
+    later(LEASE.total_seconds())
+    assert [row.ref for row in await unfinished(store, renewer)] == [REF]
 
 
 async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_asked_for_again(

@@ -101,11 +101,10 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(
 async def test_a_lease_of_a_killed_process_expires(opener: Opener) -> None:
     from datetime import timedelta
 
-    ttl = timedelta(seconds=30)
+    ttl, gone = timedelta(seconds=30), -timedelta(seconds=1)
     killed, survivor = await opener(), await opener()
     await killed.connections.put(new(), now=NOW)
-    assert await killed.connections.lease_refresh(REF, owner="killed", now=NOW, ttl=ttl)
-    assert not await survivor.connections.lease_refresh(REF, owner="survivor", now=NOW, ttl=ttl)
-    assert await survivor.connections.lease_refresh(
-        REF, owner="survivor", now=NOW + ttl + timedelta(seconds=1), ttl=ttl
-    )
+    assert await killed.connections.lease_refresh(REF, owner="killed", ttl=ttl)
+    assert not await survivor.connections.lease_refresh(REF, owner="survivor", ttl=ttl)
+    assert await killed.connections.extend_lease(REF, owner="killed", ttl=gone)
+    assert await survivor.connections.lease_refresh(REF, owner="survivor", ttl=ttl)

@@ -90,7 +90,7 @@ async def test_a_last_statement_among_several_commits_for_none(store: Store) -> 
     refs = [REF._replace(connection_id=f"c{n}") for n in range(3)]
     for ref in refs:
         await store.connections.put(new(ref), now=NOW)
-    lease = {"now": NOW, "ttl": timedelta(seconds=30)}
+    lease = {"ttl": timedelta(seconds=30)}
     seen = commits(store)
     async with queued(store) as tasks:
         tasks += [asyncio.create_task(store.connections.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]

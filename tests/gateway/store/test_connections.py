@@ -1,7 +1,7 @@
 """What is put comes back, sealed; versions and leases decide who may write next."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 TTL = timedelta(seconds=60)
+GONE = -timedelta(seconds=1)  # a lease of that length has run out
 LATER = NOW + timedelta(seconds=5)
 FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LATER + TTL)
 
@@ -99,7 +100,7 @@ async def test_of_five_hundred_attempts_on_a_lease_one_wins(opener: Opener) -> N
     stores = [await opener(), await opener()]
     await stores[0].connections.put(new(), now=NOW)
     won = await asyncio.gather(
-        *(stores[n % 2].connections.lease_refresh(REF, owner=f"o{n}", now=NOW, ttl=TTL) for n in range(500))
+        *(stores[n % 2].connections.lease_refresh(REF, owner=f"o{n}", ttl=TTL) for n in range(500))
     )
     assert sum(won) == 1
 
@@ -107,29 +108,28 @@ async def test_of_five_hundred_attempts_on_a_lease_one_wins(opener: Opener) -> N
 async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
     lease = store.connections.lease_refresh
     await store.connections.put(new(), now=NOW)
-    assert await lease(REF, owner="a", now=NOW, ttl=TTL)
-    assert not await lease(REF, owner="b", now=NOW + TTL - timedelta(milliseconds=1), ttl=TTL)
+    assert await lease(REF, owner="a", ttl=TTL)
     await store.connections.release_lease(REF, owner="b")
-    assert not await lease(REF, owner="b", now=NOW, ttl=TTL)
+    assert not await lease(REF, owner="b", ttl=TTL)
     await store.connections.release_lease(REF, owner="a")
-    assert await lease(REF, owner="b", now=NOW, ttl=TTL)
-    assert await lease(REF, owner="c", now=NOW + TTL + timedelta(seconds=1), ttl=TTL)
-    assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", now=NOW, ttl=TTL)
+    assert await lease(REF, owner="b", ttl=GONE)
+    assert await lease(REF, owner="c", ttl=TTL)
+    assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", ttl=TTL)
 
 
 async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) -> None:
     lease = store.connections.lease_refresh
     seen, _ = await store.connections.put(new(), now=NOW)
-    assert await lease(REF, owner="killed", now=NOW, ttl=TTL, seen=seen, intent="digest")
-    late = NOW + TTL + timedelta(seconds=1)
-    assert not await lease(REF, owner="b", now=late, ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
+    assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
+    assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
     row = await store.connections.get(REF)
     assert row is not None
     assert row.mark == seen.mark
-    assert await lease(REF, owner="b", now=late, ttl=TTL, seen=row, intent="digest")
+    assert await lease(REF, owner="b", ttl=TTL, seen=row, intent="digest")
+    assert not await lease(REF, owner="c", ttl=TTL, seen=row, from_holder=True), "its holder is another by now"
     again, _ = await store.connections.put(new(), now=LATER)
-    assert not await lease(REF, owner="c", now=late, ttl=TTL, seen=row)
-    assert await lease(REF, owner="c", now=late, ttl=TTL, seen=again)
+    assert not await lease(REF, owner="c", ttl=TTL, seen=row)
+    assert await lease(REF, owner="c", ttl=TTL, seen=again)
 
 
 async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,26 +147,67 @@ async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch
 
 async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.connections.put(new(), now=NOW)
-    moved, monotonic = [0.0], clock.monotonic
-    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + moved[0])
+    transactions = store.connections._transactions
+    write, began = transactions.write, []
 
     async def queued(work: Any, *, before: Any = None) -> Any:
-        moved[0] += 20  # in a queue of writes
+        await asyncio.sleep(0.2)  # in a queue of writes
+        began.append(clock.now())
         return await write(work, before=before)
 
-    transactions = store.connections._transactions
-    write = transactions.write
     monkeypatch.setattr(transactions, "write", queued)
-    assert await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
-    late = NOW + TTL + timedelta(seconds=19)
-    assert not await store.connections.lease_refresh(REF, owner="b", now=late, ttl=TTL)
-    assert await store.connections.extend_lease(REF, owner="a", now=late, ttl=TTL)
-    assert not await store.connections.lease_refresh(REF, owner="b", now=late + timedelta(seconds=19), ttl=TTL)
+    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.lease is not None
+    assert row.lease.until >= began[0] + TTL - timedelta(milliseconds=100)
+
+
+async def test_who_may_claim_does_not_depend_on_the_clock_of_a_node(
+    store: Store, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.connections.put(new(), now=NOW)
+    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    monkeypatch.setattr(clock, "machine", lambda: datetime.now(UTC) + 10 * TTL)
+    claimed = await store.connections.lease_refresh(REF, owner="b", ttl=TTL)
+    assert claimed is (backend == "sqlite"), "a SQLite file is on the machine whose clock that is"
+
+
+async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after_its_end(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="a", ttl=-TTL / 2, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert not await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL)
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL / 4)
+
+
+async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it_alone(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert not await claim(REF, owner="b", ttl=TTL, seen=row)
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True)
+    assert not await claim(REF, owner="c", ttl=TTL, seen=row, from_holder=True)
+
+
+async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True, intent="digest")
+    await store.connections.release_lease(REF, owner="b", still_open=True, former=row.lease)
+    after = await store.connections.get(REF)
+    assert after is not None
+    assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
 
 
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
     saved = await store.connections.save_refreshed(
         REF, owner="a", version=1, credential={"access_token": "at2"}, expires_at=LATER + TTL, now=LATER
     )
@@ -174,14 +215,14 @@ async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
     assert saved == await store.connections.get(REF)
     assert (saved.version, saved.expires_at, saved.last_refreshed_at) == (2, LATER + TTL, LATER)
     assert store.vault.open_json(saved.credential) == {"access_token": "at2"}
-    assert await store.connections.lease_refresh(REF, owner="b", now=LATER, ttl=TTL), "the lease ended with it"
+    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
 
 
 async def test_a_late_writer_is_fenced_off(store: Store) -> None:
     save = store.connections.save_refreshed
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="slow", now=NOW, ttl=TTL)
-    await store.connections.lease_refresh(REF, owner="quick", now=NOW + TTL + timedelta(seconds=1), ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="slow", ttl=GONE)
+    await store.connections.lease_refresh(REF, owner="quick", ttl=TTL)
     assert await save(REF, owner="slow", version=1, credential={"n": "slow"}, expires_at=None, now=LATER) is None
     assert await save(REF, owner="quick", version=1, credential={"n": "quick"}, expires_at=None, now=LATER)
     assert await save(REF, owner="quick", version=1, credential={"n": "late"}, expires_at=None, now=LATER) is None
@@ -192,7 +233,7 @@ async def test_a_late_writer_is_fenced_off(store: Store) -> None:
 
 async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
     await store.connections.put(new(), now=NOW)
     save, fail = store.connections.save_refreshed, store.connections.record_failure
     assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=LATER) is None
@@ -203,28 +244,27 @@ async def test_a_row_made_anew_gets_nothing_of_the_former(store: Store) -> None:
     former, _ = await store.connections.put(new(), now=NOW)
     await store.connections.delete(REF, now=NOW)
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
     save = store.connections.save_refreshed
     assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=former.uid) is None
 
 
 async def test_a_holder_whose_lease_ran_out_unnoticed_still_saves(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
-    late = NOW + 10 * TTL
+    await store.connections.lease_refresh(REF, owner="a", ttl=GONE)
     assert await store.connections.save_refreshed(
-        REF, owner="a", version=1, credential={"n": 2}, expires_at=None, now=late
+        REF, owner="a", version=1, credential={"n": 2}, expires_at=None, now=NOW
     ), "nobody else wrote, so a rotated token must not be lost"
 
 
 async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
     failed = await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
     assert failed is not None
     assert (failed.failure, failed.version) == (FAILURE, 1)
     assert failed == await store.connections.get(REF)
-    assert await store.connections.lease_refresh(REF, owner="b", now=LATER, ttl=TTL), "the lease ended with it"
+    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
     saved = await store.connections.save_refreshed(
         REF, owner="b", version=1, credential={"n": 2}, expires_at=None, now=LATER
     )
@@ -234,7 +274,7 @@ async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None
 
 async def test_putting_forgets_the_failure(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
     await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
     again, _ = await store.connections.put(new(), now=LATER)
     assert again.failure is None

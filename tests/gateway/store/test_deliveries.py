@@ -63,7 +63,7 @@ async def test_each_change_of_the_state_is_told_once(telling: Store) -> None:
     for code, final in (("timeout", False), ("timeout", False), ("invalid_grant", True), ("token_revoked", True)):
         row = await telling.connections.get(REF)
         assert row is not None
-        assert await telling.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
+        assert await telling.connections.lease_refresh(REF, owner="a", ttl=TTL)
         noted = RefreshFailure(code, "words", final, NOW, 1)
         assert await telling.connections.record_failure(REF, owner="a", version=row.version, failure=noted)
     await telling.connections.delete(REF, now=NOW)

@@ -8,6 +8,7 @@ from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, Opener, new, sqlite_only
 
+GONE = -timedelta(seconds=1)  # a lease of that length has run out
 TTL = timedelta(seconds=30)
 DAY = timedelta(days=1)
 
@@ -48,21 +49,22 @@ async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) 
     seen, _ = await one.connections.put(new(), now=NOW)
     await other.connections.put(new(), now=NOW + TTL)
     lease = one.connections.lease_refresh
-    assert not await lease(REF, owner="a", now=NOW + TTL, ttl=TTL, seen=seen, intent="d")
+    assert not await lease(REF, owner="a", ttl=TTL, seen=seen, intent="d")
     current = await one.connections.get(REF)
     assert current is not None
     assert current.intent is None
-    assert await lease(REF, owner="a", now=NOW + TTL, ttl=TTL, seen=current, intent="d")
+    assert await lease(REF, owner="a", ttl=TTL, seen=current, intent="d")
 
 
 async def test_a_lease_can_be_held_on_to_and_a_lost_one_cannot(opener: Opener) -> None:
     one, other = await opener(), await opener()
     await one.connections.put(new(), now=NOW)
-    assert await one.connections.lease_refresh(REF, owner="a", now=NOW, ttl=TTL)
-    assert await one.connections.extend_lease(REF, owner="a", now=NOW + TTL / 2, ttl=TTL)
-    assert not await other.connections.lease_refresh(REF, owner="b", now=NOW + TTL, ttl=TTL)
-    assert await other.connections.lease_refresh(REF, owner="b", now=NOW + 2 * TTL, ttl=TTL)
-    assert not await one.connections.extend_lease(REF, owner="a", now=NOW + 2 * TTL, ttl=TTL)
+    assert await one.connections.lease_refresh(REF, owner="a", ttl=GONE)
+    assert await one.connections.extend_lease(REF, owner="a", ttl=TTL), "also where it has run out"
+    assert not await other.connections.lease_refresh(REF, owner="b", ttl=TTL)
+    assert await one.connections.extend_lease(REF, owner="a", ttl=GONE)
+    assert await other.connections.lease_refresh(REF, owner="b", ttl=TTL)
+    assert not await one.connections.extend_lease(REF, owner="a", ttl=TTL)
     assert (
         await one.connections.save_refreshed(
             REF, owner="a", version=1, credential={"late": True}, expires_at=None, now=NOW

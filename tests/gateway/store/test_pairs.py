@@ -54,7 +54,7 @@ async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> 
 async def test_a_file_is_swept_once_its_pairs_are_of_no_use(opener: Opener, path: Path) -> None:
     here = await opener()
     row = await held(here)
-    assert await here.connections.lease_refresh(REF, owner="o", now=NOW, ttl=timedelta(0), seen=row, intent="digest")
+    assert await here.connections.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
     await here.pairs.prepare("dev")
     await here.pairs.keep(row, FRESH, None)
     await here.close()

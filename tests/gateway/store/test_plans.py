@@ -27,7 +27,7 @@ async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
     await store.connections.get(REF)
     await store.connections.marks([REF, *others])
     await store.changes.since(LogPosition(2, {1: 0.0}))
-    lease = {"now": NOW, "ttl": timedelta(seconds=30)}
+    lease = {"ttl": timedelta(seconds=30)}
     assert await store.connections.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
     assert await store.connections.extend_lease(REF, owner="a", **lease)
     saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}

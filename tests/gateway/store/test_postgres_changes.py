@@ -151,7 +151,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_anew(
     store = await opener()
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 1
-    store.changes._watch._timeline = "0000000F"  # that of the server it had listened to
+    store.changes._watch.timeline = "0000000F"  # that of the server it had listened to
     store.changes._watch._drop()
     with pytest.raises(ChangesMissed):
         await store.changes.version()

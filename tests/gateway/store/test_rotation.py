@@ -50,7 +50,7 @@ async def fill(store: Store, count: int) -> None:
         ref = nth(n, ("dev", "prod")[n % 2])
         await store.connections.put(new(ref, credential={"type": "API_KEY", "apiKey": f"k{n}"}), now=NOW)
     await store.connections.put(new(nth(0), secret_config={"pin": "1"}), now=NOW)
-    assert await store.connections.lease_refresh(nth(0), owner="o", now=NOW, ttl=TTL)
+    assert await store.connections.lease_refresh(nth(0), owner="o", ttl=TTL)
     saved = await store.connections.save_refreshed(
         nth(0),
         owner="o",
@@ -225,7 +225,7 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
         await node.connections.put(new(nth(n)), now=NOW)
 
     async def renewed(n: int) -> None:
-        assert await node.connections.lease_refresh(nth(n), owner=f"o{n}", now=NOW, ttl=TTL)
+        assert await node.connections.lease_refresh(nth(n), owner=f"o{n}", ttl=TTL)
         saved = await node.connections.save_refreshed(
             nth(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
         )
@@ -265,7 +265,7 @@ async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opene
     assert behind.open(held.credential)["apiKey"] == "k2"  # what it has in memory
     with pytest.raises(Unavailable, match="encryption key that this node was not given"):
         await behind.connections.put(new(), now=NOW)
-    lease: dict[str, Any] = {"owner": "a", "now": NOW, "ttl": timedelta(seconds=30)}
+    lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
     with pytest.raises(Unavailable, match="encryption key that this node was not given"):  # before a token is spent
         await behind.connections.lease_refresh(held.ref, seen=held, intent="digest", **lease)
     found = await one(behind, nth(2))
@@ -342,7 +342,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     row = await store.connections.get(nth(1, "prod"))
     assert row is not None
     now = clock.now()
-    assert await store.connections.lease_refresh(row.ref, owner="o", now=now, ttl=TTL, seen=row, intent="digest")
+    assert await store.connections.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")
     await store.pairs.prepare("prod")
     note = store.pairs.note(row)
     assert note is not None

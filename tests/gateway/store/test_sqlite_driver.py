@@ -64,7 +64,7 @@ async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines
 @sqlite_only
 async def test_a_claim_is_two_trips_and_a_renewal_that_is_no_news_three(store: Store, trips: list[Any]) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    lease = {"now": NOW, "ttl": timedelta(seconds=30), "intent": "digest"}
+    lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
     for version in (1, 2):  # the first claim of a process tries out what comes after the call, too
         before = len(trips)

@@ -1,0 +1,58 @@
+"""Who holds a lease, told from the owner's name: `{node}.{process}.{attempt}`.
+
+`node` names a machine (`node_id`), `process` the file that a process of it keeps locked for as long as it lives. Owners of
+former versions are `{process}.{attempt}`.
+"""
+
+import asyncio
+import secrets
+import uuid
+from pathlib import Path
+from typing import Final
+
+from gateway.records.connection import Lease
+from gateway.refresh.decision import Holder
+from gateway.store.node_id import NONE, ONLY
+from gateway.store.pairs import Pairs
+from gateway.store.slot_file import is_dead
+
+PARTS: Final = 3
+
+
+class Holders:
+    """`place`: what the names of those files begin with; None where there is no folder for them."""
+
+    def __init__(self, place: Path | None, node: str, pairs: Pairs) -> None:
+        self._place = place
+        self._node = node
+        self._pairs = pairs
+        self._without_file = secrets.token_hex(6)
+        self._ours = {self._without_file}
+
+    async def new_owner(self) -> str:
+        """A name for one attempt of this process."""
+        process = await self._pairs.file_name() or self._without_file
+        self._ours.add(process)
+        return f"{self._node}.{process}.{uuid.uuid4().hex}"
+
+    async def of(self, lease: Lease | None) -> Holder:
+        """What is known here of the process that holds or held `lease`."""
+        if lease is None:
+            return Holder.NOBODY
+        node, _, rest = lease.owner.rpartition(".")[0].rpartition(".")
+        former = lease.owner.count(".") == PARTS - 2
+        elsewhere = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
+        if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not rest.isalnum():
+            return elsewhere
+        if rest in self._ours:
+            return Holder.HERE_ENDED
+        if not former and node == NONE:
+            return Holder.WITHOUT_JOURNAL
+        if self._place is None or not (former or node == self._node):
+            return elsewhere
+        file = self._place.with_name(f"{self._place.name}-{rest}")
+        if await asyncio.to_thread(is_dead, file):
+            return Holder.HERE_DEAD
+        if await asyncio.to_thread(file.exists):
+            return Holder.HERE_ALIVE
+        return elsewhere if former else Holder.HERE_ENDED

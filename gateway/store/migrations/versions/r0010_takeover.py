@@ -1,0 +1,20 @@
+"""What decides who may finish a refresh after a crash or a failover: whether tokens rotate, and when the database failed over."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    op.add_column("connections", sa.Column("rotates", sa.Boolean))  # null: not known
+    op.create_table(
+        "timelines",
+        sa.Column("timeline", sa.Text, primary_key=True),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+    )

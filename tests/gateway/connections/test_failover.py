@@ -1,0 +1,139 @@
+"""An asynchronous standby takes over and lacks the last commits: what a living node has in memory is written back.
+
+The provider revokes a grant when it sees a refresh token twice, so one refresh from the database alone would lose it.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.records.states import State
+from gateway.store import Store, open_store
+from gateway.vault import Keyring
+from tests.fakes.failover import Cluster
+from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+COUNT = 20
+IDS = [f"c{n}" for n in range(COUNT)]
+Start = Callable[[], Awaitable[RunningGateway]]
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    made = Cluster()
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def start(tracker: Tracker, tmp_path: Path, cluster: Cluster) -> AsyncIterator[Start]:
+    """Starts a node on the database."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    running: list[RunningGateway] = []
+
+    async def started() -> RunningGateway:
+        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        whole["store"]["url"] = cluster.url("postgres")
+        running.append(RunningGateway(tmp_path, whole))
+        await running[-1].start()
+        return running[-1]
+
+    yield started
+    for node in running:
+        await node.stop()
+
+
+async def opened(cluster: Cluster) -> Store:
+    return await open_store(cluster.url("postgres"), Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
+
+
+async def called(node: RunningGateway, connection_id: str) -> int:
+    async with node.proxied(connection_id) as answer:
+        await answer.read()
+        status: int = answer.status
+        return status
+
+
+async def refreshed(node: RunningGateway, connection_id: str) -> Any:
+    return await node.json("GET", f"/connections/{connection_id}?provider_config_key=tracker&force_refresh=true")
+
+
+async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
+    """All connections in the memory of all nodes."""
+    for one in IDS:
+        await nodes[0].imported(tracker.grant(), one)
+    for node in nodes:
+        assert [await called(node, one) for one in IDS] == [200] * COUNT
+
+
+async def events(store: Store, connection_id: str) -> list[str]:
+    from gateway.records.connection import ConnectionRef
+
+    row = await store.connections.get(ConnectionRef("dev", "tracker", connection_id))
+    assert row is not None
+    assert row.state is State.ACTIVE
+    return [change.reason for change in await store.history.of(row.id)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("data_key_is_lost", [False, True])
+async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
+    data_key_is_lost: bool, cluster: Cluster, start: Start, tracker: Tracker
+) -> None:
+    one, other = await start(), await start()
+    await connected([one, other], tracker)
+    await cluster.replicate()
+    if data_key_is_lost:
+        operator = await opened(cluster)
+        await operator.rotation.rotate(lambda *_: None, fresh=True)
+        await operator.close()
+    for n, connection_id in enumerate(IDS):
+        assert "error" not in await refreshed((one, other)[n % 2], connection_id)
+    assert tracker.calls["refresh_token"] == COUNT
+    without_memory = await start()
+    await cluster.fail_over()
+    async with asyncio.timeout(PATIENCE_S):
+        answers = await asyncio.gather(*(_until_answered(without_memory, one) for one in IDS))
+    assert [answer.get("error") for answer in answers] == [None] * COUNT
+    assert not any(grant.revoked for grant in tracker.grants)
+    assert [await called(one, connection_id) for connection_id in IDS] == [200] * COUNT
+    written = one.services.live.written_back + other.services.live.written_back
+    assert written == {("dev", "tracker"): COUNT}
+    assert await events(one.services.store, "c0") == ["authorized", "failover"]
+
+
+async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
+    """As an application does it that heeds a 503."""
+    while True:
+        told = await refreshed(node, connection_id)
+        if told.get("error", {}).get("code") != "store_unavailable":
+            return told
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.timeout(300)
+async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_the_end_user(
+    cluster: Cluster, start: Start, tracker: Tracker
+) -> None:
+    first = await start()
+    tracker.ttl_s = 1
+    await first.imported(tracker.grant())
+    await cluster.replicate()
+    assert "error" not in await refreshed(first, "c1")
+    await first.stop()
+    await cluster.fail_over()
+    after = await start()
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await _until_answered(after, "c1"))["error"]["code"] == "reconnect_needed"
+    told = await after.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
+    found = told["error"]["payload"]["connection"]["diagnosis"]
+    assert found["causes"][0]["cause"] == "failover"
+    assert "failed over" in found["causes"][0]["why"]
+    assert found["action"]["do"] == "reconnect"
