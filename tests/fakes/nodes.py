@@ -45,10 +45,18 @@ class Nodes:
 
 @asynccontextmanager
 async def nodes(
-    folder: Path, provider_url: str, store_url: str, *, count: int = 1, workers: int = 1, token_url: str | None = None
+    folder: Path,
+    provider_url: str,
+    store_url: str,
+    *,
+    count: int = 1,
+    workers: int = 1,
+    token_url: str | None = None,
+    skews_s: Sequence[float] = (),
 ) -> AsyncIterator[Nodes]:
     """`count` processes of so many workers each; ended, and killed if need be, afterwards.
 
+    `skews_s`: one process for each, a machine of its own whose clock is so far ahead, in place of `count`.
     `token_url`: the origin of the token endpoint, where it is not the provider's.
     """
     token_url = token_url or provider_url
@@ -59,7 +67,12 @@ async def nodes(
     path = folder / "gateway.yaml"
     path.write_text(yaml.safe_dump(whole))
     async with contextlib.AsyncExitStack() as stack:
-        started = await asyncio.gather(*(stack.enter_async_context(serving(NodeFile(path))) for _ in range(count)))
+        serve = [serving(NodeFile(path)) for _ in range(0 if skews_s else count)]
+        for n, skew_s in enumerate(skews_s):
+            machine = folder / f"machine-{n}"
+            machine.mkdir()
+            serve.append(serving(NodeFile(path), skew_s=skew_s, folder=machine))
+        started = await asyncio.gather(*map(stack.enter_async_context, serve))
         http = await stack.enter_async_context(
             aiohttp.ClientSession(
                 headers={"Authorization": f"Bearer {SECRET_KEY}"}, connector=aiohttp.TCPConnector(limit=0)

@@ -21,6 +21,7 @@ from tests.fakes.gateways import SECRET_KEY, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+SKEWED = Path(__file__).parent / "skewed"
 CONNECTION = {"Provider-Config-Key": "up", "Connection-Id": "c1"}
 # What systemd does for a socket unit: descriptor 3 and upward, meant for this process id.
 HAND_OVER = (
@@ -154,8 +155,19 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(files: "Files | NodeFile", listener: socket.socket | None = None) -> AsyncIterator[Serving]:
-    """A process that is ready; on `listener`, if there is one, instead of a socket of its own."""
+async def serving(
+    files: "Files | NodeFile", listener: socket.socket | None = None, *, skew_s: float = 0.0, folder: Path | None = None
+) -> AsyncIterator[Serving]:
+    """A process that is ready; on `listener`, if there is one, instead of a socket of its own.
+
+    `skew_s`: how far its clock, and that of all processes it starts, is ahead. `folder`: its machine's, for temporary files.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if skew_s:
+        environment["PYTHONPATH"] = os.pathsep.join((str(SKEWED), str(ROOT)))
+        environment["PYTHON_TEST_SKEW_S"] = str(skew_s)
+    if folder is not None:
+        environment["TMPDIR"] = str(folder)
     command = [sys.executable, "-m", "gateway"]
     if listener is not None:
         command = [sys.executable, "-c", HAND_OVER, str(listener.fileno())]
@@ -165,7 +177,7 @@ async def serving(files: "Files | NodeFile", listener: socket.socket | None = No
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         pass_fds=[listener.fileno()] if listener is not None else [],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=environment,
     )
     gateway = Serving(process)
     try:

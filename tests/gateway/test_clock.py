@@ -1,0 +1,66 @@
+"""The offset of the database's clock: measured in the middle of a round trip, and only by what is known for sure."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from gateway import clock
+from gateway.clock import MOST_OFFSET_S, REPORTED_OFFSET_S, Offset
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def measure(offset: Offset, ahead_s: float, *, there_s: float = 0.001, back_s: float = 0.001) -> bool:
+    """A measurement of a database whose clock is `ahead_s` ahead."""
+    sent = AT
+    reached = sent + timedelta(seconds=there_s)
+    return offset.measured(sent, reached + timedelta(seconds=back_s), reached + timedelta(seconds=ahead_s))
+
+
+def test_it_is_taken_in_the_middle_of_the_round_trip() -> None:
+    offset = Offset()
+    assert offset.seconds == 0
+    measure(offset, 35)
+    assert offset.seconds == pytest.approx(35, abs=1e-6)
+    skewed = Offset()
+    measure(skewed, 35, there_s=0.9, back_s=0.1)
+    assert skewed.seconds == pytest.approx(35, abs=0.5), "at most half of the round trip off"
+
+
+def test_a_long_round_trip_replaces_nothing_unless_it_proves_it_wrong() -> None:
+    offset = Offset()
+    measure(offset, 1)
+    measure(offset, 1, there_s=1.5, back_s=0.1)
+    assert offset.seconds == pytest.approx(1, abs=1e-6)
+    measure(offset, 9, there_s=1.5, back_s=0.1)
+    assert offset.seconds == pytest.approx(9, abs=0.8)
+    measure(offset, 9)
+    assert offset.seconds == pytest.approx(9, abs=1e-6)
+
+
+def test_a_clock_that_was_set_back_during_a_measurement_measures_nothing() -> None:
+    offset = Offset()
+    assert not offset.measured(AT, AT - timedelta(seconds=1), AT)
+    assert offset.seconds == 0
+
+
+def test_it_is_reported_once_and_again_when_it_has_changed_by_much() -> None:
+    offset = Offset()
+    assert not measure(offset, REPORTED_OFFSET_S - 0.1)
+    assert not offset.reported
+    assert measure(offset, REPORTED_OFFSET_S + 3)
+    assert offset.reported
+    assert not measure(offset, REPORTED_OFFSET_S + 3.5)
+    assert measure(offset, MOST_OFFSET_S + 1)
+    assert offset.refused
+    assert measure(offset, 0)
+    assert not offset.reported
+    assert not measure(offset, 0.5)
+
+
+def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "offset", Offset())
+    monkeypatch.setattr(clock, "machine", lambda: AT)
+    assert clock.now() == AT
+    measure(clock.offset, -300)
+    assert (clock.now() - AT).total_seconds() == pytest.approx(-300, abs=1e-6)

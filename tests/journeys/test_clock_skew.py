@@ -1,0 +1,93 @@
+"""Nodes whose clocks differ by minutes, on one PostgreSQL: each token is refreshed once, and no call fails.
+
+The provider revokes a grant when it sees a refresh token twice. Its tokens live shorter than the clocks differ, so a node that
+judged them by its own clock would believe them dead, or alive, when they are not.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.tracker import Tracker
+
+CONNECTIONS = 40
+ROUNDS = 3
+SLOW_S = 1.5  # the token endpoint's answer: claims of others fall into it
+
+
+async def called(gateways: Nodes, tracker: Tracker) -> Counter[int]:
+    ids = [f"c{n}" for n in range(CONNECTIONS)]
+    for one in ids:
+        await gateways.imported(tracker.grant(), one)
+    statuses = Counter[int]()
+
+    async def call(node: int, one: str) -> None:
+        status, _ = await gateways.call(node, one)
+        statuses[status] += 1
+
+    for n in range(ROUNDS):  # all nodes want each token, the first of them first
+        for node in range(len(gateways.urls)):
+            await asyncio.gather(*(call(node + n, one) for one in ids), *(call(node + n + 1, one) for one in ids))
+    return statuses
+
+
+async def slow(tracker: Tracker, ended: asyncio.Event) -> None:
+    """Answers of the token endpoint come in batches, SLOW_S apart."""
+    while not ended.is_set():
+        tracker.hold_answer.clear()
+        await asyncio.sleep(SLOW_S)
+        tracker.hold_answer.set()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("skews_s", "ttl_s"), [((0, 35), 30), ((0, -35), 30), ((300, -300), 500)], ids=str)
+async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
+    skews_s: tuple[float, ...], ttl_s: float, tracker: Tracker, tmp_path: Path, database: str
+) -> None:
+    tracker.ttl_s, tracker.refusal = ttl_s, 401
+    async with nodes(tmp_path, tracker.url, database, skews_s=skews_s) as gateways:
+        ended = asyncio.Event()
+        slowing = asyncio.create_task(slow(tracker, ended))
+        statuses = await called(gateways, tracker)
+        ended.set()
+        tracker.hold_answer.set()
+        await slowing
+        assert statuses == {200: CONNECTIONS * ROUNDS * 4}
+        assert not any(grant.revoked for grant in tracker.grants)
+        if ttl_s > 100:  # long enough for none to be due again on a slow machine
+            assert tracker.calls["refresh_token"] == CONNECTIONS, "what one node got the other believes alive"
+        for node, skew_s in zip(gateways.running, skews_s, strict=True):
+            async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as answer:
+                told = await answer.json()
+                assert answer.status == 200
+            if skew_s:
+                assert told["clock"] == "off"
+                assert abs(told["clock_offset_seconds"] + skew_s) < 1
+                assert (await node.logged("clock_offset"))[0]["offset_s"] == pytest.approx(-skew_s, abs=1)
+            else:
+                assert told == {"result": "ok"}
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(300)
+async def test_a_node_whose_clock_is_off_by_far_refreshes_nothing_and_says_so(
+    tracker: Tracker, tmp_path: Path, database: str
+) -> None:
+    async with nodes(tmp_path, tracker.url, database, skews_s=(0, 3600)) as gateways:
+        await gateways.imported(tracker.grant(), "c1")
+        status, told = await gateways.call(1, "c1")
+        assert (status, told["error"]["code"]) == (503, "store_unavailable")
+        assert told["error"]["payload"]["reason"] == "clock_offset"
+        assert tracker.calls["refresh_token"] == 0
+        for query, status in (("", 200), ("?store=required", 503)):
+            async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as answer:
+                assert answer.status == status
+                assert (await answer.json())["clock"] == "refused"
+        assert "refreshes no token" in json.dumps(await gateways.running[1].logged("clock_offset"))
+        assert (await gateways.call(0, "c1"))[0] == 200
