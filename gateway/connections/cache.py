@@ -3,6 +3,7 @@
 A kept entry is a row of the store, sealed; its credential stays opened for at most a minute.
 """
 
+import asyncio
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -18,11 +19,12 @@ from gateway.connections.integrations import Integrations
 from gateway.connections.shelf import Kept, Shelf
 from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
-from gateway.store import Store
+from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
 
 LONGEST_LOAD_S: Final = 120.0
 TIDIED_EVERY_S: Final = 10.0
+TOGETHER: Final = 200  # rows that are compared with the database at once
 
 log = structlog.get_logger(__name__)
 
@@ -77,31 +79,33 @@ class Cache(Following):
                 self.forget(ref)
 
     async def _write_back(self) -> None:
-        """Of all that is kept, and of what was put away while the database could not be read."""
-        rows = {**self._set_aside, **{ref: kept.connection for ref, kept in self._kept.items()}}
-        marks = await self._store.connections.marks(list(rows))
-        written_back = failed = 0
-        for ref, row in rows.items():
-            mark = marks.get(ref)
-            if mark is None or mark[0] >= row.version:
-                continue
-            try:
-                written = await self._store.connections.write_back(row, now=clock.now())
-            except VaultError as fault:
-                failed += 1
-                log.error("token_not_written_back", connection_id=ref.connection_id, detail=str(fault))
-                continue
-            if written is not None:
-                written_back += 1
-                self.written_back[ref.environment, ref.integration_id] += 1
-                where = {"environment": ref.environment, "integration": ref.integration_id}
-                log.warning("token_written_back", connection_id=ref.connection_id, version=written.version, **where)
+        """Of all that is kept, and of what was put away while the database could not be read: what was renewed last first."""
+        rows = {**self._set_aside, **{kept.connection.ref: kept.connection for kept in self._kept.values()}}
+        ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
+        before = self.written_back.total()
+        for begin in range(0, len(ordered), TOGETHER):
+            some = ordered[begin : begin + TOGETHER]
+            marks = await self._store.connections.marks([row.ref for row in some])
+            older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
+            await asyncio.gather(*map(self._write_one_back, older))
         await self._store.failover.end()
         self._set_aside.clear()
-        if written_back or failed:
-            log.error("database_lost_commits", written_back=written_back, failed=failed, kept=len(rows))
+        written_back = self.written_back.total() - before
+        if written_back:
+            log.error("database_lost_commits", written_back=written_back, kept=len(rows))
         else:
             log.info("changes_missed", kept=len(rows))
+
+    async def _write_one_back(self, row: Connection) -> None:
+        where = {"environment": row.ref.environment, "integration": row.ref.integration_id}
+        try:
+            written = await self._store.connections.write_back(row, now=clock.now())
+        except VaultError as fault:
+            log.error("token_not_written_back", connection_id=row.ref.connection_id, detail=str(fault), **where)
+            return
+        if written is not None:
+            self.written_back[row.ref[:2]] += 1
+            log.warning("token_written_back", connection_id=row.ref.connection_id, version=written.version, **where)
 
     def _forget_all(self) -> None:
         self._kept.clear()
@@ -144,6 +148,8 @@ class Cache(Following):
         row = await self._store.connections.get(ref)
         if row is None:
             self.forget(ref)
+        elif row.uid == kept.connection.uid and row.version < kept.connection.version:
+            raise ChangesMissed  # the database has lost what it had committed
         elif row.mark != kept.connection.mark:
             self._put(Kept(row, used_at=kept.used_at))
 

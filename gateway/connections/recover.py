@@ -29,7 +29,7 @@ async def recover(store: Store, renewer: Renewer) -> None:
     """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
     while True:
         try:
-            for row in (await unfinished(store, renewer))[:AT_ONCE]:
+            for row in await unfinished(store, renewer):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
         except GatewayError as fault:
@@ -38,8 +38,12 @@ async def recover(store: Store, renewer: Renewer) -> None:
 
 
 async def unfinished(store: Store, renewer: Renewer) -> list[Connection]:
-    """What this node may go on with now: by the database, and by the journals that dead processes left on this machine."""
+    """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
     by_lease = await store.connections.unsettled(most=MOST)
     by_journal = await store.leftovers.sweep(store.connections.get)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
-    return [row for row in rows.values() if await renewer.next_step(row) in UNFINISHED]
+    found: list[Connection] = []
+    for row in rows.values():
+        if len(found) < AT_ONCE and await renewer.next_step(row) in UNFINISHED:
+            found.append(row)
+    return found

@@ -13,6 +13,7 @@ from gateway.store import Store
 
 FENCE: Final = timedelta(seconds=60)
 """How long after the end of a lease its holder's machine may still come back and finish, before others go on without it."""
+TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({Step.CLAIM, Step.TAKE_UP, Step.SEND_AGAIN})
 
 
@@ -32,7 +33,8 @@ class Standing:
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
-            recorded = lease is not decision.Lease.HELD and await self._store.leftovers.recorded(row)
+            asked = lease is not decision.Lease.HELD and holder not in TAKEN_UP  # else it decides nothing
+            recorded = asked and await self._store.leftovers.recorded(row)
         return Facts(
             node=self._node(),
             intent=intent,

@@ -51,8 +51,11 @@ class Holders:
         if self._place is None or not (former or node == self._node):
             return elsewhere
         file = self._place.with_name(f"{self._place.name}-{rest}")
-        if await asyncio.to_thread(is_dead, file):
-            return Holder.HERE_DEAD
-        if await asyncio.to_thread(file.exists):
-            return Holder.HERE_ALIVE
-        return elsewhere if former else Holder.HERE_ENDED
+        return await asyncio.to_thread(_by_file, file) or (elsewhere if former else Holder.HERE_ENDED)
+
+
+def _by_file(file: Path) -> Holder | None:
+    """None where it is not there."""
+    if is_dead(file):
+        return Holder.HERE_DEAD
+    return Holder.HERE_ALIVE if file.exists() else None

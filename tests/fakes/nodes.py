@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,12 @@ class Nodes:
         }
         async with self.http.post(f"{self.urls[0]}/connections", json=body) as answer:
             assert answer.status == 201, await answer.text()
+
+    async def expires_at(self, connection_id: str) -> datetime:
+        """When its access token ends, as the API shows it."""
+        url = f"{self.urls[0]}/connections/{connection_id}?provider_config_key=tracker"
+        async with self.http.get(url) as answer:
+            return datetime.fromisoformat((await answer.json())["credentials"]["expires_at"])
 
     async def call(self, node: int, connection_id: str) -> tuple[int, dict[str, Any]]:
         """Status and body of one proxied call by the node of that number, counted on from the last."""

@@ -7,6 +7,7 @@ judged them by its own clock would believe them dead, or alive, when they are no
 import asyncio
 import json
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,12 @@ ROUNDS = 3
 SLOW_S = 1.5  # the token endpoint's answer: claims of others fall into it
 
 
+def ids_of() -> list[str]:
+    return [f"c{n}" for n in range(CONNECTIONS)]
+
+
 async def called(gateways: Nodes, tracker: Tracker) -> Counter[int]:
-    ids = [f"c{n}" for n in range(CONNECTIONS)]
+    ids = ids_of()
     for one in ids:
         await gateways.imported(tracker.grant(), one)
     statuses = Counter[int]()
@@ -62,6 +67,9 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
         assert not any(grant.revoked for grant in tracker.grants)
         if ttl_s > 100:  # long enough for none to be due again on a slow machine
             assert tracker.calls["refresh_token"] == CONNECTIONS, "what one node got the other believes alive"
+            for one in ids_of():
+                ends = await gateways.expires_at(one)
+                assert abs((ends - datetime.now(UTC)).total_seconds() - ttl_s) < 100, "by the database's clock"
         for node, skew_s in zip(gateways.running, skews_s, strict=True):
             async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as answer:
                 told = await answer.json()

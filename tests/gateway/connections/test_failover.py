@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
+from gateway.records.connection import ConnectionRef
 from gateway.records.states import State
 from gateway.store import Store, open_store
+from gateway.store.changes import note_change
+from gateway.store.tables import connections
 from gateway.vault import Keyring
 from tests.fakes.failover import Cluster
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
@@ -21,6 +27,7 @@ from tests.fakes.tracker import Tracker
 
 COUNT = 20
 IDS = [f"c{n}" for n in range(COUNT)]
+REF = ConnectionRef("dev", "tracker", "c1")
 Start = Callable[[], Awaitable[RunningGateway]]
 
 
@@ -74,8 +81,6 @@ async def connected(nodes: list[RunningGateway], tracker: Tracker) -> None:
 
 
 async def events(store: Store, connection_id: str) -> list[str]:
-    from gateway.records.connection import ConnectionRef
-
     row = await store.connections.get(ConnectionRef("dev", "tracker", connection_id))
     assert row is not None
     assert row.state is State.ACTIVE
@@ -137,3 +142,29 @@ async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_t
     assert found["causes"][0]["cause"] == "failover"
     assert "failed over" in found["causes"][0]["why"]
     assert found["action"]["do"] == "reconnect"
+
+
+async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    """As after a crash of a server that had not written its last commits, or a restored copy."""
+    await running.imported(tracker.grant())
+    assert await called(running, "c1") == 200
+    store = running.services.store
+    async with store._transactions.read() as db:
+        former = dict((await db.execute(select(connections))).mappings().one())
+    assert "error" not in await refreshed(running, "c1")
+
+    async def put_back(db: AsyncConnection) -> None:
+        await db.execute(update(connections).values(former))
+        await note_change(db, REF, clock.now())
+
+    await store._transactions.write(put_back)
+    async with asyncio.timeout(PATIENCE_S):
+        while not running.services.live.written_back:
+            await asyncio.sleep(0.02)
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.version == 2
+    assert await events(store, "c1") == ["authorized", "failover"]
+    assert await called(running, "c1") == 200
