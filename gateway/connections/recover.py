@@ -16,6 +16,7 @@ from gateway.errors import GatewayError
 from gateway.records.connection import Connection
 from gateway.refresh.decision import Step
 from gateway.store import Store
+from gateway.store.holders import process_of
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
@@ -40,7 +41,8 @@ async def recover(store: Store, renewer: Renewer) -> None:
 async def unfinished(store: Store, renewer: Renewer) -> list[Connection]:
     """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
     by_lease = await store.connections.unsettled(most=MOST)
-    by_journal = await store.leftovers.sweep(store.connections.get)
+    holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
+    by_journal = await store.leftovers.sweep(store.connections.get, holding)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():

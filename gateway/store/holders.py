@@ -39,19 +39,24 @@ class Holders:
         """What is known here of the process that holds or held `lease`."""
         if lease is None:
             return Holder.NOBODY
-        node, _, rest = lease.owner.rpartition(".")[0].rpartition(".")
+        node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)
         former = lease.owner.count(".") == PARTS - 2
         elsewhere = Holder.HERE_ENDED if self._node == ONLY else Holder.ELSEWHERE
-        if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not rest.isalnum():
+        if lease.owner.count(".") not in (PARTS - 1, PARTS - 2) or not process.isalnum():
             return elsewhere
-        if rest in self._ours:
+        if process in self._ours:
             return Holder.HERE_ENDED
         if not former and node == NONE:
             return Holder.WITHOUT_JOURNAL
         if self._place is None or not (former or node == self._node):
             return elsewhere
-        file = self._place.with_name(f"{self._place.name}-{rest}")
+        file = self._place.with_name(f"{self._place.name}-{process}")
         return await asyncio.to_thread(_by_file, file) or (elsewhere if former else Holder.HERE_ENDED)
+
+
+def process_of(lease: Lease) -> str:
+    """The name of its holder's process, and of the end of its file's name; empty where the owner names none."""
+    return lease.owner.rpartition(".")[0].rpartition(".")[2]
 
 
 def _by_file(file: Path) -> Holder | None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -88,16 +88,19 @@ class Leftovers:
                 return Left(answers=_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
-    async def sweep(self, current: Callable[[ConnectionRef], Awaitable[Connection | None]]) -> list[Connection]:
+    async def sweep(
+        self, current: Callable[[ConnectionRef], Awaitable[Connection | None]], holding: Container[str] = ()
+    ) -> list[Connection]:
         """Remove files of processes that died, once all that is in them is in the database or of no use any more.
 
+        `holding`: names of processes that leases belong to; without its file nobody could tell that such a process is dead.
         Returns the connections with an open intent that can be settled from there.
         """
         settled: dict[ConnectionRef, Connection] = {}
         if self._place is None:
             return []
         for path in await asyncio.to_thread(_dead, self._place):
-            needed = False
+            needed = path.name.removeprefix(f"{self._place.name}-") in holding
             for about, sealed in await asyncio.to_thread(_read, path):
                 if not sealed:  # of a call that was not answered
                     continue
