@@ -23,19 +23,17 @@ KNOWN: Final = select(timelines).order_by(timelines.c.since)
 
 
 class Failover:
-    """`timeline`: the one that this node has reconciled with; None where the database has none, as SQLite."""
+    """`timeline`: the one that this node has reconciled with; None where the database has none, as SQLite. `sql`: what
+    names the timeline in a statement, the same for as long as this process runs.
+    """
 
     def __init__(self, transactions: Transactions, watch: Watch) -> None:
         self._transactions = transactions
         self._watch = watch
         self.timeline: str | None = None
+        self.sql: str | None = None
         self._begun = False
         self._until = 0.0
-
-    @property
-    def sql(self) -> str | None:
-        """What names the timeline in a statement."""
-        return self._watch.timeline_sql if self.timeline is not None else None
 
     @property
     def reconciling(self) -> bool:
@@ -57,6 +55,8 @@ class Failover:
             began, first = known[timeline], min(known.values())
             left_s = (began - clock.now()).total_seconds() + RECONCILE_S if began > first else 0.0
             wait_s = max(min(left_s, RECONCILE_S), wait_s)
+            if self.timeline is None:
+                self.sql = self._watch.timeline_sql
         self.timeline, self._begun = timeline, False
         self._until = clock.monotonic() + wait_s
 

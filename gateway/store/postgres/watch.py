@@ -78,10 +78,11 @@ class PostgresWatch:
         try:
             db.add_termination_listener(lambda _: self._bell.set())
             await db.add_listener(CHANNEL, lambda *_: self._bell.set())
-            self.timeline_sql = None
-            with suppress(asyncpg.PostgresError):  # a server that is like PostgreSQL need not have it
+            try:
                 await db.fetchval(f"SELECT {TIMELINE}")
                 self.timeline_sql = TIMELINE
+            except asyncpg.PostgresError:  # a server that is like PostgreSQL need not have it
+                self.timeline_sql = None
         except BaseException:
             db.terminate()
             raise
