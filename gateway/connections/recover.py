@@ -11,9 +11,12 @@ from typing import Final
 
 import structlog
 
+from gateway import clock
+from gateway.connections import backoff
 from gateway.connections.renew import Renewer
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection
+from gateway.records.states import State
 from gateway.refresh.decision import Step
 from gateway.store import Store
 from gateway.store.holders import process_of
@@ -46,6 +49,11 @@ async def unfinished(store: Store, renewer: Renewer) -> list[Connection]:
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():
-        if len(found) < AT_ONCE and await renewer.next_step(row) in UNFINISHED:
+        if len(found) < AT_ONCE and not _postponed(row) and await renewer.next_step(row) in UNFINISHED:
             found.append(row)
     return found
+
+
+def _postponed(row: Connection) -> bool:
+    """Whether it was taken up, and failed for a reason of ours: a setting is missing, and nothing was asked."""
+    return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.catalog.provider import Provider
 from gateway.connections import advice
-from gateway.connections.backoff import GONE, NOT_RENEWABLE, REFUSED, ROTATION_LOST, TYPED_IN
+from gateway.connections.backoff import GONE, MAYBE_GONE, NOT_RENEWABLE, REFUSED, ROTATION_LOST, TYPED_IN
 from gateway.connections.lifespan import refresh_token_advice
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
@@ -100,7 +100,7 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[Cause]:
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Cause]:
     """Where its refresh token was refused after a failover, and its access token was old enough before that to be renewed."""
     noted, renewed_at = row.failure, row.last_refreshed_at
-    if noted is None or noted.code not in GONE or renewed_at is None or row.expires_at is None:
+    if noted is None or not noted.final or noted.code not in MAYBE_GONE or renewed_at is None or row.expires_at is None:
         return
     half_way = renewed_at + (row.expires_at - renewed_at) / 2  # no renewal begins earlier
     at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)

@@ -205,6 +205,19 @@ async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
     assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
 
 
+async def test_a_failure_before_anything_was_asked_leaves_the_lease_to_its_former_holder(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim, fail = store.connections.lease_refresh, store.connections.record_failure
+    assert await claim(REF, owner="dead", ttl=GONE, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, intent="digest")
+    after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
+    assert after is not None
+    assert (after.lease, after.intent is not None) == (row.lease, True)
+    assert [one.ref for one in await store.connections.unsettled(most=9)] == [REF]
+
+
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
