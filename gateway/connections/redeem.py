@@ -109,14 +109,14 @@ class Redeemer:
                 ):
                     return row
             elif row is not seen:  # what is in memory may be old
-                await self._not_now(row, owner, step, now)
+                await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
             if not same(row, seen):
                 return row
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
                 await clock.sleep(next(waits))
 
-    async def _not_now(self, row: Connection, owner: str, step: Step, now: datetime) -> None:
+    async def _not_now(self, row: Connection, step: Step, now: datetime) -> None:
         """Raise what the caller is to be answered, where waiting a moment does not help."""
         if step is Step.HALT:
             raise backoff.clock_off(clock.offset.seconds)
@@ -124,10 +124,10 @@ class Redeemer:
             raise backoff.interrupted(row, row.lease.until + FENCE, now)
         if step is Step.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
-        if step is Step.REPORT_LOST and row.intent is not None:
-            claim = self._store.connections.lease_refresh
-            if await claim(row.ref, owner=owner, ttl=LEASE, seen=row, ran_out=FENCE):
-                await self._noted(row, owner, backoff.lost(row, row.intent.at, now), now, still_open=True)
+        if step is Step.REPORT_LOST and row.intent is not None and row.lease is not None:
+            # In the name of the holder, which stays: its machine may still have the reply, and go on with it.
+            lost = backoff.lost(row, row.intent.at, now)
+            await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
@@ -184,13 +184,14 @@ class Redeemer:
         self, row: Connection, owner: str, failure: RefreshFailure, now: datetime, *, still_open: bool
     ) -> None:
         """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
+        kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.connections.record_failure(
-            row.ref, owner=owner, version=row.version, failure=failure, still_open=still_open
+            row.ref, owner=owner, version=row.version, failure=failure, still_open=still_open, former=kept
         )
         if after is None:
             return
-        told = {"reason": failure.code, "final": failure.final, "detail": failure.message}
-        log.warning("token_refresh_failed", **who(row.ref), **told)
+        why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
+        log.warning("token_refresh_failed", **who(row.ref), **why)
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         raise backoff.refusal(after, failure, now)
 

@@ -104,7 +104,7 @@ TABLE: Final = (
     Rule(Step.CLAIM, intent=False),
     Rule(Step.TAKE_UP, recorded=True),
     Rule(Step.TAKE_UP, holder=(Holder.HERE_DEAD, Holder.HERE_ENDED)),
-    Rule(Step.REFUSE, holder=(Holder.NOBODY,), reported=True),
+    Rule(Step.REFUSE, reported=True),
     Rule(Step.SEND_AGAIN, holder=(Holder.NOBODY,)),
     Rule(Step.DEFER, lease=(Lease.RUN_OUT,)),
     Rule(Step.SEND_AGAIN, holder=(Holder.WITHOUT_JOURNAL,)),

@@ -51,7 +51,9 @@ RENEWED: Final = (
 )
 """For what changes no state, and so is no news: the row is written and read in one."""
 HELD: Final = select(connections).where(_MINE).with_for_update()
-HELD_BEFORE: Final = select(*BEFORE, connections.c.keep_alive_at).where(_MINE).with_for_update()
+HELD_BEFORE: Final = (
+    select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_MINE).with_for_update()
+)
 UNSETTLED: Final = (
     select(connections)
     .where(connections.c.lease_until.is_not(None), connections.c.intent_digest.is_not(None))

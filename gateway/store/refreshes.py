@@ -122,8 +122,8 @@ class Refreshes(Leases):
         """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
 
         `still_open`: the provider may have redeemed the token all the same; nothing was asked where `former` gets the lease
-        back that it was claimed from. `happening`, if it is not what such a failure
-        means elsewhere.
+        back that it was claimed from, or keeps it: then `owner` is its owner, and a lease that was renewed meanwhile is a
+        fence too. `happening`, if it is not what such a failure means elsewhere.
         """
         what = happening or of_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
@@ -133,6 +133,8 @@ class Refreshes(Leases):
             mine = {**place(ref), "seen_version": version, "owner": owner}
             row = (await db.execute(HELD_BEFORE, mine)).one_or_none()
             if row is None:
+                return None
+            if former is not None and former.owner == owner and row.lease_until != former.until:
                 return None
             again = row.keep_alive_at
             if again is not None:  # what is not to be asked for again has nothing to be kept alive

@@ -185,13 +185,16 @@ async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_w
     other = await start("b")
     await known_to_rotate(database)
     await passed(database, LEASE + FENCE)
+    holder = (await row_of(other)).lease
+    assert holder is not None
     status, told, _ = await called(other)
     assert (status, told["error"]["payload"]["reason"]) == (424, "rotation_lost")
     story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     payload = story["error"]["payload"]["connection"]
     assert payload["diagnosis"]["causes"][0]["cause"] == "rotation_lost"
     row = await row_of(other)
-    assert (row.state, row.lease, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, None, 0)
+    assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 0)
+    assert row.lease == holder, "whose machine goes on with it; another that reports and is killed would not know of it"
     assert row.intent is not None, "whose reply may still be found"
     forced = await other.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
     assert forced["error"]["code"] == "reconnect_needed"

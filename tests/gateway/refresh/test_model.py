@@ -1,0 +1,75 @@
+"""Every order of steps, crashes and delays of the refresh protocol, by the transition table that the gateway uses."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.refresh.decision import Facts, Holder, Lease, Step, next_step
+from tests.gateway.refresh.model import SILENT, SPENT, UNUSED, Finding, Model, explore
+
+TWO_GATEWAYS = {"machines": 2, "kills": 3, "pauses": 1, "cuts": 2}
+THREE_GATEWAYS = {"machines": 3, "kills": 2, "pauses": 1, "cuts": 1}
+
+
+@pytest.mark.parametrize("size", [TWO_GATEWAYS, THREE_GATEWAYS], ids=["two gateways", "three gateways"])
+def test_no_spent_token_is_sent_while_its_successor_is_saved_and_no_loss_is_silent(size: dict[str, int]) -> None:
+    states, findings = explore(Model(), **size)
+    assert not findings, told(findings)
+    assert states > 10_000
+
+
+def test_a_second_refresh_is_as_safe_as_the_first() -> None:
+    _, findings = explore(Model(last=2), machines=2, kills=1, pauses=1, cuts=1)
+    assert not findings, told(findings)
+
+
+def test_no_loss_is_silent_where_nobody_knows_that_the_provider_replaces_tokens() -> None:
+    """Then a token that may be spent is sent once the fence is over: most providers do not replace it, so it may work."""
+    _, findings = explore(Model(rotates=False), machines=2, kills=2, pauses=1, cuts=1)
+    assert {finding.what for finding in findings} == {SPENT}
+
+
+def test_no_loss_is_silent_without_a_journal() -> None:
+    _, findings = explore(Model(journal=False), machines=2, kills=2, pauses=1, cuts=1)
+    assert SILENT not in {finding.what for finding in findings}
+
+
+def no_fence(facts: Facts, step: Step) -> Step:
+    return Step.SEND_AGAIN if step is Step.DEFER else step
+
+
+def sent_after_the_fence(_facts: Facts, step: Step) -> Step:
+    return Step.SEND_AGAIN if step is Step.REPORT_LOST else step
+
+
+def never_reported(_facts: Facts, step: Step) -> Step:
+    return Step.WAIT if step is Step.REPORT_LOST else step
+
+
+def journal_not_read_after_the_report(facts: Facts, step: Step) -> Step:
+    return Step.REFUSE if facts.reported else step
+
+
+def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: Step) -> Step:
+    gone = facts.intent and facts.lease is Lease.RUN_OUT and facts.holder is Holder.ELSEWHERE
+    return Step.SEND_AGAIN if gone else step
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (no_fence, SPENT),
+        (sent_after_the_fence, SPENT),
+        (lease_of_a_dead_process_ended_for_everybody, SPENT),
+        (never_reported, SILENT),
+        (journal_not_read_after_the_report, UNUSED),
+    ],
+)
+def test_a_wrong_table_is_found(change: Callable[[Facts, Step], Step], what: str) -> None:
+    model = Model(decide=lambda facts: change(facts, next_step(facts)))
+    _, findings = explore(model, machines=2, kills=2, pauses=1, cuts=0)
+    assert what in {finding.what for finding in findings}
+
+
+def told(findings: list[Finding]) -> str:
+    return "\n".join(f"{finding.what}:\n  " + "\n  ".join(finding.trace) for finding in findings)
