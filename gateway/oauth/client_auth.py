@@ -4,7 +4,7 @@ import base64
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import quote_plus
+from urllib.parse import quote
 
 from gateway.secret import Secret
 
@@ -48,7 +48,8 @@ def authenticate(
         if method == BASIC_AND_ID:
             params["client_id"] = client.client_id
         # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749 §2.3.1).
-        pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret.reveal())}"
+        # A space is %20 and not +: each form decoder reads it, and so do servers that only decode percent signs (Authlib).
+        pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
     else:
         params["client_id"] = client.client_id

@@ -46,7 +46,8 @@ def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_th
     user, _, password = (
         base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode().partition(":")
     )
-    assert (user, password) == ("the+client%3Aid", "p%40ss+word")
+    # %20, which each form decoder reads as a space, and not +, which servers that decode percent signs only read as a plus sign.
+    assert (user, password) == ("the%20client%3Aid", "p%40ss%20word")
     assert not {"client_id", "client_secret"} & parse_qs(request.body.decode()).keys()
 
 
