@@ -11,7 +11,7 @@ export UV_NATIVE_TLS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd refresh-rate burst sdks rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd refresh-rate burst sdks oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -71,6 +71,9 @@ refresh-rate: venv-dev  ## refreshes a second and CPU of each: SQLite, PostgreSQ
 
 sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as docs/sdks.md says; installs them outside the repository
 	@GATEWAY_SDKS=all $(BIN)/pytest -v -p no:xdist tests/sdks
+
+oauth-servers: venv-dev  ## connections at five OAuth servers of others, each a real process; installs them outside the repository (4 minutes)
+	@GATEWAY_OAUTH_SERVERS=all $(BIN)/pytest -v -n 2 tests/oauth_servers
 
 rolling: venv-dev  ## rolling restarts and a database restart behind nginx and HAProxy, with streams open: GATEWAY_ROLLING requests a second (300)
 	@GATEWAY_ROLLING=$${GATEWAY_ROLLING:-300} $(BIN)/pytest -v -s -p no:xdist tests/deploy/test_rolling.py
