@@ -47,7 +47,8 @@ class Ours:
         """It finds its connections in the store, as after a restart."""
         port, held = free_port(), seed()
         for file in Path(held.folder.name).glob("gateway.db*"):
-            shutil.copy(file, folder)
+            if file.is_file():  # the refresh journal is the former process's
+                shutil.copy(file, folder)
         fill(folder / "gateway.db", self.connections)
         command = _written(folder, held, port=port, upstream=upstream, workers=self.workers)
         named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}

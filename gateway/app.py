@@ -44,24 +44,29 @@ log = structlog.get_logger(__name__)
 
 def create_app(config: Configured) -> web.Application:
     """The gateway as an application of its own. Raises config.Faults with every fault at once."""
+    return create(config)
+
+
+def create(config: Configured, found: Examined | None = None) -> web.Application:
+    """The same. `found`: `config` held against its catalog, where that is done already."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
-    setup(app, config)
+    setup(app, config, found)
     return app
 
 
-def setup(app: web.Application, config: Configured) -> None:
+def setup(app: web.Application, config: Configured, found: Examined | None = None) -> None:
     """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
     logs.for_host()
-    app[SERVICES] = services_of(read(config))
+    app[SERVICES] = services_of(read(config), found)
     setup_templates(app)
     add_routes(app, app[SERVICES].config.server.websocket_path)
     app.cleanup_ctx.append(_opened)
     app.on_shutdown.append(_stop_serving)
 
 
-def services_of(config: Config) -> Services:
+def services_of(config: Config, found: Examined | None = None) -> Services:
     """All that can be known before the store is open. Raises config.Faults."""
-    found = declared(config)
+    found = found or declared(config)
     integrations = Integrations(found.integrations)
     metrics = Metrics(integrations.has)
     return Services(

@@ -21,7 +21,7 @@ def gauges(services: Services) -> Iterator[Sample]:
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
     for (environment, integration), number in services.live.written_back.items():
         yield ("gateway_tokens_written_back_total", environment, integration), number
-    yield from _couriers(services)
+    yield ("gateway_refresh_journal_unwritable",), not services.journal_writable
     yield from _pools(services)
     yield from _gates(services)
     yield from _events(services)
@@ -32,12 +32,6 @@ def _events(services: Services) -> Iterator[Sample]:
         yield ("gateway_events_pending", waiting.environment), waiting.pending
         oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
         yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
-
-
-def _couriers(services: Services) -> Iterator[Sample]:
-    if services.courier is not None:
-        yield ("gateway_couriers", "running"), services.courier.running
-        yield ("gateway_couriers", "missing"), services.courier.missing or not services.store.pairs.can_note
 
 
 def _pools(services: Services) -> Iterator[Sample]:

@@ -10,7 +10,6 @@ import structlog
 
 from gateway import clock
 from gateway.config import RequestLogConfig
-from gateway.connections.attempt import Sender
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter
 from gateway.connections.dialogues import Dialogues
@@ -24,13 +23,14 @@ from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
-from gateway.courier import Way
 from gateway.errors import GatewayError
+from gateway.journal.place import EFFECT, NO_FOLDER
 from gateway.keys.issue import Issuer
+from gateway.refresh.exchange import Exchange, InProcess
+from gateway.refresh.message import Route
+from gateway.refresh.through_parent import ThroughParent
 from gateway.services import Services
 from gateway.store import Store, open_store
-from gateway.store.note_place import NO_FOLDER
-from gateway.store.own_file import EFFECT
 from gateway.vault import Keyring, Tokens
 from gateway.webhooks.deliver import Deliverer
 from gateway.webhooks.keeper import Keeper
@@ -61,13 +61,19 @@ def complete(services: Services) -> Dialogues:
 
 
 def dialogues_of(services: Services) -> Dialogues:
-    """Conversations by the configuration's way, those of a renewal by courier where there is one."""
-    if services.courier is None:
-        return Dialogues(services.egress)
+    """Conversations by the configuration's way; the exchanges of refreshes by the parent where this process has one."""
+    services.exchange = _exchange(services)
+    return Dialogues(services.egress, services.exchange)
+
+
+def _exchange(services: Services) -> Exchange:
+    if services.parent is None:
+        return InProcess(services.journals, services.egress)
     egress = services.config.egress
     allow = tuple((str(opened.network), opened.port) for opened in egress.allow)
-    way = Way(allow, egress.proxy, egress.timeouts.connect_s, egress.limits.connections)
-    return Dialogues(services.egress, Sender(services.courier, way))
+    return ThroughParent(
+        services.parent, Route(allow, egress.proxy, egress.timeouts.connect_s, egress.limits.connections)
+    )
 
 
 @asynccontextmanager
@@ -92,8 +98,8 @@ async def opened(
         await store.close()
         raise
     dialogues = dialogues_of(services)
-    if services.courier is not None and not store.pairs.can_note:
-        log.error("pairs_cannot_be_noted", detail=NO_FOLDER, effect=EFFECT)
+    if store.journal.folder is None:
+        log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
     services.renewer = Renewer(store, services.integrations, services.catalog, dialogues, services.metrics)
     services.live = Live(config.live, store, services.integrations, services.catalog, services.renewer)
     services.deliverer = Deliverer(store, config, services.catalog, services.egress, services.metrics)
@@ -110,7 +116,9 @@ async def opened(
             asyncio.create_task(
                 services.live.follow(since, lambda: services.outcomes.look(now().serving)), name="follow_changes"
             ),
-            asyncio.create_task(recover(store, services.renewer), name="recover_refreshes"),
+            asyncio.create_task(
+                recover(store, services.renewer, dialogues.exchange.released), name="recover_refreshes"
+            ),
             asyncio.create_task(keep_alive.run(), name="keep_alive"),
             asyncio.create_task(services.deliverer.run(), name="deliver_events"),
             asyncio.create_task(services.keeper.run(), name="keep_events"),
@@ -136,8 +144,7 @@ async def _closed(services: Services, tasks: Sequence["asyncio.Task[None]"]) -> 
         end.push_async_callback(services.keys.minted.close)
         end.push_async_callback(_ended, tasks)
         end.push_async_callback(services.links.close)
-        if services.courier is not None:
-            end.push_async_callback(services.courier.close)
+        end.push_async_callback(services.journals.close)
         end.push_async_callback(services.renewer.close)
         end.push_async_callback(services.deleter.close)
         end.push_async_callback(services.made.close)

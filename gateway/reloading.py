@@ -6,6 +6,7 @@ refreshes under way, and the connections to providers unless `egress` has change
 """
 
 import asyncio
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from gateway.app import Configured, declared, egress_of, gates_of, read
 from gateway.catalog.load import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.connections.integrations import Integrations
+from gateway.declared import integrations
 from gateway.errors import GatewayError, StartRefused
 from gateway.keys import Keys
 from gateway.lifetime import complete
@@ -55,22 +57,45 @@ def checked(config: Config) -> Next:
     return Next(config, found.catalog, Integrations(found.integrations))
 
 
-async def reload(app: web.Application, given: Configured | None = None) -> bool:
+async def reload(
+    app: web.Application, given: Configured | None = None, *, accept: Callable[[Next], None] | None = None
+) -> bool:
     """Whether `app` now works by its file as it is now, or by what is `given`. All faults are logged, by ``file:line``.
 
-    Reading happens in a thread, since a catalog is large and streams go on meanwhile.
+    `accept` is called in a thread with what is put in place next; what it raises is a refusal.
     """
+
+    def read_and_checked() -> Next:
+        return checked(read_again(app[SERVICES].config, given))
+
+    return await _reloaded(app, read_and_checked, accept)
+
+
+async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
+    """Whether `app` now works by the configuration and catalog that another worker has `accepted`."""
+
+    def made() -> Next:
+        config, catalog = accepted()
+        return Next(config, catalog, Integrations(integrations(config, catalog)[0]))
+
+    return await _reloaded(app, made, None)
+
+
+async def _reloaded(app: web.Application, read: Callable[[], Next], accept: Callable[[Next], None] | None) -> bool:
+    """Reading happens in a thread, since a catalog is large and streams go on meanwhile."""
     async with app[SERVICES].turning:
         running = app[SERVICES]
         try:
-            config = await asyncio.to_thread(read_again, running.config, given)
-            ready = await asyncio.to_thread(checked, config)
+            ready = await asyncio.to_thread(read)
+            config = ready.config
             if config.store.encryption_keys != running.config.store.encryption_keys:
                 await running.store.turn_to(
                     Keyring(config.store.encryption_keys), environments=set(config.environments)
                 )
             else:
                 await running.store.ensure_environments(set(config.environments))
+            if accept is not None:
+                await asyncio.to_thread(accept, ready)
         except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
             tell_refusal(refusal, running.metrics)
             return False

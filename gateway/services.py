@@ -19,7 +19,6 @@ from gateway.connections.outcomes import Outcomes
 from gateway.connections.renew import Renewer
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
-from gateway.courier import Courier
 from gateway.egress.client import Egress
 from gateway.egress.gates import Gates
 from gateway.egress.page_memory import PageMemory
@@ -27,6 +26,8 @@ from gateway.keys import Keys
 from gateway.keys.invalid import InvalidKeys
 from gateway.keys.issue import Issuer
 from gateway.metrics import Metrics
+from gateway.refresh.exchange import Exchange, Journals
+from gateway.refresh.through_parent import Parent
 from gateway.request_log import RequestLog
 from gateway.store import Store
 from gateway.vault import Tokens
@@ -40,8 +41,9 @@ class Services:
 
     A reload puts another Services in the place of this one (`gateway.reloading`), so take it from the application anew
     for each request. `retired` are ways out of earlier configurations on which something is still under way, `turning`
-    lets one reload follow the other. `courier` is there where a process of our own serves. `serving` is what ``/ready``
-    tells: false before the start is complete and again once a stop has begun.
+    lets one reload follow the other. `journals` are this process's; `parent` is there in a worker of `gateway serve`, and
+    does its token exchanges; `exchange` is the one of the two that is used. `serving` is what ``/ready`` says: false before
+    the start is complete and again once a stop has begun.
     """
 
     config: Config
@@ -56,10 +58,12 @@ class Services:
     invalid_keys: InvalidKeys
     started_at: datetime
     retired: tuple[Egress, ...] = ()
-    courier: Courier | None = None
+    journals: Journals = field(default_factory=Journals)
+    parent: Parent | None = None
     turning: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
     store: Store = field(init=False)
+    exchange: Exchange = field(init=False)
     renewer: Renewer = field(init=False)
     live: Live = field(init=False)
     creator: Creator = field(init=False)
@@ -74,6 +78,11 @@ class Services:
     deliverer: Deliverer = field(init=False)
     keeper: Keeper = field(init=False)
     made: MadeIntegrations = field(init=False)
+
+    @property
+    def journal_writable(self) -> bool:
+        """Whether replies of token endpoints can be journalled: where not, a process that is killed may lose a token."""
+        return self.store.journal.folder is not None and self.exchange.journal_fault is None
 
 
 SERVICES = web.AppKey("services", Services)

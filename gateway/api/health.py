@@ -16,6 +16,7 @@ AWAY: Final = "away"
 DAMAGED: Final = "damaged"
 OFF: Final = "off"
 REFUSED: Final = "refused"
+UNWRITABLE: Final = "unwritable"
 
 
 async def health(request: web.Request) -> web.Response:
@@ -32,22 +33,29 @@ async def ready(request: web.Request) -> web.Response:
     as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
     as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
-    which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead. The body is
-    that of api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
+    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled; the status stays. The body is that of
+    api-contract 1.1; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
-    services = request.app[SERVICES]
-    required = request.query.get("store") == "required"
+    status, body = await readiness(request.app[SERVICES], required=request.query.get("store") == "required")
+    if status == 200 and len(body) == 1:
+        return web.json_response(body)
+    headers = {hdrs.CACHE_CONTROL: "no-store", **({} if status == 200 else {MARK: NOT_READY})}
+    return web.json_response(body, status=status, headers=headers)
+
+
+async def readiness(services: Services, *, required: bool) -> tuple[int, dict[str, Any]]:
+    """Status and body of ``/ready``. `required`: not without the database."""
     away = services.serving and await store_away(services)
     damaged = services.serving and services.store.damaged
-    told: dict[str, Any] = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
-    told |= _clock()
-    if services.serving and not away and not damaged and told.get("clock") != REFUSED:
-        return web.json_response({"result": "ok", **told})
+    body: dict[str, Any] = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
+    body |= _clock()
+    if services.serving and not services.journal_writable:
+        body["journal"] = UNWRITABLE
     serves = services.serving and (not away or (shared(services) and services.live.serves))
-    if serves and not required:
-        return web.json_response({"result": "ok", **told}, headers={hdrs.CACHE_CONTROL: "no-store"})
-    headers = {MARK: NOT_READY, hdrs.CACHE_CONTROL: "no-store"}
-    return web.json_response({"result": "not ready", **told}, status=503, headers=headers)
+    if serves and not (required and (away or damaged or body.get("clock") == REFUSED)):
+        return 200, {"result": "ok", **body}
+    return 503, {"result": "not ready", **body}
 
 
 def _clock() -> dict[str, Any]:

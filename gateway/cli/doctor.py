@@ -88,10 +88,10 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
 async def _looked_at(one: "Patient", *, offline: bool) -> "list[Finding]":
     """Everything at the same time; what reads disks or waits for the database in threads."""
     from gateway.cli.diagnosis.clocks import clocks
-    from gateway.cli.diagnosis.courier import courier
     from gateway.cli.diagnosis.database import database
     from gateway.cli.diagnosis.files import files
     from gateway.cli.diagnosis.integration import integrations
+    from gateway.cli.diagnosis.journal import journal
     from gateway.cli.diagnosis.outbound import outbound
     from gateway.cli.diagnosis.reach import reach
     from gateway.cli.diagnosis.running import running
@@ -99,7 +99,7 @@ async def _looked_at(one: "Patient", *, offline: bool) -> "list[Finding]":
     async with asyncio.TaskGroup() as group:
         at_disk = [group.create_task(asyncio.to_thread(_listed, look, one)) for look in (files, database)]
         declared = group.create_task(asyncio.to_thread(_listed, integrations, one))
-        noting = group.create_task(_all(courier(one)))
+        noting = group.create_task(_all(journal(one)))
         dialled = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
     (near, beside, far) = (task.result() for task in dialled) if dialled else ([], [], [])
     here = (*at_disk[0].result(), *at_disk[1].result(), *noting.result())

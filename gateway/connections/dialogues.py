@@ -1,16 +1,16 @@
 """Holds the conversations of auth modes with providers: the one place where codes, passwords and refresh tokens leave."""
 
-from dataclasses import replace
 from typing import Final, TypeVar
 
 from gateway import clock
 from gateway.auth.mode import Dialogue
-from gateway.connections.attempt import Attempt, Sender
+from gateway.connections.attempt import Attempt
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.egress.reply import replied
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import Call, Reply, scrubbed
+from gateway.refresh.exchange import Exchange
 
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 128 * 1024  # it is read, and sealed, on the event loop
@@ -23,16 +23,13 @@ T = TypeVar("T")
 class Dialogues:
     """Asks what a dialogue yields, and hands it what came back."""
 
-    def __init__(self, egress: Egress, sender: Sender | None = None) -> None:
+    def __init__(self, egress: Egress, exchange: Exchange) -> None:
+        """`exchange`: for the calls of refreshes, whose replies are journalled."""
         self._egress = egress
-        self._sender = sender
-
-    async def has_courier(self) -> bool:
-        """Whether there is one to send with an attempt's calls; it is started where need be."""
-        return self._sender is not None and await self._sender.courier.ready()
+        self.exchange = exchange
 
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
-        """What the dialogue returns. `timeout_s`: for each answer. `attempt`: whose calls these are, where they are noted.
+        """What the dialogue returns. `timeout_s`: for each answer. `attempt`: of a refresh, whose calls are journalled.
 
         Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
         where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
@@ -70,9 +67,6 @@ class Dialogues:
             dialogue.close()
 
     async def _answered(self, call: Call, timeout_s: float, attempt: Attempt | None) -> Reply:
-        reply = None
         if attempt is not None:
-            reply = attempt.found(call) or await attempt.sent(self._sender, call, timeout_s, LIMIT_BYTES)
-            if reply is not None:  # by another process of this machine, which does not know the database's clock
-                reply = replace(reply, asked_at=reply.asked_at + clock.offset.value)
-        return reply or await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+            return attempt.recorded(call) or await attempt.ask(call, timeout_s, LIMIT_BYTES)
+        return await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)

@@ -1,12 +1,13 @@
 """Takes up refreshes that another process began and did not finish: an intent that is still open under a lease.
 
 The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come already,
-the pair is found on the disk. Where the provider had not redeemed the token yet, or still takes it for a grace time, sending
+the reply is found in the journal. Where the provider had not redeemed the token yet, or still takes it for a grace time, sending
 it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is lost, and the
 connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision` decides.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -29,11 +30,14 @@ UNFINISHED: Final = frozenset({Step.TAKE_UP, Step.SEND_AGAIN, Step.REPORT_LOST})
 log = structlog.get_logger(__name__)
 
 
-async def recover(store: Store, renewer: Renewer) -> None:
-    """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each."""
+async def recover(store: Store, renewer: Renewer, release: Callable[[str], None]) -> None:
+    """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each.
+
+    `release` has our journal's writer release an attempt.
+    """
     while True:
         try:
-            for row in await unfinished(store, renewer):
+            for row in await unfinished(store, renewer, release):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
                 renewer.start(row, force=True)
         except GatewayError as fault:
@@ -41,11 +45,11 @@ async def recover(store: Store, renewer: Renewer) -> None:
         await asyncio.sleep(EVERY_S)
 
 
-async def unfinished(store: Store, renewer: Renewer) -> list[Connection]:
+async def unfinished(store: Store, renewer: Renewer, release: Callable[[str], None]) -> list[Connection]:
     """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
     by_lease = await store.connections.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
-    by_journal = await store.leftovers.sweep(store.connections.get, holding)
+    by_journal = await store.journal.sweep(store.connections.get, release, holding)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():

@@ -139,7 +139,7 @@ class Redeemer:
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = Context(provider, integration, config, row.metadata)
-                pair, stored = await self._asker.pair(row, mode, kept, context)
+                pair, release = await self._asker.pair(row, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and nothing was asked
@@ -157,7 +157,7 @@ class Redeemer:
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
             saved = await rescue(self._store, row, pair)
-        stored()
+        release()
         if saved is not None:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")

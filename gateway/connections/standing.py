@@ -34,7 +34,7 @@ class Standing:
         if intent:
             holder = await self._store.holders.of(row.lease)
             asked = lease is not decision.Lease.HELD and holder not in TAKEN_UP  # else it decides nothing
-            recorded = asked and await self._store.leftovers.recorded(row)
+            recorded = asked and await self._store.journal.recorded(row)
         return Facts(
             node=self._node(),
             intent=intent,

@@ -99,10 +99,10 @@ FAMILIES: Final[dict[str, Family]] = {
         "How far the database's clock is ahead of this machine's, the worker that is farthest off; 0 with SQLite.",
         largest=True,
     ),
-    "gateway_couriers": Family(
+    "gateway_refresh_journal_unwritable": Family(
         "gauge",
-        ("state",),
-        "Token exchange processes: running, or missing (workers that could not start one, or have no folder for its notes).",
+        (),
+        "Workers whose token endpoints' replies cannot be journalled: a process that is killed may lose a token.",
     ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
     TURNED_AWAY: Family(

@@ -8,6 +8,7 @@ over goes on with the same numbers.
 
 import json
 import mmap
+import os
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -78,8 +79,11 @@ class Page:
 
 
 class Board:
-    """A page for each of `pages` processes; made before they are forked."""
+    """A page for each of `pages` processes. `descriptor`: of a file without a name that they all have; -1: this process's own."""
 
-    def __init__(self, pages: int) -> None:
-        self._memory = memoryview(mmap.mmap(-1, pages * PAGE_BYTES))
+    def __init__(self, pages: int, descriptor: int = -1) -> None:
+        size = pages * PAGE_BYTES
+        if descriptor >= 0 and os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)
+        self._memory = memoryview(mmap.mmap(descriptor, size))
         self.pages = [Page(self._memory[n * PAGE_BYTES : (n + 1) * PAGE_BYTES]) for n in range(pages)]

@@ -73,7 +73,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.pairs`)."""
+    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.holders`)."""
 
     owner: str
     until: datetime

@@ -1,6 +1,5 @@
-"""Our runner and the process around it: parser errors in our shape, limits, bodies untouched, signals, drain."""
+"""Our runner and the worker around it: parser errors in our shape, limits, bodies untouched, drain."""
 
-from gateway.server.process import serve
 from gateway.server.runner import GatewayRunner, runner
 
-__all__ = ["GatewayRunner", "runner", "serve"]
+__all__ = ["GatewayRunner", "runner"]

@@ -1,7 +1,6 @@
 """What a gateway that starts says once to its operator: nothing of it forbids to serve, all of it should be changed."""
 
 import resource
-import socket
 from typing import Final
 
 import structlog
@@ -18,11 +17,11 @@ MOST_FILES: Final = 1 << 20  # beyond which more are of no use
 log = structlog.get_logger(__name__)
 
 
-def warn(config: Config, admin: socket.socket | None) -> None:
-    """One log event for each."""
+def warn(config: Config, admin: str | None) -> None:
+    """One log event for each. `admin`: the address that the admin port listens on."""
     for one in open_files(config):
         log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
-    if admin is not None and (told := open_to_network(config.server, admin.getsockname()[0])) is not None:
+    if admin is not None and (told := open_to_network(config.server, admin)) is not None:
         log.warning("metrics_open_to_network", detail=told.message, fix=told.fix)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))

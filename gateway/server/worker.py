@@ -1,173 +1,217 @@
-"""One process that serves: from the sockets it was given to its last answer."""
+"""A worker of `gateway serve`: from the sockets that its parent gave it to its last answer."""
 
 import asyncio
 import gc
-import os
+import json
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 import structlog
 from aiohttp import web
 
-from gateway import reloading
-from gateway.app import create_app
+from gateway import logs, reloading
+from gateway.api.health import readiness
+from gateway.app import create, declared
+from gateway.channel import Channel
 from gateway.config import Config
-from gateway.courier import Courier
+from gateway.declared import Examined, integrations
+from gateway.errors import StartRefused
+from gateway.handshake import Message, receive_now, send_now
+from gateway.hardening import harden
 from gateway.lean import give_back_memory
+from gateway.metrics import Board
+from gateway.process import handed_on
+from gateway.process.admin import process
+from gateway.refresh.through_parent import Parent
 from gateway.server.accepting import BatchSite
-from gateway.server.admin import Admin
-from gateway.server.asking import Asking
 from gateway.server.runner import GatewayRunner
 from gateway.server.tasks import beside
-from gateway.server.terminal import Terminal
-from gateway.server.workers import ASKED, Outcome
+from gateway.server.warnings import descriptor_limit, warn
 from gateway.services import SERVICES
 from gateway.watching import Watch
 
 GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
-OUT_OF_TURN_S: Final = 0.05  # of two signals that wait together, the kernel has the later handler begin first
+REPORT_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Worker:
-    """What a process needs to serve; made before workers are forked, so that each begins with a copy.
+def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
+    """Run until SIGTERM, or until the parent is gone; the exit code. Raises config.Faults, and StartRefused for what else
+    forbids a start.
 
-    `made_by`: the process that is their parent, or the only one.
+    `sock`: our end of the channel, `start`: the parent's first message. `config` None: start from what the others run.
     """
+    logs.setup()
+    harden()
+    found = None
+    if config is None:
+        config, catalog = handed_on.read(start["configurations"][start["start_from"]])
+        built, faults, warnings = integrations(config, catalog)
+        found = Examined(catalog, built, tuple(faults), tuple(warnings))
+    server = config.server
+    addresses = {name: getattr(server, name) for name in ("host", "port", "metrics_host", "admin_port")}
+    try:
+        send_now(sock, {"type": "needs", "server": addresses, "workers": server.workers})
+        given, descriptors = receive_now(sock)
+    except (EOFError, OSError):
+        return 0  # the parent has ended
+    if "refused" in given:
+        raise StartRefused(given["refused"])
+    public = socket.socket(fileno=descriptors[0])
+    public.setblocking(False)
+    if start["start_from"] is None:
+        config = config.at_port(public.getsockname()[1])
+        warn(config, given["metrics"] and given["metrics"][0])
+    descriptor_limit()
+    found = found or declared(config)
+    app = create(config, found)
+    if start["start_from"] is None:
+        handed_on.write(start["configurations"][0], config, found.catalog)
+    worker = Worker(app, start, public, given)
+    with asyncio.Runner(loop_factory=loop_factory()) as running:
+        return running.run(worker.run(sock))
 
-    app: web.Application
-    config: Config
-    public: socket.socket
-    admin: Admin | None = None
-    terminal: Terminal = field(default_factory=Terminal)
-    made_by: int = field(default_factory=os.getpid)
-    asking: Asking = field(default_factory=Asking)
-    rereading: bool = False
 
-    @property
-    def alone(self) -> bool:
-        """Whether this process has no parent that reads the file for it."""
-        return os.getpid() == self.made_by
+class Worker:
+    """`given`: the parent's message with the sockets."""
 
-    def reload(self) -> Outcome:
-        """In the parent of several workers, at SIGHUP: as `read_again`, unless its terminal has sent that."""
-        return "stop" if self.terminal.gone() else self.read_again()
+    def __init__(self, app: web.Application, start: Message, public: socket.socket, given: Message) -> None:
+        self._app = app
+        self._start = start
+        self._public = public
+        self._given = given
+        self._stop = asyncio.Event()
+        self._channel = Channel(self._received, self._parent_lost)
+        self._parent = Parent(self._channel.send)
+        self._commands: asyncio.Queue[Message] = asyncio.Queue()
+        self._reloading = False
 
-    def asked(self) -> Outcome:
-        """At a worker's wish: as `read_again`, unless that was in vain a moment ago."""
-        return self.read_again() if self.asking.due() else "refused"
-
-    def read_again(self) -> Outcome:
-        """In the parent of several workers: whether the file is fine, and workers begin with it from now on."""
-        try:
-            config = reloading.read_again(self.config)
-            self.app, self.config = create_app(config), config
-        except Exception as refusal:  # noqa: BLE001 (whatever it was, the workers go on)
-            reloading.tell_refusal(refusal, None if self.admin is None else self.admin.of_parent())
-            return "refused"
-        return "taken"
-
-    async def run(self, place: int, ready: Callable[[], None]) -> int:
-        """Serve until SIGTERM or SIGINT; the exit code. `ready` is called once ``/ready`` would be 200.
-
-        `place`, counted from 0, is its own among the workers; who replaces it has the same.
-        """
+    async def run(self, sock: socket.socket) -> int:
+        """The exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_unhandled)
-        stop, reread = asyncio.Event(), asyncio.Event()
         for number in ENDING:
-            loop.add_signal_handler(number, self._stop, stop)
-        loop.add_signal_handler(signal.SIGHUP, self._hang_up, stop, reread)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-        drain_s, notice_s = self.config.server.drain_s, self.config.server.notice_s
-        run = GatewayRunner(self.app, drain_s=drain_s)
+            loop.add_signal_handler(number, self._end)
+        server = self._app[SERVICES].config.server
+        drain_s, notice_s = server.drain_s, server.notice_s
+        run = GatewayRunner(self._app, drain_s=drain_s)
         async with AsyncExitStack() as around:
-            await around.enter_async_context(self._admin(run, place))
-            self.app[SERVICES].courier = Courier()
+            await self._channel.open(sock)
+            around.push_async_callback(self._channel.close)
+            self._app[SERVICES].parent = self._parent
+            self._count_in_shared_memory(run)
             around.push_async_callback(run.cleanup)
             await run.setup()
-            self._ask_for_missing_keys(reread)
-            await around.enter_async_context(beside(self._reload_when_asked(reread)))
-            await around.enter_async_context(beside(Watch(self.app, aloud=place == 0).run()))
-            await BatchSite(run, self.public).start()
+            self._app[SERVICES].store.missing_keys.ask = lambda ids: self._channel.send(
+                {"type": "missing_keys", "ids": sorted(ids)}
+            )
+            await around.enter_async_context(beside(self._obey()))
+            await around.enter_async_context(beside(Watch(self._app, aloud=self._start["place"] == 0).run()))
+            site = BatchSite(run, self._public)
+            await site.start()
             settle()
-            ready()
-            await stop.wait()
+            await around.enter_async_context(beside(self._report()))
+            self._channel.send({"type": "ready", **self._announcement()})
+            await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
-            self.app[SERVICES].serving = False
+            self._app[SERVICES].serving = False
             run.start_draining()
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
+            await site.stop()
+            self._public.close()
+            self._channel.send({"type": "closed"})
         log.info("stopped")
         return 0
 
-    def _stop(self, stop: asyncio.Event) -> None:
-        """The first signal drains; the next one, of either kind, ends the process at once.
+    def _end(self) -> None:
+        """The first signal drains; more of them do nothing, unless the parent is gone.
 
-        Not one that has a parent: a service manager tells each of them, and then their parent does. That has SIGKILL.
+        A service manager may signal all processes, and then the parent does once more. That has SIGKILL.
         The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
         """
-        stop.set()
-        again = signal.SIG_DFL if self.alone or os.getppid() != self.made_by else signal.SIG_IGN
+        self._stop.set()
+        again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
         for number in ENDING:
             signal.signal(number, again)
 
-    def _hang_up(self, stop: asyncio.Event, reread: asyncio.Event) -> None:
-        if self.alone and self.terminal.gone():  # a parent has looked, and sends SIGHUP for no other reason
-            self._stop(stop)
-        else:
-            reread.set()
+    def _parent_lost(self) -> None:
+        self._parent.lost()
+        if not self._stop.is_set():
+            log.error(
+                "parent_lost", effect="this worker finishes its requests and ends; tokens are not refreshed meanwhile"
+            )
+            self._stop.set()
 
-    def _ask_for_missing_keys(self, reread: asyncio.Event) -> None:
-        missing = self.app[SERVICES].store.missing_keys
-        if self.alone:
-            missing.ask = lambda _ids: reread.set()
-            return
-        missing.ask = self._ask_parent
-        asyncio.get_running_loop().add_signal_handler(ASKED, self._nothing_new, reread)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {ASKED})
+    def _received(self, message: Message) -> None:
+        match message["type"]:
+            case "exchanged":
+                self._parent.exchanged(message)
+            case "journal":
+                self._parent.journal_fault = message["fault"]
+            case "nothing_new":
+                if not self._reloading:
+                    self._app[SERVICES].store.missing_keys.answered()
+            case "reload" | "take_over":
+                self._commands.put_nowait(message)
 
-    def _nothing_new(self, reread: asyncio.Event) -> None:
-        """The parent has nothing that it had not before. A SIGHUP that it sent ahead may come after this one."""
-        asyncio.get_running_loop().call_later(OUT_OF_TURN_S, self._answer_unless_reading, reread)
-
-    def _answer_unless_reading(self, reread: asyncio.Event) -> None:
-        if not reread.is_set() and not self.rereading:
-            self.app[SERVICES].store.missing_keys.answered()
-
-    async def _reload_when_asked(self, asked: asyncio.Event) -> None:
-        """One at a time; signals that come meanwhile are one more."""
+    async def _obey(self) -> None:
+        """Reloads that the parent asks for, one after the other."""
         while True:
-            await asked.wait()
-            self.rereading = True
-            asked.clear()
+            message = await self._commands.get()
+            memory = self._start["configurations"][message["memory"]]
+            self._reloading = True
             try:
-                await reloading.reload(self.app)
+                if message["type"] == "reload":
+                    ok = await reloading.reload(self._app, accept=partial(_hand_on, memory))
+                else:
+                    ok = await reloading.take_over(self._app, partial(handed_on.read, memory))
             finally:
-                self.rereading = False
-            self.app[SERVICES].store.missing_keys.answered()
+                self._reloading = False
+            self._app[SERVICES].store.missing_keys.answered()
+            self._channel.send({"type": "reloaded", "ok": ok})
 
-    def _ask_parent(self, ids: Collection[str]) -> None:
-        """Have it read the file and tell all workers: whoever replaces one begins with what the parent has read."""
-        if os.getppid() == self.made_by:
-            self.asking.ask(self.made_by, ids)
+    async def _report(self) -> None:
+        """How this worker is, for the admin port, which the parent serves; and its numbers, into the shared memory."""
+        while True:
+            services = self._app[SERVICES]
+            answers = {}
+            for name, required in (("any", False), ("required", True)):
+                status, body = await readiness(services, required=required)
+                answers[name] = {"status": status, "body": body}
+            self._channel.send({"type": "report", **answers})
+            if self._given["metrics"] is not None:
+                services.metrics.publish()
+            await asyncio.sleep(REPORT_EVERY_S)
 
-    @asynccontextmanager
-    async def _admin(self, run: GatewayRunner, place: int) -> AsyncIterator[None]:
-        """The admin port, open from before the first request until after the last."""
-        if self.admin is None:
-            yield
+    def _announcement(self) -> Message:
+        services = self._app[SERVICES]
+        config, metrics = services.config, self._given["metrics"]
+        address, public_url = _address(config.server.host, config.server.port), config.server.public_url
+        more = {"metrics": f"{_address(config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
+        line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
+        folder = services.store.journal.folder
+        about = {"address": address, "public_url": public_url, **more}
+        return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
+
+    def _count_in_shared_memory(self, run: GatewayRunner) -> None:
+        """From where the worker at this place before left off."""
+        if self._given["metrics"] is None:
             return
-        metrics = self.app[SERVICES].metrics
-        async with self.admin.serving(metrics, place):
-            metrics.watch(lambda: [(("gateway_client_connections",), run.client_connections)])
-            yield
+        metrics = self._app[SERVICES].metrics
+        board = Board(self._given["pages"], self._start["board"])
+        metrics.move_to(board.pages[self._start["place"]])
+        metrics.watch(process)
+        metrics.watch(lambda: [(("gateway_workers",), 1), (("gateway_client_connections",), run.client_connections)])
+
+
+def _hand_on(descriptor: int, ready: reloading.Next) -> None:
+    handed_on.write(descriptor, ready.config, ready.catalog)
 
 
 def settle() -> None:
@@ -176,6 +220,19 @@ def settle() -> None:
     give_back_memory()
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
+
+
+def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    """uvloop's loop where it is installed: a third less CPU a request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Data keys under which nothing in the database is sealed, but perhaps an answer that lies on a disk (ADR 33)."""
+"""Data keys under which nothing in the database is sealed, but perhaps an answer that lies on a disk (ADR 41)."""
 
 import asyncio
 import time

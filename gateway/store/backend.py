@@ -18,15 +18,15 @@ Upgrade: TypeAlias = Callable[[AsyncConnection], Awaitable[Any]]
 class Backend:
     """Looked at and connected, but not migrated. `place` names it without a password.
 
-    `alone` runs an upgrade in one transaction while no other process runs one. `pairs`: where new pairs are noted ahead of
-    their commit, if there is a folder for it. `node`: the name of this machine (`node_id`).
+    `alone` runs an upgrade in one transaction while no other process runs one. `journal`: the folder of the refresh
+    journal, if there is one. `node`: the name of this machine (`node_id`).
     """
 
     place: str
     transactions: Transactions
     watch: Watch
     alone: Callable[[Upgrade], Awaitable[Any]]
-    pairs: Path | None = None
+    journal: Path | None = None
     node: str = NONE
 
     async def close(self) -> None:

@@ -10,28 +10,28 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from gateway.journal.marker import lives
 from gateway.records.connection import Lease
 from gateway.refresh.decision import Holder
 from gateway.store.node_id import NONE, ONLY
-from gateway.store.pairs import Pairs
-from gateway.store.slot_file import is_dead
+from gateway.store.refresh_journal import RefreshJournal
 
 PARTS: Final = 3
 
 
 class Holders:
-    """`place`: what the names of those files begin with; None where there is no folder for them."""
+    """`folder`: the journal's, where those files lie; None where there is none."""
 
-    def __init__(self, place: Path | None, node: str, pairs: Pairs) -> None:
-        self._place = place
+    def __init__(self, folder: Path | None, node: str, journal: RefreshJournal) -> None:
+        self._folder = folder
         self._node = node
-        self._pairs = pairs
+        self._journal = journal
         self._without_file = secrets.token_hex(6)
         self._ours = {self._without_file}
 
     async def new_owner(self) -> str:
         """A name for one attempt of this process."""
-        process = await self._pairs.file_name() or self._without_file
+        process = await self._journal.process_name() or self._without_file
         self._ours.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
@@ -48,19 +48,14 @@ class Holders:
             return Holder.HERE_ENDED
         if not former and node == NONE:
             return Holder.WITHOUT_JOURNAL
-        if self._place is None or not (former or node == self._node):
+        if self._folder is None or not (former or node == self._node):
             return elsewhere
-        file = self._place.with_name(f"{self._place.name}-{process}")
-        return await asyncio.to_thread(_by_file, file) or (elsewhere if former else Holder.HERE_ENDED)
+        alive = await asyncio.to_thread(lives, self._folder, process)
+        if alive is None:
+            return elsewhere if former else Holder.HERE_ENDED
+        return Holder.HERE_ALIVE if alive else Holder.HERE_DEAD
 
 
 def process_of(lease: Lease) -> str:
-    """The name of its holder's process, and of the end of its file's name; empty where the owner names none."""
+    """The name of its holder's process, and of its marker; empty where the owner names none."""
     return lease.owner.rpartition(".")[0].rpartition(".")[2]
-
-
-def _by_file(file: Path) -> Holder | None:
-    """None where it is not there."""
-    if is_dead(file):
-        return Holder.HERE_DEAD
-    return Holder.HERE_ALIVE if file.exists() else None

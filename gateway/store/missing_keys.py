@@ -11,31 +11,13 @@ from typing import Final
 import structlog
 
 from gateway import clock
+from gateway.pauses import Pauses
 from gateway.vault import WrappedKey
 
 ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
-FIRST_PAUSE_S: Final = 5.0
-LONGEST_PAUSE_S: Final = 60.0
 TOLD_EVERY_S: Final = 60.0  # of each data key, however many requests need it
 
 log = structlog.get_logger(__name__)
-
-
-class Pauses:
-    """For each master key, by id, when it is worth while to look for it again."""
-
-    def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
-        self._first_s, self._longest_s = first_s, longest_s
-        self._next: dict[str, tuple[float, float]] = {}  # not before (monotonic), seconds after that
-
-    def due(self, ids: Collection[str]) -> list[str]:
-        """Those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
-        now = clock.monotonic()
-        due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
-        for one in due:
-            pause_s = self._next.get(one, (0.0, self._first_s))[1]
-            self._next[one] = now + pause_s, min(2 * pause_s, self._longest_s)
-        return due
 
 
 class MissingKeys:

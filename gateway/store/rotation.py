@@ -42,7 +42,7 @@ class Rotated:
     """`damaged`: values that no key opens, as ``table.column of row``; they, and the keys they name, stay as they are.
 
     `left`: values that are still under an older data key. `kept_keys`: under which nothing is in the database, but perhaps
-    what a token endpoint has answered to a refresh that began before (ADR 33); they are under the first master key by now.
+    what a token endpoint has answered to a refresh that began before (ADR 41); they are under the first master key by now.
     """
 
     sealed: int = 0

@@ -3,12 +3,12 @@
 import asyncio
 from typing import Final
 
+from gateway.journal.place import journal_beside
 from gateway.store.backend import Backend
 from gateway.store.common_commit import CommonCommit
 from gateway.store.engine import sqlite_engines, sqlite_watcher
 from gateway.store.look import look, sqlite_path
 from gateway.store.node_id import ONLY
-from gateway.store.note_place import place_beside
 from gateway.store.sqlite_file import prepare, still_there
 from gateway.store.sqlite_watch import SqliteWatch
 from gateway.vault import Keyring
@@ -24,4 +24,4 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     transactions = CommonCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
     # The one writer's lock keeps others waiting.
-    return Backend(str(path), transactions, watch, transactions.write, place_beside(path), ONLY)
+    return Backend(str(path), transactions, watch, transactions.write, journal_beside(path), ONLY)

@@ -25,11 +25,10 @@ from gateway.store.holders import Holders
 from gateway.store.integrations import IntegrationStore
 from gateway.store.keep_alive import KeepAliveStore
 from gateway.store.keys import KeyStore
-from gateway.store.leftovers import Leftovers
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
 from gateway.store.own_changes import OwnChanges
-from gateway.store.pairs import Pairs
+from gateway.store.refresh_journal import RefreshJournal
 from gateway.store.rejections import RejectionStore
 from gateway.store.request_log import RequestLog
 from gateway.store.sessions import SessionStore
@@ -61,9 +60,8 @@ class Store:
         self.failover = failover
         self._keys = keys
         self.vault = vault
-        self.pairs = Pairs(backend.pairs, vault, keys)
-        self.leftovers = Leftovers(backend.pairs, vault, keys)
-        self.holders = Holders(backend.pairs, backend.node, self.pairs)
+        self.journal = RefreshJournal(backend.journal, vault, keys)
+        self.holders = Holders(backend.journal, backend.node, self.journal)
         self.outbox = Outbox(transactions)
         own = OwnChanges()
         self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own, failover)
@@ -185,4 +183,4 @@ class Store:
     async def _close(self) -> None:
         await self.changes.close()
         await self._transactions.close()
-        self.pairs.close()
+        self.journal.close()

@@ -11,10 +11,9 @@ from aiohttp import web
 
 import gateway
 from gateway import config as configuration
-from gateway.courier import Courier
+from gateway.process.sockets import BACKLOG
 from gateway.server.lane import Lane
 from gateway.server.runner import GatewayServer
-from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES, Services
 from tests.fakes.migrated import lay
 
@@ -25,16 +24,13 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 class RunningGateway:
     """`url` has no trailing slash; `headers` hold the key; `services` are the application's own."""
 
-    def __init__(
-        self, folder: Path, document: dict[str, Any], *, lane: bool = True, courier: Courier | None = None
-    ) -> None:
+    def __init__(self, folder: Path, document: dict[str, Any], *, lane: bool = True) -> None:
         self.folder = folder
         self.document = document
         self.url = ""
         self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
         self._runner: web.BaseRunner | None = None
         self._on_lane = lane
-        self._courier = courier
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -45,7 +41,6 @@ class RunningGateway:
         if config.store.url.startswith("sqlite:"):
             lay(Path(config.store.url.removeprefix("sqlite:///")))
         self.app = app = gateway.create_app(config)
-        app[SERVICES].courier = self._courier
         self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
         await self._runner.setup()
         await web.SockSite(self._runner, sock, backlog=BACKLOG).start()

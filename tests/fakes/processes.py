@@ -135,6 +135,15 @@ class Serving:
                 pids += map(int, (task / "children").read_text().split())
         return sorted(pids)
 
+    def kill_all(self) -> None:
+        """The parent and its workers at once, as the machine does when it fails."""
+        workers = self.workers()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        for pid in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     async def connect(self) -> None:
         """Make the connection that `head` asks for."""
         body = {
@@ -184,14 +193,7 @@ async def serving(
         await gateway.ready()
         yield gateway
     finally:
-        workers = gateway.workers()
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        for (
-            pid
-        ) in workers:  # which would drain at their parent's death, after a test that failed for as long as they may
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        gateway.kill_all()  # workers would drain at their parent's death, after a test that failed for as long as they may
         assert process.stdout is not None
         await process.stdout.read()  # workers that outlive their parent for a moment hold it open
         await process.wait()

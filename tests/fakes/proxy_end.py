@@ -22,12 +22,12 @@ from gateway.egress.guard import Guard
 from gateway.errors import GatewayError, NotFound
 from gateway.forward import forward
 from gateway.keys.caller import Caller
+from gateway.process.sockets import BACKLOG
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.environment import Environment
 from gateway.records.integration import Integration
 from gateway.records.timing import Timing
 from gateway.server import GatewayRunner
-from gateway.server.sockets import BACKLOG
 from gateway.services import SERVICES
 from gateway.wire.origin import Address
 from middleware.connection import connection

@@ -7,9 +7,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from gateway.courier import Courier
 from gateway.metrics import total
-from gateway.store.pairs import Pairs
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -125,34 +123,26 @@ async def test_records_that_were_dropped_are_told(running: RunningGateway, track
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
 
 
-async def test_a_worker_without_a_courier_is_counted(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_gateway_without_a_folder_for_its_journal_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
-    allow = [tracker.url.removeprefix("http://").replace(":", "/32:")]
-    node = RunningGateway(tmp_path, document(allow), courier=Courier(("/nowhere/python",)))
-    await node.start()
-    try:
-        assert numbers(node, "gateway_couriers") == {}
-        assert node.services.courier is not None
-        await node.services.courier.ready()
-        assert numbers(node, "gateway_couriers") == {("missing",): 1}
-    finally:
-        await node.stop()
-
-
-async def test_a_gateway_without_a_folder_for_notes_says_so_at_its_start(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Pairs, "can_note", property(lambda _: False))
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
-    node = RunningGateway(tmp_path, document([]), courier=Courier())
+    monkeypatch.setattr("gateway.store.sqlite_backend.journal_beside", lambda _path: None)
+    node = RunningGateway(tmp_path, document([]))
+    write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     with structlog.testing.capture_logs() as logged:
         await node.start()
     try:
-        (event,) = [one for one in logged if one["event"] == "pairs_cannot_be_noted"]
+        (event,) = [one for one in logged if one["event"] == "refresh_journal_unwritable"]
         assert event["log_level"] == "error"
         assert "TMPDIR" in event["detail"]
-        assert numbers(node, "gateway_couriers") == {("missing",): 1}
+        assert numbers(node, "gateway_refresh_journal_unwritable") == {(): 1}
+        async with node.http.get(f"{node.url}/ready") as answer:
+            assert (answer.status, await answer.json()) == (200, {"result": "ok", "journal": "unwritable"})
     finally:
         await node.stop()
+
+
+async def test_a_journal_that_can_be_written_is_counted_so(running: RunningGateway) -> None:
+    assert numbers(running, "gateway_refresh_journal_unwritable") == {}
+    async with running.http.get(f"{running.url}/ready") as answer:
+        assert await answer.json() == {"result": "ok"}

@@ -194,4 +194,4 @@ def test_only_the_command_that_serves_leaves_anything_out() -> None:
     ours = Path(gateway.__file__).parent
     for call in ("leave_out_the_unused()", "put_off_the_rare()"):
         callers = [path for path in ours.rglob("*.py") if call in path.read_text()]
-        assert {path.relative_to(ours).as_posix() for path in callers} == {"lean.py", "cli/serve.py"}
+        assert {path.relative_to(ours).as_posix() for path in callers} == {"lean.py", "cli/worker.py"}

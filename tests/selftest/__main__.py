@@ -69,9 +69,9 @@ async def network(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
 
 async def stall(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
     """the holder of a lease stalled past it"""
-    for courier in (False, True):
+    for parent in (False, True):
         with tempfile.TemporaryDirectory() as folder:
-            yield await stalled_holder(Path(folder), courier=courier)
+            yield await stalled_holder(Path(folder), parent=parent)
 
 
 async def disk(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:

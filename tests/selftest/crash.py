@@ -24,8 +24,9 @@ from tests.selftest.points import POINTS
 REF: Final = ConnectionRef("dev", "tracker", "c1")
 AT_PROVIDER: Final = "at the provider, before it rotates"
 ROTATING: Final = "at the provider, after it rotated"
-ALONE: Final = "there too, and its courier with it"
-HELD: Final = (AT_PROVIDER, ROTATING, ALONE)
+PARENT: Final = "there too, the parent alone"
+ALONE: Final = "there too, the parent with its worker"
+HELD: Final = (AT_PROVIDER, ROTATING, PARENT, ALONE)
 ALL: Final = (*(point for point in POINTS if point != "never"), *HELD)
 LIMIT_S: Final = 30.0
 DISTANCE_S: Final = 0.05
@@ -78,7 +79,10 @@ class Forgiving(Distant):
 async def crash(
     point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None, url: str | None = None
 ) -> Outcome:
-    """Kill a process at `point`, or `after_s` seconds into the refresh wherever it then is. `url`: of another store."""
+    """Kill a worker at `point`, or `after_s` seconds into the refresh wherever it then is; at some points its parent.
+
+    `url`: of another store.
+    """
     tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -105,6 +109,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker) -> Non
 
 
 async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:
+    """Whether it died there. A worker is replaced and serves on; a parent is gone, and its workers end too."""
     file = written(folder, config)
     async with process("never" if point in HELD else point, file) as serving:
         if point in HELD:
@@ -112,23 +117,38 @@ async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tra
         calling = asyncio.create_task(call(serving.port))
         if point in HELD:
             await asked(tracker)
-            couriers = serving.workers()
-            serving.signal(signal.SIGKILL)
-            for pid in couriers if point == ALONE else ():
-                os.kill(pid, signal.SIGKILL)
-        elif after_s is not None:
+        if after_s is not None:
             await asyncio.sleep(after_s)
+        if point == ALONE:
+            serving.kill_all()
+        elif point == PARENT:
             serving.signal(signal.SIGKILL)
-        code = await serving.ended()
-        await asyncio.gather(calling, return_exceptions=True)
+        elif point in HELD or after_s is not None:
+            for pid in serving.workers():
+                os.kill(pid, signal.SIGKILL)
+        if point in (PARENT, ALONE):
+            code = await serving.ended()  # before the reply could come
+        if point == AT_PROVIDER:
+            tracker.answer = web.Response(status=503)
+        tracker.hold.set()
+        tracker.hold_answer.set()
         if point in HELD:
-            if point == AT_PROVIDER:
-                tracker.answer = web.Response(status=503)
-            tracker.hold.set()
-            tracker.hold_answer.set()
             await asyncio.sleep(0.1)
-            tracker.answer = None
-        return code == -signal.SIGKILL
+        tracker.answer = None
+        await asyncio.gather(calling, return_exceptions=True)
+        if point in (PARENT, ALONE):
+            return code == -signal.SIGKILL
+        died = await serving.logged("worker_died")
+        await _served(serving)
+        serving.signal(signal.SIGTERM)
+        await serving.ended()
+        return bool(died[0]["exit"] == -signal.SIGKILL)
+
+
+async def _served(serving: Serving) -> None:
+    """By the worker that replaced the dead one: it takes the refresh up, and a call waits for it."""
+    async with asyncio.timeout(LIMIT_S):
+        await call(serving.port)
 
 
 async def asked(tracker: Tracker) -> None:
@@ -159,8 +179,7 @@ async def process(point: str, file: Path) -> AsyncIterator[Serving]:
         await serving.ready()
         yield serving
     finally:
-        if started.returncode is None:
-            started.kill()
+        serving.kill_all()
         await started.wait()
 
 

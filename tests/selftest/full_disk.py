@@ -43,11 +43,13 @@ def small_disk(folder: Path) -> Iterator[Disk]:
 
     def limit(process: Serving) -> None:
         largest = max(file.stat().st_size for file in folder.glob("gateway.db*"))
-        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+        for pid in (process.process.pid, *process.workers()):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
 
     def unlimit(process: Serving) -> None:
         infinite = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-        resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, infinite)
+        for pid in (process.process.pid, *process.workers()):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, infinite)
 
     try:
         if mounted:

@@ -1,4 +1,4 @@
-"""``python -m tests.selftest.points POINT serve …``: the gateway's command line in a process that kills itself at POINT.
+"""``python -m tests.selftest.points POINT serve …``: the gateway's command line whose first worker kills itself at POINT.
 
 SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out.
 """
@@ -6,7 +6,7 @@ SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits ha
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -25,13 +25,13 @@ POINTS: Final = (
 def shorten() -> None:
     """Short leases and pauses in this process."""
     from gateway.connections import backoff, commit, lease, recover, redeem
-    from gateway.store import leftovers
+    from gateway.store import refresh_journal
 
     redeem.LEASE = commit.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
     lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST = timedelta(seconds=0.5)  # type: ignore[misc]
     recover.EVERY_S = 0.1  # type: ignore[misc]
-    leftovers.WAIT_S = 3.0  # type: ignore[misc]
+    refresh_journal.WAIT_S = 3.0  # type: ignore[misc]
 
 
 def die(*_: Any, **__: Any) -> Any:
@@ -59,7 +59,7 @@ def arm(point: str) -> None:
     elif point == "after the intent":
         ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
     elif point == "answer in memory":
-        Attempt.sent = after("sent", Attempt)  # type: ignore[method-assign]
+        Attempt.ask = after("ask", Attempt)  # type: ignore[method-assign]
     elif point == "before the commit":
         redeem.commit = die
     elif point == "inside the commit":
@@ -68,10 +68,28 @@ def arm(point: str) -> None:
         ConnectionStore.save_refreshed = after("save_refreshed")  # type: ignore[method-assign]
 
 
+def arm_first_worker(point: str) -> None:
+    """In the parent: its first worker is armed, and who replaces that is not."""
+    from gateway.process import start
+
+    spawn, points = start.spawn, [point]
+
+    def spawned(descriptors: Sequence[int]) -> start.Started:
+        start.WORKER = ("-m", "tests.selftest.points", points.pop() if points else "never", "worker")
+        return spawn(descriptors)
+
+    start.spawn = spawned
+
+
 if __name__ == "__main__":
+    if sys.argv[2] == "worker":
+        from gateway.cli.worker import main as work
+
+        shorten()
+        arm(sys.argv[1])
+        sys.exit(work(int(sys.argv[3])))
     from gateway.cli import main
 
-    shorten()
-    arm(sys.argv[1])
+    arm_first_worker(sys.argv[1])
     sys.argv = ["gateway", *sys.argv[2:]]
     main()

@@ -10,10 +10,10 @@ from tests.selftest.crash import LIMIT_S, Forgiving, call, expired, process, wri
 from tests.selftest.seen import Seen
 
 
-async def stalled_holder(folder: Path, *, courier: bool = False) -> Seen:
-    """The provider answers the first while it stands still. Its courier hears that, and the second one finds it noted.
+async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
+    """The provider answers the first while it stands still. Its parent journals the reply, and the second one finds it.
 
-    `courier`: that stands still too, so the second one asks itself, and only its token is good at the provider then.
+    `parent`: that stands still too, so the second one asks itself, and only its token is good at the provider then.
     """
     tracker = Forgiving()
     server = await tracker.serve()
@@ -29,8 +29,7 @@ async def stalled_holder(folder: Path, *, courier: bool = False) -> Seen:
             async with asyncio.timeout(LIMIT_S):
                 while not tracker.calls["refresh_token"]:
                     await asyncio.sleep(0.005)
-            couriers = sleeper.workers() if courier else []
-            stilled = [sleeper.process.pid, *couriers]
+            stilled = [*sleeper.workers(), *([sleeper.process.pid] if parent else [])]
             for pid in stilled:
                 os.kill(pid, signal.SIGSTOP)
             tracker.hold.set()
@@ -42,8 +41,8 @@ async def stalled_holder(folder: Path, *, courier: bool = False) -> Seen:
             after = [await call(node.port) for node in (sleeper, second, sleeper, second)]
     finally:
         await server.close()
-    wanted = 2 if courier else 1
+    wanted = 2 if parent else 1
     fine = (other, late, asked, after) == (200, 200, wanted, [200] * 4) and tracker.calls["refresh_token"] == wanted
     told = f"{asked} token requests; the second one renewed ({other}), the late one overwrote nothing ({late}); then {after}"
-    who = "lease holder and its courier" if courier else "lease holder"
+    who = "lease holder and its parent" if parent else "lease holder"
     return Seen(f"{who} stalled past its lease", told, 0 if fine else 1, fine)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.selftest.crash import ALONE, AT_PROVIDER, ROTATING, crash
+from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT, ROTATING, crash
 
-# What was not asked can be asked, and what was asked a courier hears to its end. How many requests the provider gets in all.
+# What was not asked can be asked, and the parent journals the reply to what was. How many requests the provider gets in all.
 KEPT = {
     "before the claim": 1,
     "after the intent": 1,
@@ -17,11 +17,11 @@ KEPT = {
     "inside the commit": 1,
     "after the commit": 1,
 }
-LOST = (ALONE,)
+LOST = (PARENT, ALONE)
 
 
 @pytest.mark.parametrize("point", KEPT)
-async def test_a_process_killed_there_loses_nothing(point: str, tmp_path: Path) -> None:
+async def test_a_worker_killed_there_loses_nothing(point: str, tmp_path: Path) -> None:
     seen = await crash(point, tmp_path)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests, seen.sound) == (200, "active", KEPT[point], True), seen
@@ -38,13 +38,14 @@ async def test_on_postgresql_neither_where_a_node_of_the_same_machine_takes_it_u
 
 
 @pytest.mark.parametrize("point", LOST)
-async def test_an_answer_that_nobody_is_left_to_hear_is_told_as_a_lost_rotation_and_asked_for_once(
+async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_rotation_and_asked_for_once(
     point: str, tmp_path: Path
 ) -> None:
     seen = await crash(point, tmp_path)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests, seen.sound) == (424, "needs_reauth", 2, True), seen
-    assert seen.entries == ("active: authorized", "needs_reauth: rotation_lost")
+    between = ("degraded: token_endpoint_unavailable",) if point == PARENT else ()  # as its worker saw it
+    assert seen.entries == ("active: authorized", *between, "needs_reauth: rotation_lost")
     assert not seen.silent
 
 

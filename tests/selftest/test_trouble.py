@@ -32,9 +32,9 @@ async def test_a_cut_network_loses_nothing_that_is_not_told(tmp_path: Path, plac
     assert seen.fine, seen
 
 
-@pytest.mark.parametrize("courier", [False, True])
-async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path, courier: bool) -> None:
-    seen = await stalled_holder(tmp_path, courier=courier)
+@pytest.mark.parametrize("parent", [False, True])
+async def test_a_stalled_holder_overwrites_nothing_when_it_wakes(tmp_path: Path, parent: bool) -> None:
+    seen = await stalled_holder(tmp_path, parent=parent)
     assert seen.fine, seen
 
 

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import random
-import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -124,7 +123,7 @@ async def _killed(process: Serving, writers: list[Writer], after_s: float) -> No
         while not any(one.sure for one in writers) and not any(task.done() for task in tasks):
             await asyncio.sleep(0.005)  # so that there is something to lose
         await asyncio.sleep(after_s)
-        process.signal(signal.SIGKILL)
+        process.kill_all()
         await process.ended()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
             assert isinstance(ended, aiohttp.ClientError | OSError), ended

@@ -31,13 +31,11 @@ async def _opened(file: Path, work: "Callable[[Services], Awaitable[int]]") -> i
     from gateway import logs
     from gateway.app import services_of
     from gateway.config import load
-    from gateway.courier import Courier
     from gateway.errors import GatewayError
     from gateway.lifetime import opened
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     services = services_of(load(file))
-    services.courier = Courier()  # started by the first refresh: a command may be ended amid it too
     try:
         async with opened(services):
             return await work(services)

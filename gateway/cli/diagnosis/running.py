@@ -1,4 +1,4 @@
-"""What the metrics of a gateway that runs on this machine say: its service may be forbidden what a shell is allowed."""
+"""What a gateway that runs on this machine says of itself: its service may be forbidden what a shell is allowed."""
 
 import contextlib
 import re
@@ -7,13 +7,12 @@ from typing import Final
 
 import aiohttp
 
-from gateway.cli.diagnosis.courier import AT_STAKE, CHECK
 from gateway.cli.diagnosis.finding import Finding
+from gateway.cli.diagnosis.journal import AT_STAKE, CHECK
 from gateway.cli.diagnosis.patient import Patient
 from gateway.cli.diagnosis.reach import local_url
 from gateway.wording import counted
 
-NO_COURIER: Final = re.compile(r'^gateway_couriers\{state="missing"\} ([0-9]+)', re.MULTILINE)
 REJECTED: Final = re.compile(
     r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
     re.MULTILINE,
@@ -22,18 +21,19 @@ UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*
 
 
 async def running(patient: Patient) -> AsyncIterator[Finding]:
-    """Nothing where none runs, or without `server.admin_port`."""
-    server, text = patient.config.server, ""
+    """Nothing where none runs; of its metrics nothing without `server.admin_port`."""
+    server, text, journal = patient.config.server, "", None
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        async with patient.http.get(f"{local_url(server.host, server.port)}/ready") as answer:
+            journal = (await answer.json()).get("journal")
     if server.admin_port:
         with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
             async with patient.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as answer:
                 text = await answer.text()
     where = patient.where("store", "url")
-    if without := sum(map(int, NO_COURIER.findall(text))):
-        told = (
-            f"{AT_STAKE}: {counted(without, 'worker')} of the gateway that runs here lack the process that prevents it"
-        )
-        yield Finding("warn", CHECK, told, where, "its log says why: courier_not_started or pairs_cannot_be_noted")
+    if journal == "unwritable":
+        told = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
+        yield Finding("warn", CHECK, told, where, "its log says why: refresh_journal_unwritable")
     if times := sum(map(int, UNREADABLE.findall(text))):
         told = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
         fix = "look for stored_secret_unreadable in its log; gateway restore, or let those end users authorize again"

@@ -6,10 +6,10 @@ from typing import Final
 from sqlalchemy import func, select
 
 from gateway.config import PoolConfig
+from gateway.journal.place import journal_of_node
 from gateway.store.backend import Backend, Upgrade
 from gateway.store.faults import told_as_unavailable
 from gateway.store.node_id import NONE, node_id
-from gateway.store.note_place import node_place
 from gateway.store.postgres.connecting import place_of
 from gateway.store.postgres.engine import migrating_engine, postgres_engines
 from gateway.store.postgres.look import examine
@@ -50,6 +50,6 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
             await engine.dispose()
 
     place = place_of(url)
-    notes = await asyncio.to_thread(node_place, place)
-    node = await asyncio.to_thread(node_id, notes.parent) if notes is not None else NONE
-    return Backend(place, transactions, PostgresWatch(url, pool), alone, notes, node)
+    journal = await asyncio.to_thread(journal_of_node, place)
+    node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NONE
+    return Backend(place, transactions, PostgresWatch(url, pool), alone, journal, node)

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from gateway.cli import main
 from gateway.cli.diagnosis.finding import Finding
 from gateway.cli.doctor import _lines
-from gateway.courier import Courier
 from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
 from tests.fakes.postgres import PostgresServer
 from tests.fakes.tracker import Tracker
@@ -27,7 +26,7 @@ async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running:
         "disk",
         "store",
         "encryption key",
-        "courier",
+        "journal",
         "gateway",
         "public URL",
         "clock",
@@ -43,19 +42,14 @@ async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running:
     assert all(hidden not in told.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
 
 
-async def test_it_tells_where_no_courier_can_note_or_start(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_place: Path) -> None:
+async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("gateway.cli.diagnosis.courier.SlotFile", refused)
-        (doubt,) = (await still.told("--offline")).of("courier")
+    monkeypatch.setattr("gateway.cli.diagnosis.journal.Segment", refused)
+    (doubt,) = (await still.told("--offline")).of("journal")
     assert (doubt["level"], doubt["line"]) == ("warn", still.line("url: sqlite"))
     assert "Permission denied" in doubt["message"]
-    monkeypatch.setattr("gateway.cli.diagnosis.courier.Courier", lambda: Courier(("/nowhere/python",)))
-    (doubt,) = (await still.told("--offline")).of("courier")
-    assert doubt["level"] == "warn"
-    assert "second process" in doubt["message"]
 
 
 async def test_it_is_readable_too(examined: Examined) -> None:
@@ -243,38 +237,40 @@ async def test_a_withheld_client_secret_is_told_with_its_line(still: Examined) -
 
 
 METRICS = """
-gateway_couriers{{state="missing"}} {missing}
-gateway_couriers{{state="running"}} 1
 gateway_stored_secrets_unreadable_total{{environment="dev",table="connections"}} {unreadable}
 gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="degraded"}} 7
 gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="needs_reauth"}} {rejected}
 """
 
 
-@pytest.mark.parametrize(("missing", "unreadable", "rejected"), [(0, 0, 0), (2, 0, 0), (0, 3, 0), (0, 0, 1)])
+@pytest.mark.parametrize(("unreadable", "rejected"), [(0, 0), (3, 0), (0, 1)])
 async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
-    examined: Examined, missing: int, unreadable: int, rejected: int
+    examined: Examined, unreadable: int, rejected: int
 ) -> None:
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(text=METRICS.format(missing=missing, unreadable=unreadable, rejected=rejected))
+        return web.Response(text=METRICS.format(unreadable=unreadable, rejected=rejected))
 
     async with answering(metrics) as admin:
         examined.document["server"] |= {"admin_port": admin.port}
         told = await examined.told()
-    assert ("warn" in told.levels("courier")) == bool(missing)
     assert (told.of("store", "fail") != []) == bool(unreadable)
     assert (told.of("credentials", "warn") != []) == bool(rejected)
     if rejected:
         (doubt,) = told.of("credentials", "warn")
         assert "rejected 1 credential on" in doubt["message"]
         assert doubt["integration"] == "dev/made-by-api"
-    if missing:
-        (doubt,) = told.of("courier", "warn")
-        assert "2 workers" in doubt["message"]
-        assert "courier_not_started" in doubt["fix"]
     if unreadable:
         (fault,) = told.of("store", "fail")
         assert "gateway restore" in fault["fix"]
+
+
+async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
+    examined: Examined, running: RunningGateway
+) -> None:
+    running.services.journals.of(running.folder).fault = "no space left"
+    (doubt,) = (await examined.told()).of("journal", "warn")
+    assert "the gateway that runs here" in doubt["message"]
+    assert "refresh_journal_unwritable" in doubt["fix"]
 
 
 async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) -> None:

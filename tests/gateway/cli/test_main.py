@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, main
 from gateway.cli.catalog import COMMANDS as CATALOG_COMMANDS
+from tests.gateway.cli.command import ran
 
 HEAVY = ("aiohttp", "pydantic", "sqlalchemy", "rich", "yaml", "cryptography", "asyncio")
 
@@ -58,7 +59,7 @@ def test_a_configuration_at_fault_is_told_line_by_line_without_a_traceback(
 ) -> None:
     file = tmp_path_factory.mktemp("faulty") / "gateway.yaml"
     file.write_text("server: {prot: 1}\nlive: {ttl_s: never}\n")
-    result = CliRunner().invoke(main, [command, "-c", str(file)])
+    result = ran(command, "-c", str(file))
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.split("\n")[0] == f"{file}:1: server.prot: is not a known key; did you mean 'port'?"
@@ -67,9 +68,8 @@ def test_a_configuration_at_fault_is_told_line_by_line_without_a_traceback(
 
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_without_a_configuration_a_command_says_how_to_get_one(
-    command: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    command: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    monkeypatch.chdir(tmp_path_factory.mktemp("empty"))
-    result = CliRunner().invoke(main, [command])
+    result = ran(command, folder=tmp_path_factory.mktemp("empty"))
     assert result.exit_code == 1
     assert result.stderr.startswith("gateway.yaml: there is no such file; `gateway init` writes one")

@@ -6,17 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from gateway import resources
-from gateway.cli import main
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, free_port
+from tests.gateway.cli.command import ran
 
 HEAD = """\
 server: {port: 0}
@@ -41,39 +41,41 @@ async def _made(file: Path) -> None:
     await (await open_store(url, Keyring([os.urandom(32)]), environments={"dev"})).close()
 
 
-def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: Path) -> None:
-    asyncio.run(_made(file))
-    code = (
-        "import sys; from gateway.cli import main\n"
-        f"try: main(['serve', '-c', {str(file)!r}])\n"
-        f"except SystemExit as end: print(end.code, [m for m in {HEAVY!r} if m in sys.modules])"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "1 []\n"
-    assert run.stderr.startswith("gateway: ")
-    assert "store.encryption_keys" in run.stderr
-    assert run.stderr.count("\n") == 1
+# A worker, which reads the configuration, with a parent that has said what to read.
+WORKER = """
+import socket, sys
+from gateway.cli.worker import main
+from gateway.handshake import send_now
+ours, its = socket.socketpair()
+send_now(ours, dict(program=sys.argv[0], file={file!r}, as_json=False, place=0, start_from=None))
+try: main(its.fileno())
+except SystemExit as end: print(end.code, [m for m in {heavy!r} if m in sys.modules])
+"""
 
 
-def refusal(file: Path) -> str:
+def refusal(file: Path, heavy: Sequence[str]) -> str:
     """The one line with which a start ends, before anything heavy is imported."""
-    code = (
-        "import sys; from gateway.cli import main\n"
-        f"try: main(['serve', '-c', {str(file)!r}])\n"
-        "except SystemExit as end: print(end.code, 'sqlalchemy' in sys.modules)"
-    )
+    code = WORKER.format(file=str(file), heavy=heavy)
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
-    assert run.stdout == "1 False\n", run.stderr
-    assert run.stderr.startswith("gateway: PostgreSQL database ")
+    assert run.stdout == "1 []\n", run.stderr
     assert run.stderr.count("\n") == 1
     assert PASSWORD not in run.stderr
+    shown = ran("serve", "-c", str(file))
+    assert (shown.exit_code, shown.stdout, shown.stderr) == (1, "", run.stderr)
     return run.stderr
+
+
+def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: Path) -> None:
+    asyncio.run(_made(file))
+    told = refusal(file, HEAVY)
+    assert told.startswith("gateway: ")
+    assert "store.encryption_keys" in told
 
 
 def test_a_wrong_encryption_key_is_told_of_postgresql_too(file: Path, empty_database: str) -> None:
     asyncio.run(_sealed_otherwise(empty_database))
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{empty_database}', "))
-    assert "store.encryption_keys" in refusal(file)
+    assert "store.encryption_keys" in refusal(file, ("sqlalchemy",))
 
 
 async def _sealed_otherwise(url: str) -> None:
@@ -83,7 +85,7 @@ async def _sealed_otherwise(url: str) -> None:
 def test_a_database_that_is_not_there_is_one_line(file: Path) -> None:
     url = f"postgresql://u:{PASSWORD}@127.0.0.1:{free_port()}/d"
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{url}', "))
-    assert "cannot be reached: nothing listens there" in refusal(file)
+    assert "cannot be reached: nothing listens there" in refusal(file, ("sqlalchemy",))
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])
@@ -100,7 +102,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
         + "      three: {provider: ['x'], client_id: 'a'}\n"
         + "live: {ttl_s: never}\ncatalog: [mine, missing]\n"
     )
-    result = CliRunner().invoke(main, [command, "-c", str(file)])
+    result = ran(command, "-c", str(file))
     assert result.exit_code == 1
     told = result.stderr
     assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in told
@@ -115,7 +117,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
 
 def test_faults_come_as_one_line_of_json(file: Path) -> None:
     file.write_text(HEAD + "live: {ttl_s: never}\n")
-    result = CliRunner().invoke(main, ["serve", "-c", str(file), "--json"])
+    result = ran("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {
         "ok": False,
@@ -125,7 +127,7 @@ def test_faults_come_as_one_line_of_json(file: Path) -> None:
 
 def test_another_refusal_comes_as_json_too(file: Path) -> None:
     (file.parent / "gateway.db").write_text("dear diary")
-    result = CliRunner().invoke(main, ["serve", "-c", str(file), "--json"])
+    result = ran("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
     (fault,) = json.loads(result.stdout)["faults"]
     assert "is not a SQLite database" in fault["message"]
@@ -144,9 +146,8 @@ def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
 
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_in_a_fresh_checkout_a_command_points_to_init(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(resources.file("gateway.yaml").parent)
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
-    result = CliRunner().invoke(main, [command])
+    result = ran(command, folder=resources.file("gateway.yaml").parent)
     assert result.exit_code == 1
     assert "gateway.yaml is the reference of all keys; " in result.stderr
     assert "init --dir my-gateway` writes one of your own" in result.stderr

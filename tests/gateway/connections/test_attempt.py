@@ -1,8 +1,7 @@
-"""Refreshes by courier: what it noted for a gateway that is gone is not asked for again, and where there is none all goes on."""
+"""Refreshes and the journal: a reply that a process before left there is not asked for again."""
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -13,13 +12,13 @@ import pytest
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.courier import Courier
+from gateway.journal import Entry, ProcessMarker
 from gateway.records.call import Call, Reply
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.refresh.decision import Holder
-from gateway.store.notes import Note
-from gateway.store.slot_file import SlotFile, all_files, records
+from gateway.refresh.exchange import ExchangeLost, InProcess
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import JournalFile, left
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -27,25 +26,17 @@ REF = ConnectionRef("dev", "tracker", "c1")
 EXPIRED_S = 3601
 
 
-def made(tracker: Tracker, folder: Path, courier: Courier) -> RunningGateway:
-    write_entry(folder, "tracker", tracker_entry(tracker.url))
-    return RunningGateway(folder, document([tracker.url.removeprefix("http://").replace(":", "/32:")]), courier=courier)
-
-
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    node = made(tracker, tmp_path, Courier())
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    node = RunningGateway(tmp_path, document([tracker.url.removeprefix("http://").replace(":", "/32:")]))
     await node.start()
     yield node
     await node.stop()
 
 
-def place(running: RunningGateway) -> Path:
-    return running.folder / "gateway.db-pairs"
-
-
-def noted(running: RunningGateway) -> list[bytes]:
-    return [record for path in all_files(place(running)) for record in records(path)]
+def folder(running: RunningGateway) -> Path:
+    return running.folder / "gateway.db-refresh-journal"
 
 
 async def called(running: RunningGateway) -> tuple[int, str]:
@@ -69,15 +60,19 @@ async def left_open(running: RunningGateway) -> Connection:
     return await row_of(running)
 
 
-async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Note:
-    """A refresh of an expired token that was left open; how its courier was to note what it was answered."""
+async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
+    """A refresh of an expired token that was left open; how its replies are to be recorded."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row = await left_open(running)
-    await running.services.store.pairs.prepare("dev")
-    note = running.services.store.pairs.note(row)
-    assert note is not None
-    return note
+    return await entry_of(running, row)
+
+
+async def entry_of(running: RunningGateway, row: Connection) -> Entry:
+    await running.services.store.journal.prepare("dev")
+    entry = running.services.store.journal.entry(row)
+    assert entry is not None
+    return entry
 
 
 def answer_of(told: dict[str, Any]) -> Reply:
@@ -85,45 +80,40 @@ def answer_of(told: dict[str, Any]) -> Reply:
     return Reply(200, fields, json.dumps(told).encode(), clock.now() - timedelta(minutes=10))
 
 
-async def test_a_pair_that_was_stored_leaves_no_note(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_a_reply_that_was_stored_is_released(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    tracker.ttl_s = 2 * EXPIRED_S  # a courier's clock is not moved by this test
+    tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert tracker.token_headers[0]["User-Agent"] == "integration-gateway"
-    async with asyncio.timeout(PATIENCE_S):
-        while noted(running):
-            await asyncio.sleep(0.005)
+    assert left(folder(running)) == []
+    assert sorted(path.suffix for path in folder(running).iterdir()) == [".journal", ".process"]
     await running.stop()
-    assert all_files(place(running)) == []
+    assert list(folder(running).iterdir()) == []
     await running.start()
 
 
-async def test_what_a_courier_noted_is_not_asked_for_again(
+async def test_a_reply_in_the_journal_is_not_asked_for_again(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    row = await left_open(running)
-    store = running.services.store
-    await store.pairs.prepare("dev")
-    note = store.pairs.note(row)
-    assert note is not None
+    entry = await entry_of(running, await left_open(running))
     form = await tracker_answers(tracker)
-    file = SlotFile(note.place)
-    file.jotted(note.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
+    file = JournalFile(entry.folder)
+    file.reply(entry, Call(f"{tracker.url}/token"), answer_of(form))
     assert await called(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
     assert (await row_of(running)).expires_at is not None
     ends = (await row_of(running)).expires_at
     assert ends is not None
-    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when the courier asked"
-    file.close()
+    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when it was asked for"
+    file.die()
 
 
 async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
-    """What the endpoint would tell the courier, with all that it changes there."""
+    """What the endpoint replies, with all that it changes there."""
     body = tracker._refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
     told: dict[str, Any] = json.loads(body)
@@ -131,37 +121,34 @@ async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("told", [{"error": "server_error"}, {"no": "token"}])
-async def test_a_noted_answer_that_gives_nothing_is_no_reason_not_to_ask(
+async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
     running: RunningGateway, tracker: Tracker, later: Any, told: dict[str, Any]
 ) -> None:
-    note = await cut_off(running, tracker, later)
-    file = SlotFile(note.place)
-    file.jotted(note.record(0, Call(f"{tracker.url}/token"), answer_of(told)))
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.reply(entry, Call(f"{tracker.url}/token"), answer_of(told))
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    file.close()
+    file.die()
 
 
 async def test_of_several_attempts_each_answer_is_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     """A process that died after another had died may have been further, or not as far."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    row, store = await left_open(running), running.services.store
-    await store.pairs.prepare("dev")
+    row = await left_open(running)
     form = await tracker_answers(tracker)
-    first, second = store.pairs.note(row), store.pairs.note(row)
-    assert first is not None
-    assert second is not None
-    file = SlotFile(first.place)
-    file.jotted(first.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
-    file.jotted(second.record(0, Call(f"{tracker.url}/else"), replace(answer_of({}), asked_at=clock.now())))
+    first, second = await entry_of(running, row), await entry_of(running, row)
+    file = JournalFile(first.folder)
+    file.reply(first, Call(f"{tracker.url}/token"), answer_of(form))
+    file.reply(second, Call(f"{tracker.url}/else"), replace(answer_of({}), asked_at=clock.now()))
     assert await called(running) == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
-    file.close()
+    file.die()
 
 
-async def test_a_courier_that_is_lost_leaves_what_it_noted(
+async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
     running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.connections.backoff.FIRST", timedelta(seconds=0))
@@ -169,65 +156,65 @@ async def test_a_courier_that_is_lost_leaves_what_it_noted(
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
-    tracker.hold_answer.clear()
-    calling = asyncio.ensure_future(called(running))
-    async with asyncio.timeout(PATIENCE_S):
-        while not tracker.grants[0].spent:
-            await asyncio.sleep(0.005)
-    courier = running.services.courier
-    assert courier is not None
-    assert courier._line is not None
-    courier._line._writer.close()  # nobody hears any more what it will be answered
-    tracker.hold_answer.set()
-    assert (await calling)[0] == 503
-    async with running.proxied("c1") as answer:
-        assert answer.status == 200
+    ask = running.services.exchange.ask
+
+    async def lost(*args: Any, **options: Any) -> Reply:
+        """The reply is in the journal, and nobody hears of it."""
+        await ask(*args, **options)
+        raise ExchangeLost("unreachable", "the parent has ended.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        assert (await called(running))[0] == 503
+    assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
+    assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
+    assert left(folder(running)) == [], "who took it up has it released"
 
 
 async def test_the_answer_to_another_call_is_not_taken_for_it(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    note = await cut_off(running, tracker, later)
-    file = SlotFile(note.place)
-    file.jotted(note.record(0, Call("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"})))
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.reply(entry, Call("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"}))
     tracker.ttl_s = 2 * EXPIRED_S
     status, token = await called(running)
     assert (status, tracker.calls["refresh_token"]) == (200, 1)
     assert "elsewhere" not in token
-    file.close()
+    file.die()
 
 
-async def test_a_call_that_a_living_courier_is_at_is_waited_for(
+async def test_a_call_that_a_living_process_is_at_is_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    note = await cut_off(running, tracker, later)
-    file = SlotFile(note.place)
-    room = file.jotted(note.head(0))
-    assert room is not None
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.begin(entry)
     calling = asyncio.ensure_future(called(running))
     done, _ = await asyncio.wait({calling}, timeout=0.3)
     assert not done
     form = await tracker_answers(tracker)
-    file.put(room, note.record(0, Call(f"{tracker.url}/token"), answer_of(form)))
+    file.reply(entry, Call(f"{tracker.url}/token"), answer_of(form))
     assert await calling == (200, f"Bearer {form['access_token']}")
     assert tracker.calls["refresh_token"] == 0
-    file.close()
+    file.die()
 
 
-async def test_a_call_that_a_dead_courier_was_at_is_not_waited_for(
+async def test_a_call_that_a_dead_process_was_at_is_not_waited_for(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    note = await cut_off(running, tracker, later)
-    file = SlotFile(note.place)
-    file.jotted(note.head(0))
-    file.close()
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.begin(entry)
+    file.die()
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    await running.services.store.leftovers.sweep(running.services.store.connections.get)
-    assert not [path for path in all_files(place(running)) if path == file.path]
+    store = running.services.store
+    await store.journal.sweep(store.connections.get, running.services.exchange.released)
+    assert not file.path.exists()
 
 
 @pytest.mark.parametrize("node", ["", "local."])  # the former is how earlier versions name an owner
@@ -237,28 +224,15 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     row, store = await row_of(running), running.services.store
-    dead = SlotFile(place(running))
-    living = SlotFile(place(running))
-    for owner in (f"{living.name}.one", f"{dead.name}.one", f"local.{living.name}.one"):
+    dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))
+    name, other = await dead.name(), await living.name()
+    for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):
         assert await store.holders.of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
     assert await store.connections.lease_refresh(
-        REF, owner=f"{node}{dead.name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
+        REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
     )
     tracker.ttl_s = 2 * EXPIRED_S
     calling = asyncio.ensure_future(called(running))
-    os.close(dead._fd)  # as the system does it for a process that was killed
+    dead._close()  # as the system does it for a process that was killed
     assert (await asyncio.wait_for(calling, PATIENCE_S))[0] == 200
     living.close()
-
-
-async def test_where_no_courier_can_be_started_the_gateway_asks_itself(
-    tracker: Tracker, tmp_path: Path, later: Any
-) -> None:
-    node = made(tracker, tmp_path, Courier(("/nowhere/python",)))
-    await node.start()
-    await node.imported(tracker.grant())
-    later(EXPIRED_S)
-    assert (await called(node))[0] == 200
-    assert len(all_files(place(node))) == 1, "and notes what it was answered"
-    await node.stop()
-    assert all_files(place(node)) == []

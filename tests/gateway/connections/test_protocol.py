@@ -13,8 +13,8 @@ from gateway.connections.lease import BEAT_S, LEASE, TOKEN_CALL_S
 from gateway.connections.recover import unfinished
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
-from gateway.store.slot_file import all_files, records
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import left
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -175,9 +175,9 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
-    place = running.services.store.pairs._place
-    assert place is not None
-    await until(lambda: any(True for path in all_files(place) for _ in records(path)))
+    folder = running.services.store.journal.folder
+    assert folder is not None
+    await until(lambda: [sealed for _, sealed in left(folder) if sealed])
     later(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
     renewed = await row_of(other)
@@ -193,7 +193,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
     """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
     for one in (running, other):
-        one.services.store.pairs._place = one.services.store.pairs._own = one.services.store.leftovers._place = None
+        one.services.store.journal.folder = one.services.store.journal._marker = None
 
 
 async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
@@ -266,9 +266,9 @@ async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holde
     await running.imported(tracker.grant())
     await left_open(running)
     store, renewer = running.services.store, running.services.renewer
-    assert await unfinished(store, renewer) == []
+    assert await unfinished(store, renewer, print) == []
     later(LEASE.total_seconds())
-    assert [row.ref for row in await unfinished(store, renewer)] == [REF]
+    assert [row.ref for row in await unfinished(store, renewer, print)] == [REF]
 
 
 async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_asked_for_again(

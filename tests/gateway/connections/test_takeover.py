@@ -7,7 +7,6 @@ token twice.
 import asyncio
 import base64
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,16 +14,20 @@ from typing import Any
 
 import asyncpg
 import pytest
+from multidict import CIMultiDict
 
+from gateway import clock
 from gateway.connections.commit import Pair, rescue
 from gateway.connections.lease import LEASE
 from gateway.connections.recover import unfinished
 from gateway.connections.standing import FENCE
+from gateway.records.call import Call, Reply
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import JournalFile
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
@@ -63,7 +66,8 @@ async def start(
 class Killed:
     """A process of machine `a` that was killed amid a refresh of the one connection; `store` was its own."""
 
-    def __init__(self, store: Store, row: Connection) -> None:
+    def __init__(self, store: Store, row: Connection, url: str) -> None:
+        self.url = url
         self.store = store
         self.row = row
 
@@ -75,15 +79,19 @@ class Killed:
 
     async def recorded(self, credential: dict[str, Any]) -> None:
         """It had the reply on its disk."""
-        await self.store.pairs.keep(self.row, credential, datetime.now(UTC) + timedelta(hours=1))
+        entry = self.store.journal.entry(self.row)
+        assert entry is not None
+        body = {**{name: text for name, text in credential.items() if name != "type"}, "expires_in": 3600}
+        fields = CIMultiDict({"Content-Type": "application/json"})
+        file = JournalFile(entry.folder)
+        file.reply(entry, Call(f"{self.url}/token"), Reply(200, fields, json.dumps(body).encode(), clock.now()))
+        file.die()
 
     def dies(self) -> None:
         """As the system does it: its lock goes, its file stays."""
-        own = self.store.pairs._own
-        assert own is not None
-        assert own._file is not None
-        os.close(own._file._fd)
-        own._file = None
+        marker = self.store.journal._marker
+        assert marker is not None
+        marker._close()
 
 
 @pytest.fixture
@@ -100,9 +108,9 @@ async def killed(
     assert row is not None
     owner, digest = await store.holders.new_owner(), first.services.renewer._redeemer._digest(row)
     assert await store.connections.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
-    await store.pairs.prepare("dev")
+    await store.journal.prepare("dev")
     await first.stop()
-    yield Killed(store, row)
+    yield Killed(store, row, tracker.url)
     await store.close()
 
 
@@ -173,7 +181,7 @@ async def test_another_machine_waits_for_a_time_and_says_so(
     assert (status, told["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert told["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
-    assert await unfinished(other.services.store, other.services.renewer) == []
+    assert await unfinished(other.services.store, other.services.renewer, print) == []
     assert tracker.calls["refresh_token"] == 0
 
 

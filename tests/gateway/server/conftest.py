@@ -8,8 +8,8 @@ import uvloop
 from aiohttp import web
 
 from gateway.errors import Unauthorized
+from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
-from gateway.server.sockets import BACKLOG
 from middleware.chain import Chain
 from middleware.error_shape import error_shape
 from middleware.expectation import no_early_continue, send_continue

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import ClientSession, web
 
+from gateway.process.sockets import listen
 from gateway.server import accepting
 from gateway.server.accepting import AT_ONCE, BatchSite
-from gateway.server.sockets import listen
 from tests.fakes.patience import PATIENCE_S
 
 WAITING = 300

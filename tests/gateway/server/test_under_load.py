@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.load import Load, Upstream, content
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import dial
 
@@ -99,6 +100,31 @@ async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyon
         bodies = await asyncio.gather(*reading)
         assert await gateway.ended() == 0
     assert [number for number, body in enumerate(bodies) if body != content(number, pieces(number))] == []
+
+
+async def test_no_connection_waits_for_the_end_of_a_drain(tmp_path: Path) -> None:
+    """From the end of its notice on new connections are refused, while a stream under way goes on."""
+    upstream = Upstream()
+    async with upstream.serving(), serving(Files(tmp_path, upstream.port, drain_s=600)) as gateway:
+        await gateway.connect()
+        reading = asyncio.create_task(streamed(gateway.port, 1))
+        await upstream.has_begun(1)
+        gateway.signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_S):
+            while _accepts(gateway.port):
+                await asyncio.sleep(0.05)
+        assert not reading.done()
+        upstream.release.set()
+        assert await reading == content(1, pieces(1))
+        assert await gateway.ended() == 0
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def pieces(number: int) -> int:

@@ -1,37 +1,38 @@
 """Who holds a lease, told from the owner's name and the files of this machine."""
 
-import os
+import fcntl
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.journal import ProcessMarker
 from gateway.records.connection import Lease
 from gateway.refresh.decision import Holder
 from gateway.store.holders import Holders
 from gateway.store.node_id import FILE, NONE, ONLY, node_id
-from gateway.store.slot_file import SlotFile
+from tests.fakes.journal import slot_file
 from tests.gateway.store.conftest import NOW
 
 
 class Files:
     """What this process has locked."""
 
-    def __init__(self, file: SlotFile | None) -> None:
-        self._file = file
+    def __init__(self, marker: ProcessMarker | None) -> None:
+        self._marker = marker
 
-    async def file_name(self) -> str | None:
-        return self._file.name if self._file is not None else None
+    async def process_name(self) -> str | None:
+        return await self._marker.name() if self._marker is not None else None
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    return tmp_path / "pairs"
+    return tmp_path / "gateway.db-refresh-journal"
 
 
-def holders(place: Path | None, node: str, own: SlotFile | None = None) -> Holders:
-    pairs: Any = Files(own)
-    return Holders(place, node, pairs)
+def holders(place: Path | None, node: str, own: ProcessMarker | None = None) -> Holders:
+    journal: Any = Files(own)
+    return Holders(place, node, journal)
 
 
 async def of(known: Holders, owner: str) -> Holder:
@@ -39,24 +40,35 @@ async def of(known: Holders, owner: str) -> Holder:
 
 
 async def test_an_owner_names_machine_process_and_attempt(place: Path) -> None:
-    own = SlotFile(place)
+    own = ProcessMarker(place)
     known = holders(place, "n1", own)
     one, other = await known.new_owner(), await known.new_owner()
     assert one != other
-    assert one.split(".")[:2] == other.split(".")[:2] == ["n1", own.name]
+    assert one.split(".")[:2] == other.split(".")[:2] == ["n1", await own.name()]
     assert await of(known, one) is Holder.HERE_ENDED
     own.close()
 
 
 @pytest.mark.parametrize("former", [False, True])
 async def test_a_process_of_this_machine_lives_as_long_as_its_lock(place: Path, former: bool) -> None:
-    file, known = SlotFile(place), holders(place, "n1")
-    owner = f"{file.name}.a" if former else f"n1.{file.name}.a"
+    marker, known = ProcessMarker(place), holders(place, "n1")
+    name = await marker.name()
+    owner = f"{name}.a" if former else f"n1.{name}.a"
     assert await of(known, owner) is Holder.HERE_ALIVE
-    os.close(file._fd)  # as the system does it for a process that was killed
+    marker._close()  # as the system does it for a process that was killed
     assert await of(known, owner) is Holder.HERE_DEAD
-    file.path.unlink()
+    (place / f"{name}.process").unlink()
     assert await of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)
+
+
+async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_file(place: Path) -> None:
+    file = slot_file(place.with_name("gateway.db-pairs"), [])
+    name = file.name.rpartition("-")[2]
+    known = holders(place, "n1")
+    with file.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert await of(known, f"{name}.a") is Holder.HERE_ALIVE
+    assert await of(known, f"{name}.a") is Holder.HERE_DEAD
 
 
 @pytest.mark.parametrize("owner", ["n2.ab12.x", "ab12.x", "killed", "", "../x.one", "n1.../x.one", "delete-1", ".one"])

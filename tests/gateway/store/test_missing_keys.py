@@ -10,7 +10,8 @@ import structlog
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.store.missing_keys import FIRST_PAUSE_S, MissingKeys
+from gateway.pauses import FIRST_PAUSE_S
+from gateway.store.missing_keys import MissingKeys
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new

@@ -19,7 +19,7 @@ from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.store import Store, StoreRefused, answer_keys, rotation
 from gateway.store.sealed_columns import SEALED
-from gateway.store.slot_file import SlotFile
+from tests.fakes.journal import JournalFile
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 from tests.gateway.store.test_flows import flow
 
@@ -343,11 +343,13 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     assert row is not None
     now = clock.now()
     assert await store.connections.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")
-    await store.pairs.prepare("prod")
-    note = store.pairs.note(row)
-    assert note is not None
+    await store.journal.prepare("prod")
+    entry = store.journal.entry(row)
+    assert entry is not None
     reply = Reply(200, {}, b"fresh", now)
-    SlotFile(note.place).jotted(note.record(0, Call("https://a.example/token"), reply))
+    file = JournalFile(entry.folder)
+    file.reply(entry, Call("https://a.example/token"), reply)
+    file.die()
     await store.close()
 
     both = await opener(NEXT, KEY)
@@ -356,7 +358,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     await both.close()
 
     after = await opener(NEXT)
-    (noted,) = (await after.leftovers.of(row)).answers
+    (noted,) = (await after.journal.left(row)).replies
     assert noted.reply.body == b"fresh"
     assert (await after.rotation.rotate(quietly)).removed_keys == 0
     await after.connections.release_lease(row.ref, owner="o")

@@ -1,7 +1,6 @@
 """kill -9 in the worst moment: the receiver has it, and we have not noted that yet."""
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ async def test_an_event_that_was_taken_when_the_process_was_killed_comes_again_u
     async with serving(files) as process:
 
         def kill(_path: str, _body: Any) -> web.Response:
-            process.signal(signal.SIGKILL)
+            process.kill_all()
             return web.Response(status=200)
 
         receiver.answer = kill

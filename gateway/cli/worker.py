@@ -1,0 +1,64 @@
+"""``python -m gateway.cli.worker FD``: a worker of `gateway serve`, started by its parent with one end of a channel.
+
+What is wrong with the configuration, or forbids to serve, it prints as the command does, and ends with that exit code.
+"""
+
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.handshake import Message
+
+
+def main(descriptor: int) -> int:
+    """The exit code."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's, which says over the channel what it means
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    from gateway.handshake import receive_now
+
+    sock = socket.socket(fileno=descriptor)
+    try:
+        start, _ = receive_now(sock)
+    except (EOFError, OSError):
+        return 0  # the parent has ended
+    sys.argv[0] = start["program"]
+    from gateway.lean import put_off_the_rare
+
+    put_off_the_rare()
+    from gateway.cli.refusal import faults_end_the_command
+
+    file = Path(start["file"])
+    with faults_end_the_command(start["as_json"], file):
+        config = _loaded(file, start)
+        from gateway.lean import leave_out_the_unused
+
+        leave_out_the_unused()
+        from gateway.server.worker import serve  # last, since loading it takes longer than saying what is wrong
+
+        return serve(config, sock, start)
+
+
+def _loaded(file: Path, start: "Message") -> "Config | None":
+    """The configuration in `file`; None where the worker is to start from what the others run. Raises Faults."""
+    if start["start_from"] is not None:
+        return None
+    from gateway.config import Faults, load
+
+    try:
+        config = load(file)
+    except Faults as found:
+        from gateway.declared import all_faults
+
+        raise all_faults(found) from None
+    from gateway.store.looking import look_at
+
+    look_at(config.store)  # a wrong key is refused before the seconds that a loading without bytecode may take
+    return config
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,40 @@
+"""The first messages of a channel, before an event loop runs: JSON objects, each behind its length (4 bytes, big-endian)."""
+
+import json
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+LENGTH: Final = struct.Struct(">I")
+MOST_FDS: Final = 8
+Message = dict[str, Any]
+
+
+def framed(message: Mapping[str, Any]) -> bytes:
+    text = json.dumps(message).encode()
+    return LENGTH.pack(len(text)) + text
+
+
+def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Before the channel is open, or while nothing else is on its way: `message`, and open files with it. Raises OSError."""
+    data = framed(message)
+    sent = socket.send_fds(sock, [data], descriptors)
+    if sent < len(data):
+        sock.sendall(data[sent:])
+
+
+def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:
+    """The next message and the open files that came with it; before the channel is open. Raises EOFError and OSError."""
+    head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MOST_FDS)
+    while 0 < len(head) < LENGTH.size:
+        head += sock.recv(LENGTH.size - len(head)) or _ended()
+    (length,) = LENGTH.unpack(head or _ended())
+    text = b""
+    while len(text) < length:
+        text += sock.recv(length - len(text)) or _ended()
+    return json.loads(text), descriptors
+
+
+def _ended() -> bytes:
+    raise EOFError("the other end of the channel is gone")

@@ -1,0 +1,87 @@
+"""A small locked file of each process that claims leases: others on this machine see by it whether that process lives."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.journal.place import EFFECT, slot_files_of
+from gateway.journal.segment import UNFINISHED, is_dead
+
+SUFFIX: Final = ".process"
+AGAIN_S: Final = 10.0  # where it could not be made
+
+log = structlog.get_logger(__name__)
+
+
+class ProcessMarker:
+    """Of this process, in the journal's `folder`; made when it is first needed, and again where somebody removed it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fd: int | None = None
+        self._name = ""
+        self._making = asyncio.Lock()  # attempts that begin together have one
+        self._not_before = 0.0
+
+    async def name(self) -> str:
+        """The file's name without its suffix; empty where none can be made, which is logged."""
+        async with self._making:
+            if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
+                self._close()
+            if self._fd is None and clock.monotonic() >= self._not_before:
+                try:
+                    self._name, self._fd = await asyncio.to_thread(_made, self._folder)
+                except OSError as fault:
+                    self._not_before = clock.monotonic() + AGAIN_S
+                    detail = f"{self._folder}: {fault.strerror or fault}"
+                    log.error("refresh_journal_unwritable", detail=detail, effect=EFFECT)
+            return self._name
+
+    def close(self) -> None:
+        """Remove it: this process holds no lease any more."""
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                marker_path(self._folder, self._name).unlink()
+            self._close()
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+        self._fd, self._name = None, ""
+
+
+def marker_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}{SUFFIX}"
+
+
+def lives(folder: Path, name: str) -> bool | None:
+    """Whether the process of that name is alive, by its marker or, of an earlier release, by its slot file; None: it has none."""
+    slots = slot_files_of(folder)
+    for path in (marker_path(folder, name), slots.with_name(f"{slots.name}-{name}")):
+        if is_dead(path):
+            return False
+        if path.exists():
+            return True
+    return None
+
+
+def _made(folder: Path) -> tuple[str, int]:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = secrets.token_hex(6)
+    unfinished = folder / f"{name}{SUFFIX}{UNFINISHED}"
+    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        unfinished.rename(marker_path(folder, name))  # under its own name nobody ever sees it without a lock
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        os.close(fd)
+        raise
+    return name, fd

@@ -1,0 +1,43 @@
+"""Where the journal lies: beside a database's file, or in a folder of this machine for nodes on a shared database."""
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+NAME: Final = "-refresh-journal"  # behind the database's; SQLite itself uses "-journal"
+STATE: Final = "STATE_DIRECTORY"  # systemd's, where the unit has one: it outlives the service
+TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (what lies there is checked to be ours)
+NO_FOLDER: Final = (
+    "there is no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder "
+    "that the gateway's user may write to"
+)
+EFFECT: Final = "a process that is killed during a refresh may lose that token"
+
+
+def journal_beside(database: Path) -> Path:
+    """The journal's folder for a SQLite file."""
+    return database.with_name(f"{database.name}{NAME}")
+
+
+def journal_of_node(database: str) -> Path | None:
+    """The journal's folder for `database`, the same for all nodes on this machine; None: no folder can be used.
+
+    In a folder that all may write to, another user may have made one of that name; then it is not used.
+    """
+    found = os.environ.get(STATE, "").partition(":")[0] or os.environ.get(TEMPORARY[0]) or TEMPORARY[1]
+    folder = Path(found) / f"integration-gateway-{os.geteuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        seen = folder.lstat()
+    except OSError:
+        return None
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+        return None
+    return folder / f"{hashlib.sha256(database.encode()).hexdigest()[:16]}{NAME}"
+
+
+def slot_files_of(folder: Path) -> Path:
+    """What the names of files begin with that releases before the journal left for the same database."""
+    return folder.with_name(f"{folder.name.removesuffix(NAME)}-pairs")

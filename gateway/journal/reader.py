@@ -1,0 +1,71 @@
+"""The journal's one reader: which calls of which attempts are recorded and not released."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.journal import marker, slot_files
+from gateway.journal.place import slot_files_of
+from gateway.journal.segment import BEGUN, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
+
+HEAD_KEYS: Final = {"ref", "row", "version", "attempt", "key", "step"}
+UNFINISHED_S: Final = 600.0  # making a file takes milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A record that is not released. `living`: its writer lives. `sealed` is empty while there is no reply."""
+
+    living: bool
+    about: dict[str, Any]
+    sealed: bytes = field(repr=False)
+
+
+def open_records(folder: Path) -> list[Open]:
+    """Those of all files, also of the format before this one. Blocks."""
+    found = []
+    for path in all_files(folder):
+        living = not is_dead(path)  # before it is read: what its writer appends last is then not missed
+        found += [Open(living, about, sealed) for about, sealed in read(path)]
+    return found
+
+
+def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Head and sealed reply of what is not released in one file; nothing where it was removed meanwhile."""
+    if path.suffix != SUFFIX:
+        return slot_files.read(path)
+    calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
+    with contextlib.suppress(OSError):
+        for kind, payload in records(path):
+            head, _, sealed = payload.partition(b"\n")
+            try:
+                about = json.loads(head)
+            except ValueError:
+                continue
+            if kind in (BEGUN, REPLY) and about.keys() == HEAD_KEYS:
+                calls[about["attempt"], about["step"]] = about, sealed
+            elif kind == RELEASED:
+                for attempt, step in list(calls):
+                    if attempt == about.get("attempt") and about.get("step", step) == step:
+                        del calls[attempt, step]
+    return list(calls.values())
+
+
+def all_files(folder: Path) -> list[Path]:
+    """Segments, and slot files of earlier releases."""
+    return [*sorted(folder.glob(f"*{SUFFIX}")), *slot_files.all_files(slot_files_of(folder))]
+
+
+def markers(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{marker.SUFFIX}"))
+
+
+def unfinished_files(folder: Path, now: float) -> Iterator[Path]:
+    """What processes left that were killed while they made a file. `now` in seconds since 1970."""
+    for path in (*folder.glob(f"*{UNFINISHED}"), *slot_files.unfinished_files(slot_files_of(folder))):
+        with contextlib.suppress(FileNotFoundError):  # finished meanwhile
+            if now - path.stat().st_mtime > UNFINISHED_S:
+                yield path

@@ -1,0 +1,127 @@
+"""One file of the journal: records appended to room that was allocated beforehand, so that a full disk loses no reply.
+
+    record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
+
+Kinds: BEGUN and REPLY have a head (JSON) as payload, REPLY also the sealed reply behind a line feed; RELEASED has JSON with
+the attempt and, if only one call of it is meant, its step. A file is read up to the first record that is not whole.
+
+Its writer holds a lock (flock) on it: a file without one belongs to a process that is gone.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+SEGMENT_BYTES: Final = 1 << 20
+SUFFIX: Final = ".journal"
+UNFINISHED: Final = ".new"
+MAGIC: Final = b"gwj1"
+HEAD: Final = struct.Struct(">4sBII")
+BEGUN, REPLY, RELEASED = 1, 2, 3
+SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has the latter only
+
+
+class Segment:
+    """A file of this process, `{folder}/{name}.journal`. `at` is where the next record goes. Raises OSError."""
+
+    def __init__(self, folder: Path, name: str, size: int = SEGMENT_BYTES) -> None:
+        folder.mkdir(mode=0o700, parents=False, exist_ok=True)
+        self.path = folder / f"{name}{SUFFIX}"
+        self.size = size
+        self.at = 0
+        self.reserved = 0
+        self.open: set[tuple[str, int]] = set()  # attempt and step of what is recorded here and not released
+        unfinished = folder / f"{name}{UNFINISHED}"
+        self._fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _allocate(self._fd, size)
+            os.fsync(self._fd)
+            unfinished.rename(self.path)  # under its own name nobody ever sees it without a lock
+            sync_folder(folder)
+        except BaseException:
+            for path in (unfinished, self.path):
+                path.unlink(missing_ok=True)
+            os.close(self._fd)
+            raise
+
+    @property
+    def removed(self) -> bool:
+        """Whether somebody has removed the file, so that nobody would read what is written there."""
+        return os.fstat(self._fd).st_nlink == 0
+
+    def fits(self, size: int) -> bool:
+        """Whether a payload of `size` bytes fits beside what is reserved."""
+        return self.at + HEAD.size + size <= self.size - self.reserved
+
+    def append(self, kind: int, payload: bytes) -> None:
+        """In the file when this returns, so that it outlives this process, though not the machine: see `sync`. Raises OSError."""
+        record = frame(kind, payload)
+        if self.at + len(record) > self.size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        if os.pwrite(self._fd, record, self.at) < len(record):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self.path))
+        self.at += len(record)
+
+    def sync(self) -> None:
+        """On the disk when this returns is what was appended before. Blocks. Raises OSError."""
+        SYNC(self._fd)
+
+    def close(self, *, remove: bool) -> None:
+        if remove:
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def frame(kind: int, payload: bytes) -> bytes:
+    return HEAD.pack(MAGIC, kind, len(payload), zlib.crc32(payload, kind)) + payload
+
+
+def records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Kind and payload of each record, up to the first that is not whole. Raises OSError."""
+    with path.open("rb") as file:
+        while len(head := file.read(HEAD.size)) == HEAD.size:
+            magic, kind, length, checksum = HEAD.unpack(head)
+            if magic != MAGIC or length > 1 << 30:
+                return
+            payload = file.read(length)
+            if len(payload) < length or zlib.crc32(payload, kind) != checksum:
+                return
+            yield kind, payload
+
+
+def is_dead(path: Path) -> bool:
+    """Whether the process that holds the file's lock is gone. False also where there is no such file."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
+
+
+def sync_folder(path: Path) -> None:
+    """That a file was made in `path` is on the disk too."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _allocate(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+    elif os.pwrite(fd, bytes(size), 0) < size:  # macOS
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

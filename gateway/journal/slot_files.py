@@ -1,0 +1,60 @@
+"""Reads the files that releases before the journal left beside a database, and writes none.
+
+`{place}-{name}`: slots of 16 KiB, each with a record or zeros. A record is a line of JSON and what was sealed: a reply, as in
+the journal, or without ``attempt`` in the line a whole credential, sealed like a value of the database.
+"""
+
+import glob
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+SLOT_BYTES: Final = 16 << 10
+HEAD: Final = struct.Struct("<4sI")
+MAGIC: Final = b"pair"
+UNFINISHED: Final = ".new"
+CREDENTIAL_KEYS: Final = {"ref", "row", "version"}
+KEYS: Final = (CREDENTIAL_KEYS, CREDENTIAL_KEYS | {"attempt", "key", "step"})
+
+
+def all_files(place: Path) -> list[Path]:
+    """`place`: what their names begin with."""
+    return sorted(place.parent.glob(f"{glob.escape(place.name)}-*"))
+
+
+def process_of(path: Path) -> str:
+    """The name of the process that wrote it, as in the owner of a lease."""
+    return path.name.rpartition("-")[2]
+
+
+def unfinished_files(place: Path) -> list[Path]:
+    return list(place.parent.glob(f"{glob.escape(place.name)}.*{UNFINISHED}"))
+
+
+def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """Head and sealed part of each record; nothing where the file was removed meanwhile."""
+    found = []
+    try:
+        for record in _records(path):
+            head, newline, sealed = record.partition(b"\n")
+            try:
+                about = json.loads(head) if newline else None
+            except ValueError:
+                continue
+            if isinstance(about, dict) and about.keys() in KEYS:
+                found.append((about, sealed))
+    except OSError:
+        pass
+    return found
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        at = 0
+        while head := file.read(HEAD.size):
+            if len(head) == HEAD.size and head.startswith(MAGIC):
+                yield file.read(HEAD.unpack(head)[1])
+            at += SLOT_BYTES
+            file.seek(at)

@@ -1,0 +1,167 @@
+"""The journal's one writer in a process that exchanges tokens: an attempt's call has begun, was answered, is released."""
+
+import asyncio
+import json
+import secrets
+from collections import defaultdict
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.journal.place import EFFECT
+from gateway.journal.record import Entry
+from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Segment
+from gateway.records.call import Call, Reply
+
+RESERVED_BYTES: Final = (
+    16 << 10
+)  # room for a reply, made before the call; a longer one takes what is free, or a new file
+SYNC_AFTER_S: Final = 0.05
+AGAIN_S: Final = 10.0  # where no file could be made
+
+log = structlog.get_logger(__name__)
+
+
+class Writer:
+    """Writes in `folder`. `fault`: why nothing can be recorded just now, None while all is well."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fault: str | None = None
+        self._name = secrets.token_hex(6)
+        self._number = 0
+        self._active: Segment | None = None
+        self._full = set[Segment]()
+        self._places: dict[str, list[tuple[Segment, int]]] = defaultdict(list)  # attempt ▸ where its calls are recorded
+        self._making = asyncio.Lock()
+        self._not_before = 0.0
+        self._syncs = set[asyncio.Future[None]]()
+
+    async def ready(self) -> bool:
+        """Whether there is a file to write to; made where there is none yet."""
+        return await self._room(0) is not None
+
+    async def begin(self, entry: Entry, step: int) -> Segment | None:
+        """Where it now says that this call is under way, with room for its reply; None where nothing can be recorded."""
+        head = entry.head(step)
+        segment = await self._room(len(head) + RESERVED_BYTES)
+        if segment is None:
+            return None
+        try:
+            segment.append(BEGUN, head)
+        except OSError as fault:
+            self._failed(fault)
+            return None
+        segment.reserved += RESERVED_BYTES
+        self._opened(entry.attempt, segment, step)
+        return segment
+
+    async def reply(self, entry: Entry, step: int, begun: Segment, call: Call, reply: Reply) -> bool:
+        """Whether `reply` is in the journal now. It goes to the disk a moment later, unless it is released by then."""
+        payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
+        begun.reserved -= RESERVED_BYTES
+        try:
+            segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
+            if segment is None:
+                return False
+            segment.append(REPLY, payload)
+        except OSError as fault:
+            self._failed(fault)
+            return False
+        if segment is not begun:
+            self._opened(entry.attempt, segment, step)
+            self._places[entry.attempt].remove((begun, step))
+            self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+        asyncio.get_running_loop().call_later(SYNC_AFTER_S, self._sync_if_open, segment, entry.attempt, step)
+        return True
+
+    def drop(self, entry: Entry, step: int, begun: Segment) -> None:
+        """There is nothing to record of this call: it was refused, or not sent."""
+        begun.reserved -= RESERVED_BYTES
+        places = self._places[entry.attempt]
+        places.remove((begun, step))
+        if not places:
+            del self._places[entry.attempt]
+        self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
+
+    def released(self, attempt: str) -> None:
+        """What is recorded of that attempt is in the database, or of no use. An unknown attempt is ignored."""
+        for segment, step in self._places.pop(attempt, []):
+            self._released(segment, attempt, step, {"attempt": attempt})
+
+    async def close(self) -> None:
+        """Files without open records are removed; the others stay for the next process that takes those refreshes up."""
+        if self._syncs:
+            await asyncio.gather(*self._syncs, return_exceptions=True)
+        for segment in (*self._full, *filter(None, [self._active])):
+            if segment.open:
+                await asyncio.gather(asyncio.to_thread(segment.sync), return_exceptions=True)
+            segment.close(remove=not segment.open)
+        self._active, self._full = None, set()
+
+    async def _room(self, size: int) -> Segment | None:
+        """A file with room for `size` bytes; a new one where the current one is full or was removed."""
+        if self._fits(size):
+            return self._active
+        async with self._making:
+            if self._fits(size):
+                return self._active
+            former, self._active = self._active, None
+            if former is not None:
+                self._put_away(former)
+            if clock.monotonic() < self._not_before:
+                return None
+            self._number += 1
+            try:
+                made = await asyncio.to_thread(
+                    Segment, self.folder, f"{self._name}-{self._number}", max(SEGMENT_BYTES, 2 * size)
+                )
+            except OSError as fault:
+                self._failed(fault)
+                return None
+            if self.fault is not None:
+                log.info("refresh_journal_writable", folder=str(self.folder))
+            self._active, self.fault = made, None
+            return made
+
+    def _fits(self, size: int) -> bool:
+        return self._active is not None and self._active.fits(size) and not self._active.removed
+
+    def _put_away(self, segment: Segment) -> None:
+        if segment.removed:
+            effect = "a new file is written from now on; never remove files of a living gateway's journal"
+            log.warning("refresh_journal_file_removed", path=str(segment.path), effect=effect)
+        if segment.open:
+            self._full.add(segment)
+        else:
+            segment.close(remove=True)
+
+    def _opened(self, attempt: str, segment: Segment, step: int) -> None:
+        segment.open.add((attempt, step))
+        self._places[attempt].append((segment, step))
+
+    def _released(self, segment: Segment, attempt: str, step: int, what: dict[str, object]) -> None:
+        segment.open.discard((attempt, step))
+        if segment in self._full and not segment.open:
+            self._full.remove(segment)
+            segment.close(remove=True)
+            return
+        try:
+            segment.append(RELEASED, json.dumps(what).encode())
+        except OSError:
+            return  # a reader finds that the database has a newer credential
+
+    def _failed(self, fault: OSError) -> None:
+        self._not_before = clock.monotonic() + AGAIN_S
+        self.fault = f"{self.folder}: {fault.strerror or fault}"
+        log.error("refresh_journal_unwritable", detail=self.fault, effect=EFFECT)
+
+    def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
+        """As a rule the database has it by now, on the disk."""
+        if (attempt, step) not in segment.open:
+            return
+        syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
+        self._syncs.add(syncing)
+        syncing.add_done_callback(self._syncs.discard)

@@ -1,0 +1,26 @@
+"""Growing pauses between looks for the same thing: a master key that is missing, say."""
+
+from collections.abc import Collection
+from typing import Final
+
+from gateway import clock
+
+FIRST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 60.0
+
+
+class Pauses:
+    """For each master key, by id, when it is worth while to look for it again."""
+
+    def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
+        self._first_s, self._longest_s = first_s, longest_s
+        self._next: dict[str, tuple[float, float]] = {}  # not before (monotonic), seconds after that
+
+    def due(self, ids: Collection[str]) -> list[str]:
+        """Those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
+        now = clock.monotonic()
+        due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
+        for one in due:
+            pause_s = self._next.get(one, (0.0, self._first_s))[1]
+            self._next[one] = now + pause_s, min(2 * pause_s, self._longest_s)
+        return due

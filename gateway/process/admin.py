@@ -1,0 +1,119 @@
+"""`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
+
+Workers say each second how they are, so that a busy worker is not taken for a dead one; their numbers lie in memory that all
+share.
+"""
+
+import asyncio
+import os
+import platform
+import resource
+import socket
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import hdrs, web
+
+from gateway.hardening import hide_versions
+from gateway.metrics import CONTENT_TYPE, Board, Metrics, Sample, exposition, total
+from gateway.process.sockets import BACKLOG
+from gateway.process.workers import WorkerProcess, Workers
+
+SILENT_S: Final = 15.0  # a worker that has not reported for so long is not ready: its loop stands still
+DEAD_S: Final = 60.0  # and where all have been silent for so long, a new start is better
+MARK: Final = "Gateway-Error"
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+PROCESS: Final = Path("/proc/self")
+
+
+class Admin:
+    """`listener` is open. `stopping`: from the first signal on nothing is ready."""
+
+    def __init__(self, listener: socket.socket, board: Board, workers: Workers, started_at: float) -> None:
+        self.stopping = False
+        self._listener = listener
+        self._board = board
+        self._workers = workers
+        self._started_at = started_at
+        self._metrics = Metrics(lambda *_: False, board.pages[-1])
+        self._metrics.watch(process)
+        self._runner: web.AppRunner | None = None
+
+    async def open(self) -> None:
+        hide_versions()
+        app = web.Application()
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", self._numbers)
+        app.router.add_route("*", "/{path:.*}", _unknown)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener, backlog=BACKLOG).start()
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        now = time.monotonic()
+        reported = [worker for worker in self._workers.living.values() if worker.report is not None]
+        if reported and all(now - worker.reported_at > DEAD_S for worker in reported):
+            return _answer({"result": "not responding", "detail": f"no worker reported for {DEAD_S:g} s"}, 503)
+        return _answer({"result": "ok"})
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        """As the same path on the public port answers; of several workers, by one that is ready if there is one."""
+        required = "required" if request.query.get("store") == "required" else "any"
+        found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
+        if not self.stopping:
+            for answer in _answers(self._workers.living.values(), required):
+                found = answer
+                if answer["status"] == 200:
+                    break
+        return _answer(found["body"], found["status"], "not_ready" if found["status"] != 200 else None)
+
+    async def _numbers(self, _request: web.Request) -> web.Response:
+        self._metrics.publish()
+        numbers = total(self._board.pages)
+        numbers |= {key: [float(number)] for key, number in about(self._started_at)}
+        text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long one
+        response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+        response.enable_compression()
+        return response
+
+
+def _answers(workers: Iterable[WorkerProcess], required: str) -> Iterator[Mapping[str, Any]]:
+    now = time.monotonic()
+    for worker in workers:
+        if worker.report is not None and now - worker.reported_at <= SILENT_S:
+            yield worker.report[required]
+
+
+def _answer(body: Mapping[str, Any], status: int = 200, code: str | None = None) -> web.Response:
+    headers = {hdrs.CACHE_CONTROL: "no-store", **({MARK: code} if code else {})}
+    return web.json_response(dict(body), status=status, headers=headers)
+
+
+async def _unknown(_request: web.Request) -> web.Response:
+    message = "No such page on the admin port. It has /health, /ready and /metrics."
+    return _answer({"error": {"code": "not_found", "message": message}}, 404, "not_found")
+
+
+def about(started_at: float) -> Iterator[Sample]:
+    """What is the same in every worker."""
+    version = metadata.version("integration-gateway")
+    yield ("gateway_build_info", version, platform.python_version(), aiohttp.__version__), 1
+    yield ("gateway_start_time_seconds",), started_at
+
+
+def process() -> Iterator[Sample]:
+    """What the system says of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
+    if PROCESS.exists():
+        yield ("gateway_process_resident_memory_bytes",), int((PROCESS / "statm").read_text().split()[1]) * PAGE_BYTES
+        yield ("gateway_process_open_fds",), len(os.listdir(PROCESS / "fd"))  # noqa: PTH208 (half of what iterdir takes)

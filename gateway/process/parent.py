@@ -1,0 +1,274 @@
+"""The parent of `gateway serve`: opens the sockets, keeps its workers alive, does their token exchanges, passes signals on."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import structlog
+
+from gateway import logs
+from gateway.errors import StartRefused
+from gateway.handshake import Message, send_now
+from gateway.hardening import harden
+from gateway.lean import give_back_memory, small_web
+from gateway.process import start
+from gateway.process.memory import Memory
+from gateway.process.reloads import Reloads
+from gateway.process.sockets import listening
+from gateway.process.start import Started
+from gateway.process.terminal import Terminal
+from gateway.process.workers import ORDERLY, WorkerProcess, Workers
+from gateway.refresh.for_workers import ExchangesForWorkers
+
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+LOOK_EVERY_S: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+def run(first: Started, memory: Memory, file: str, *, as_json: bool) -> int:
+    """Until SIGTERM or SIGINT; the exit code. A second signal kills the workers and ends this process by itself."""
+    logs.setup()
+    harden()
+    parent = Parent(first, memory, file, as_json=as_json)
+    with asyncio.Runner() as running:
+        code = running.run(parent.run())
+    if parent.killed_by is not None:
+        signal.signal(parent.killed_by, signal.SIG_DFL)
+        os.kill(os.getpid(), parent.killed_by)  # nothing happens to process 1
+        return 128 + parent.killed_by
+    return code
+
+
+class Parent:
+    """`first`: the worker that was started already. `killed_by`: the second signal."""
+
+    def __init__(self, first: Started, memory: Memory, file: str, *, as_json: bool) -> None:
+        self.killed_by: signal.Signals | None = None
+        self._first: Started | None = first
+        self._memory = memory
+        self._start = {"program": sys.argv[0], "file": file, "as_json": as_json}
+        self._workers = Workers(self._begin, self._received)
+        self._reloads = Reloads(self._workers)
+        self._exchanges = ExchangesForWorkers()
+        self._terminal = Terminal()
+        self._ending = asyncio.Event()
+        self._held = ExitStack()  # the sockets
+        self._public: socket.socket | None = None
+        self._metrics: socket.socket | None = None
+        self._admin: Any = None
+        self._count = 1
+        self._announcement: Message = {}
+        self._told_fault: str | None = None
+        self._tasks = set[asyncio.Task[None]]()
+
+    async def run(self) -> int:
+        """The exit code."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+        loop.add_signal_handler(signal.SIGCHLD, self._workers.reap)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        try:
+            code = await self._all_ready()
+            if code is not None:
+                return await self._stop(code)
+            gc.collect()
+            give_back_memory()
+            self._announce()
+            self._beside(self._reloads.run())
+            self._beside(self._look_after_journal())
+            return await self._watch()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._workers.signal(signal.SIGKILL)
+            if self.killed_by is None:
+                await self._exchanges.close()
+            if self._admin is not None:
+                await self._admin.close()
+            self._held.close()
+
+    def _begin(self, place: int) -> tuple[Started, int]:
+        started, self._first = self._first or start.spawn(self._memory.descriptors), None
+        accepted = place > 0 or self._announcement
+        message = {
+            **self._start,
+            "place": place,
+            "configurations": self._memory.configurations,
+            "board": self._memory.board,
+            "start_from": self._reloads.generation % 2 if accepted else None,
+        }
+        with suppress(OSError):  # it has ended already, which is seen when it is reaped
+            send_now(started.sock, message)
+        return started, self._reloads.generation
+
+    async def _all_ready(self) -> int | None:
+        """Start them one after the other, so that the first alone prepares the store, and a fault is shown once.
+
+        None once all serve; else the exit code.
+        """
+        place = 0
+        while place < self._count:
+            worker = await self._workers.start(place)
+            self._workers.reap()  # the first may have ended before anybody watched
+            await _first_of(worker.ready.wait(), worker.exited.wait(), self._ending.wait())
+            if self._ending.is_set():
+                return 0
+            if not worker.ready.is_set():
+                return worker.code if worker.code and worker.code > 0 else 1
+            place += 1
+        return None
+
+    async def _watch(self) -> int:
+        """Replace who dies, until a signal says stop."""
+        while True:
+            self._workers.changed.clear()
+            for worker in self._workers.dead():
+                self._workers.plan_replacement(worker)
+            if self._ending.is_set():
+                return await self._stop(0)
+            if self._workers.crash_looping:
+                log.error(
+                    "workers_crash_looping", effect="the gateway ends", detail="workers die as soon as they start"
+                )
+                return await self._stop(1)
+            await self._workers.fill_places()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._workers.next_start_in_s):
+                    await self._workers.changed.wait()
+
+    async def _stop(self, code: int) -> int:
+        """Let all of them drain; `code`, or 1 where one of them fails at it. Another signal kills them."""
+        if self._admin is not None:
+            self._admin.stopping = True
+        self._workers.signal(signal.SIGTERM)
+        while self._workers.living:
+            self._workers.changed.clear()
+            await self._workers.changed.wait()
+        if self.killed_by is not None:
+            return 1
+        failed = any(worker.code not in ORDERLY for worker in self._workers.dead())
+        return code or (1 if failed else 0)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._ending.is_set():
+            self.killed_by = number
+            self._workers.signal(signal.SIGKILL)
+        self._ending.set()
+        self._workers.changed.set()
+
+    def _hang_up(self) -> None:
+        """A reload, unless the terminal that this was started from is gone, which sends the same signal."""
+        if self._terminal.gone():
+            if not self._ending.is_set():
+                self._end(signal.SIGHUP)
+        else:
+            self._reloads.want()
+
+    def _received(self, worker: WorkerProcess, message: Message) -> None:
+        match message["type"]:
+            case "exchange":
+                self._exchanges.begin(message, worker.sock, worker.send)
+            case "released":
+                self._exchanges.journals.released(message["attempt"])
+            case "report":
+                worker.report, worker.reported_at = message, time.monotonic()
+            case "needs":
+                self._open_sockets(worker, message)
+            case "ready":
+                self._serves(worker, message)
+            case "closed":
+                worker.closed = True
+                self._close_public()
+            case "reloaded":
+                self._reloads.answered(worker, message)
+            case "missing_keys":
+                self._reloads.missing_keys(worker, message["ids"])
+
+    def _open_sockets(self, worker: WorkerProcess, message: Message) -> None:
+        """For the first worker; the others get the same."""
+        if self._public is None:
+            try:
+                addresses = SimpleNamespace(**message["server"])
+                self._public, self._metrics = self._held.enter_context(listening(addresses))
+            except StartRefused as refusal:
+                send_now(worker.sock, {"refused": str(refusal)})
+                return
+            self._count = message["workers"]
+            if self._metrics is not None:
+                self._beside(self._open_admin(self._metrics))
+        metrics = None if self._metrics is None else self._metrics.getsockname()[:2]
+        with suppress(OSError):
+            send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, [self._public.fileno()])
+
+    def _close_public(self) -> None:
+        """Once no worker takes connections any more, new ones are refused, and do not wait for the last one to end."""
+        everybody = all(worker.closed for worker in self._workers.living.values())
+        if self._public is not None and self._ending.is_set() and everybody:
+            self._public.close()
+
+    async def _open_admin(self, listener: socket.socket) -> None:
+        small_web()
+        from gateway.metrics import Board
+        from gateway.process.admin import Admin
+
+        board = Board(self._count + 1, self._memory.board)
+        self._admin = Admin(listener, board, self._workers, time.time())
+        self._admin.stopping = self._ending.is_set()
+        await self._admin.open()
+
+    def _serves(self, worker: WorkerProcess, message: Message) -> None:
+        self._announcement = self._announcement or message
+        if message["journal"] is not None:
+            self._beside(self._open_journal(Path(message["journal"]), worker))
+        worker.ready.set()
+        if worker.generation != self._reloads.generation:  # it began while another was accepted
+            self._beside(self._reloads.bring_up_to_date(worker))
+
+    async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:
+        """Before the first token exchange, so that a folder that cannot be written is reported at the start."""
+        await self._exchanges.journals.of(folder).ready()
+        worker.send({"type": "journal", "fault": self._exchanges.journals.fault})
+
+    async def _look_after_journal(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self._exchanges.journals.try_again()
+            fault = self._exchanges.journals.fault
+            if fault != self._told_fault:
+                self._told_fault = fault
+                self._workers.send({"type": "journal", "fault": fault})
+
+    def _announce(self) -> None:
+        print(self._announcement["line"], flush=True)  # noqa: T201 (the line that scripts wait for)
+        log.info("ready", **self._announcement["about"])
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background_task_failed", exc_info=task.exception())
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,93 @@
+"""Listening sockets: made here, or handed over by who started us (systemd's socket activation, and the like)."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, Protocol
+
+from gateway.errors import StartRefused
+
+BACKLOG: Final = 2048
+FIRST_FD: Final = 3  # sd_listen_fds(3)
+ADMIN: Final = "admin"  # what the descriptor of server.admin_port is called in LISTEN_FDNAMES
+
+
+class Addresses(Protocol):
+    """Of the configuration (`server`)."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def metrics_host(self) -> str: ...
+    @property
+    def admin_port(self) -> int | None: ...
+
+
+@contextmanager
+def listening(server: Addresses) -> Iterator[tuple[socket.socket, socket.socket | None]]:
+    """The public socket, and that of the admin port if there is one. Raises StartRefused."""
+    with ExitStack() as held:
+        public, admin = handed_over(held)
+        if public is None:
+            public = held.enter_context(listen(server.host, server.port, "server.port"))
+        if admin is None and server.admin_port is not None:
+            admin = held.enter_context(listen(server.metrics_host, server.admin_port, "server.admin_port"))
+        yield public, admin
+
+
+def handed_over(held: ExitStack) -> tuple[socket.socket | None, socket.socket | None]:
+    """The sockets in LISTEN_FDS, where they are meant for this process. Raises StartRefused for what is no such socket.
+
+    Whoever hands them over keeps them open while one gateway ends and the next one begins: no connection is refused.
+    """
+    meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
+    names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
+    if meant_for != str(os.getpid()) or not count.isdecimal():
+        return None, None
+    public = admin = None
+    for number in range(int(count)):
+        if number < len(names) and names[number] == ADMIN:
+            admin = held.enter_context(_socket(FIRST_FD + number))
+        elif public is None:
+            public = held.enter_context(_socket(FIRST_FD + number))
+        else:
+            raise StartRefused(f"LISTEN_FDS hands over {count} sockets. One is enough, and one more named '{ADMIN}'.")
+    return public, admin
+
+
+def listen(host: str, port: int, key: str) -> socket.socket:
+    """A listening socket. Raises StartRefused, which names the `key` to change."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(BACKLOG)
+    except OSError as fault:
+        sock.close()
+        words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
+        besides = ", and the same in server.public_url where that names it" if key == "server.port" else ""
+        host_key = "server.host" if key == "server.port" else "server.admin_host"
+        raise StartRefused(
+            f"{host}:{port} {words}. Set another {key}{besides}, or another {host_key}, in gateway.yaml."
+        ) from fault
+    sock.setblocking(False)
+    return sock
+
+
+def _socket(descriptor: int) -> socket.socket:
+    refused = f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"
+    try:
+        sock = socket.socket(fileno=descriptor)
+    except OSError as fault:
+        raise StartRefused(f"{refused}: {fault.strerror}.") from fault
+    if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:
+        sock.close()
+        raise StartRefused(f"{refused}: it is no listening TCP socket.")
+    sock.set_inheritable(False)
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,138 @@
+"""Which workers live. A dead one is replaced at its own place, after a pause where lives are short."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from gateway.channel import Channel
+from gateway.handshake import Message
+from gateway.process.start import Started
+
+ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
+SHORT_LIFE_S: Final = 5.0
+FIRST_PAUSE_S: Final = 0.25
+LONGEST_PAUSE_S: Final = 30.0
+SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting another one will not help
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class WorkerProcess:
+    """`generation`: of the configuration that it runs. `report`: what it last said of itself, at `reported_at` (monotonic)."""
+
+    place: int
+    pid: int
+    sock: socket.socket
+    generation: int
+    began: float
+    loaded: asyncio.Event = field(default_factory=asyncio.Event)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: bool = False  # it takes no connections any more
+    code: int | None = None
+    report: Mapping[str, Any] | None = None
+    reported_at: float = 0.0
+    channel: Channel = field(init=False)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self.channel.send(message)
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class Workers:
+    """`begin` starts a process for a place, with the generation of its configuration; `received` gets its messages."""
+
+    def __init__(
+        self, begin: Callable[[int], tuple[Started, int]], received: Callable[[WorkerProcess, Message], None]
+    ) -> None:
+        self._begin = begin
+        self._received = received
+        self.living: dict[int, WorkerProcess] = {}  # by process id
+        self._vacant: dict[int, float] = {}  # place ▸ when to fill it
+        self._short_lives = 0
+        self._dead: list[WorkerProcess] = []
+        self.changed = asyncio.Event()  # somebody has died
+
+    async def start(self, place: int) -> WorkerProcess:
+        """Raises OSError."""
+        started, generation = self._begin(place)
+        worker = WorkerProcess(place, started.pid, started.sock, generation, time.monotonic())
+        self.living[worker.pid] = worker
+        worker.channel = Channel(lambda message: self._received(worker, message), lambda: None)
+        await worker.channel.open(started.sock)
+        return worker
+
+    @property
+    def crash_looping(self) -> bool:
+        return self._short_lives >= SHORT_LIVES and not self.living
+
+    def reap(self) -> None:
+        """Note who has ended: our workers and, where we are process 1, orphans that were left to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            worker = self.living.pop(pid, None)
+            if worker is not None:
+                worker.code = os.waitstatus_to_exitcode(status)
+                worker.exited.set()
+                self._dead.append(worker)
+                self.changed.set()
+
+    def dead(self) -> list[WorkerProcess]:
+        """Who has ended since the last call."""
+        dead, self._dead = self._dead, []
+        return dead
+
+    def plan_replacement(self, worker: WorkerProcess) -> None:
+        """At once after a long life, after a growing pause where lives are short."""
+        lived_s = time.monotonic() - worker.began
+        self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+        pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
+        self._vacant[worker.place] = time.monotonic() + pause_s
+        log.error("worker_died", pid=worker.pid, exit=worker.code, lived_s=round(lived_s, 1), replaced_in_s=pause_s)
+
+    @property
+    def next_start_in_s(self) -> float | None:
+        """None where no place is vacant."""
+        return max(0.0, min(self._vacant.values()) - time.monotonic()) if self._vacant else None
+
+    async def fill_places(self) -> None:
+        now = time.monotonic()
+        for place in [place for place, due in self._vacant.items() if due <= now]:
+            try:
+                await self.start(place)
+            except OSError as fault:  # no process, no descriptor, no memory: later there may be
+                self._vacant[place] = now + LONGEST_PAUSE_S
+                log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
+            else:
+                del self._vacant[place]
+
+    def signal(self, number: signal.Signals) -> None:
+        for worker in list(self.living.values()):
+            worker.signal(number)
+
+    @property
+    def ready(self) -> list[WorkerProcess]:
+        """Those that serve. One that starts reads no other message than those of its start."""
+        return [worker for worker in self.living.values() if worker.ready.is_set()]
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        for worker in self.ready:
+            worker.send(message)

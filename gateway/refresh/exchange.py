@@ -1,0 +1,125 @@
+"""One call to a token endpoint, journalled: that it has begun, then its reply, before the reply is handed on."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from gateway.egress.client import Egress
+from gateway.egress.errors import EgressError
+from gateway.egress.reply import replied
+from gateway.journal import Entry, Writer
+from gateway.records.call import Call, Reply
+
+
+class ExchangeLost(EgressError):
+    """Nobody knows what came of a call; its reply may be in the journal and nowhere else."""
+
+
+class Exchange(Protocol):
+    """How a refresh asks a token endpoint. `entry` None: there is no journal, and nothing is recorded."""
+
+    @property
+    def journal_fault(self) -> str | None:
+        """Why replies cannot be journalled just now; None where they can, or none was tried yet."""
+
+    async def ask(self, call: Call, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int) -> Reply:
+        """The reply, which is in the journal by then if it can be. `step`: which of its attempt's calls, from 0.
+
+        Raises EgressError, and ExchangeLost where the reply may be journalled.
+        """
+
+    def released(self, attempt: str) -> None:
+        """What is recorded of that attempt is in the database, or of no use."""
+
+
+class Journals:
+    """The writers of this process, one a folder."""
+
+    def __init__(self) -> None:
+        self._writers: dict[Path, Writer] = {}
+
+    def of(self, folder: Path) -> Writer:
+        writer = self._writers.get(folder)
+        if writer is None:
+            writer = self._writers[folder] = Writer(folder)
+        return writer
+
+    @property
+    def fault(self) -> str | None:
+        return next((writer.fault for writer in self._writers.values() if writer.fault), None)
+
+    def released(self, attempt: str) -> None:
+        for writer in self._writers.values():
+            writer.released(attempt)
+
+    async def try_again(self) -> None:
+        """Look whether a folder that could not be written can be by now."""
+        for writer in self._writers.values():
+            if writer.fault is not None:
+                await writer.ready()
+
+    async def close(self) -> None:
+        for writer in self._writers.values():
+            await writer.close()
+        self._writers.clear()
+
+
+class InProcess:
+    """An Exchange that happens in this process: what is under way dies with it."""
+
+    def __init__(self, journals: Journals, egress: Egress) -> None:
+        self._journals = journals
+        self._egress = egress
+
+    @property
+    def journal_fault(self) -> str | None:
+        return self._journals.fault
+
+    async def ask(self, call: Call, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int) -> Reply:
+        asking = exchanged(
+            self._journals, self._egress, call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
+        )
+        return await asking
+
+    def released(self, attempt: str) -> None:
+        self._journals.released(attempt)
+
+
+async def exchanged(
+    journals: Journals,
+    egress: Egress,
+    call: Call,
+    entry: Entry | None,
+    step: int,
+    *,
+    timeout_s: float,
+    limit_bytes: int,
+    now: Callable[[], datetime] | None = None,
+    abandoned: Callable[[], bool] = lambda: False,
+) -> Reply:
+    """The reply, which is in the journal by then if it can be. Raises EgressError.
+
+    Only 2xx is recorded: who asks again gets the same refusal again. `abandoned`: whether the process that wanted it is gone.
+    """
+    writer = journals.of(entry.folder) if entry is not None else None
+    begun = await writer.begin(entry, step) if writer is not None and entry is not None else None
+    if abandoned():  # who takes the refresh up may have read the journal before it said that this call is under way
+        if writer is not None and entry is not None and begun is not None:
+            writer.drop(entry, step, begun)
+        raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
+    if writer is None or entry is None or begun is None:
+        return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+    try:
+        reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+    except asyncio.CancelledError:
+        raise  # the token may be spent: that this call had begun stays in the journal
+    except BaseException:
+        writer.drop(entry, step, begun)
+        raise
+    if 200 <= reply.status < 300:
+        await writer.reply(entry, step, begun, call, reply)
+    else:
+        writer.drop(entry, step, begun)
+    return reply

@@ -1,0 +1,102 @@
+"""The parent's end: exchanges for its workers, each to its end whatever becomes of the worker that wanted it."""
+
+import asyncio
+import ipaddress
+import select
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from gateway import clock
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.errors import EgressError
+from gateway.egress.guard import Guard, IPNetwork
+from gateway.refresh.exchange import Journals, exchanged
+from gateway.refresh.message import Request, Route, fault_as_json, reply_as_json
+
+GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linux's
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A network that the operator opened, on one port or, with None, on any."""
+
+    network: IPNetwork
+    port: int | None
+
+
+class ExchangesForWorkers:
+    """`journals` has the parent's writers."""
+
+    def __init__(self) -> None:
+        self.journals = Journals()
+        self._tasks = set[asyncio.Task[None]]()
+        self._way_out: tuple[Route, Egress] | None = None
+        self._retired: list[Egress] = []
+
+    def begin(
+        self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        """Do what the message of a worker asks for, and `send` it what came of it. `worker`: the channel's socket."""
+        task = asyncio.create_task(self._exchange(message, worker, send))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Finish what has begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.journals.close()
+        for egress in (*self._retired, *([self._way_out[1]] if self._way_out else [])):
+            await egress.close()
+
+    async def _exchange(
+        self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
+    ) -> None:
+        received_at = clock.monotonic()
+        try:
+            request = Request.of_json(message["request"])
+
+            def now() -> datetime:
+                return request.asked_at + timedelta(seconds=clock.monotonic() - received_at)
+
+            reply = await exchanged(
+                self.journals,
+                self._egress(request.route),
+                request.call,
+                request.entry,
+                request.step,
+                timeout_s=request.timeout_s,
+                limit_bytes=request.limit_bytes,
+                now=now,
+                abandoned=lambda: _is_gone(worker),
+            )
+            result = reply_as_json(reply)
+        except EgressError as fault:
+            result = fault_as_json(fault)
+        except Exception as fault:  # noqa: BLE001 (whatever it was, the worker waits for a message back)
+            result = fault_as_json(EgressError("protocol", f"the call failed: {type(fault).__name__}."))
+        send({"type": "exchanged", "id": message["id"], "result": result})
+
+    def _egress(self, route: Route) -> Egress:
+        if self._way_out is None or self._way_out[0] != route:
+            if self._way_out is not None:
+                self._way_out[1].retire()
+                self._retired = [egress for egress in (*self._retired, self._way_out[1]) if not egress.unused]
+            self._way_out = route, _egress_of(route)
+        return self._way_out[1]
+
+
+def _is_gone(worker: socket.socket) -> bool:
+    if worker.fileno() < 0:
+        return True
+    looking = select.poll()
+    looking.register(worker, GONE)
+    return bool(looking.poll(0))
+
+
+def _egress_of(route: Route) -> Egress:
+    openings = [Opened(ipaddress.ip_network(network), port) for network, port in route.allow]
+    timeouts = Timeouts(connect_s=route.connect_s)
+    return Egress(Guard(openings), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)

@@ -1,0 +1,79 @@
+"""A worker's end: its parent does the exchanges, and the replies outlive the worker."""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gateway import clock
+from gateway.journal import Entry
+from gateway.records.call import Call, Reply
+from gateway.refresh.exchange import ExchangeLost
+from gateway.refresh.message import Request, Route, reply_of_json
+
+LATE_S: Final = 1.5  # after the time that an exchange has: it began a moment later, and its reply has to get here
+
+
+class Parent:
+    """What of the channel to the parent the exchanges need. `send` writes a message to it."""
+
+    def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
+        self.journal_fault: str | None = None
+        self.up = True
+        self._send = send
+        self._awaited: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._numbers = itertools.count()
+
+    async def ask(self, request: Request) -> Reply:
+        """Raises EgressError."""
+        if not self.up:
+            raise ExchangeLost("unreachable", "the parent process that does token exchanges has ended.", sent=False)
+        number = next(self._numbers)
+        future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = future
+        try:
+            self._send({"type": "exchange", "id": number, "request": request.as_json()})
+            await asyncio.wait({future}, timeout=request.timeout_s)
+            if not future.done():  # twice, since after a stall of this loop the reply may lie here and be unread
+                await asyncio.wait({future}, timeout=LATE_S)
+            if not future.done():
+                raise ExchangeLost("timeout", f"no answer within {request.timeout_s:g} s.")
+            return reply_of_json(future.result())
+        finally:
+            del self._awaited[number]
+
+    def exchanged(self, message: Mapping[str, Any]) -> None:
+        """The parent's message back."""
+        future = self._awaited.get(message["id"])
+        if future is not None and not future.done():
+            future.set_result(message["result"])
+
+    def released(self, attempt: str) -> None:
+        self._send({"type": "released", "attempt": attempt})
+
+    def lost(self) -> None:
+        """The parent is gone, and what it was asked may have been done."""
+        self.up = False
+        for future in self._awaited.values():
+            if not future.done():
+                future.set_exception(
+                    ExchangeLost("unreachable", "the parent process that did the token exchange has ended.")
+                )
+
+
+class ThroughParent:
+    """An Exchange by the parent, on the `route` that the configuration in use says."""
+
+    def __init__(self, parent: Parent, route: Route) -> None:
+        self._parent = parent
+        self._route = route
+
+    @property
+    def journal_fault(self) -> str | None:
+        return self._parent.journal_fault
+
+    async def ask(self, call: Call, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int) -> Reply:
+        return await self._parent.ask(Request(call, self._route, entry, step, timeout_s, limit_bytes, clock.now()))
+
+    def released(self, attempt: str) -> None:
+        self._parent.released(attempt)

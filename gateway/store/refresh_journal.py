@@ -1,0 +1,216 @@
+"""The refresh journal as the store's processes use it: whose a record is, and what one before us left (ADR 41).
+
+A record's head holds the key of its attempt, sealed like a value of the database; so this is where the vault comes in. The
+files themselves are `gateway.journal`'s.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Container, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.journal import Entry, ProcessMarker, Recorded, new_attempt, new_key, opened
+from gateway.journal.reader import Open, all_files, markers, open_records, read, unfinished_files
+from gateway.journal.segment import is_dead
+from gateway.journal.slot_files import process_of as slot_file_process
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.store.data_keys import DataKeys
+from gateway.vault import Vault, VaultError
+
+TABLE: Final = "pairs"  # of no database: what such a value is bound to
+CREDENTIAL: Final = "answer"  # of releases that recorded credentials
+KEY: Final = "key"
+LOOK_AGAIN_S: Final = 0.05
+WAIT_S: Final = 30.0  # longer than any token exchange
+OVERDUE_S: Final = 60.0  # a refresh is over by then: what is still recorded of it may be of no use, and so may a marker
+
+Current = Callable[[ConnectionRef], Awaitable[Connection | None]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A credential that a release before this format recorded instead of the reply."""
+
+    values: Mapping[str, Any]
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What others left of a refresh: replies, the newest attempt first, each by its calls' order; or a credential."""
+
+    replies: tuple[Recorded, ...] = ()
+    credential: Credential | None = None
+
+
+class RefreshJournal:
+    """`folder`: where it lies; None where this machine has no folder for it, and nothing is recorded."""
+
+    def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
+        self.folder = None if folder is None else folder.absolute()
+        self._vault = vault
+        self._keys = keys
+        self._marker = None if folder is None else ProcessMarker(folder)
+        self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ since when (monotonic)
+
+    async def process_name(self) -> str | None:
+        """By which others on this machine see whether this process lives (`Holders.of`); None where it has no marker."""
+        return None if self._marker is None else await self._marker.name() or None
+
+    async def recorded(self, row: Connection) -> bool:
+        """Whether there is a readable reply for the credential that `row` has still. Waits for nothing."""
+        if self.folder is None:
+            return False
+        for one in await asyncio.to_thread(open_records, self.folder):
+            if not one.sealed or (one.about["row"], one.about["version"]) != (row.uid, row.version):
+                continue
+            reading = self._reply(row, one) if "attempt" in one.about else self._credential(row, one.sealed)
+            if await reading is not None:
+                return True
+        return False
+
+    async def prepare(self, environment: str) -> None:
+        """Before an exchange, so that sealing the attempt's key needs nothing more of the database."""
+        if self.folder is not None:
+            await self._keys.allow(environment)
+
+    def entry(self, row: Connection) -> Entry | None:
+        """How replies to an attempt to refresh the credential of `row` are to be recorded; None where they cannot be."""
+        if self.folder is None:
+            return None
+        attempt, key = new_attempt(), new_key()
+        try:
+            sealed = self._vault.seal_json({"key": key.hex()}, environment=row.ref.environment, **place_of(row, KEY))
+        except VaultError as fault:
+            log.warning("refresh_not_journalled", connection_id=row.ref.connection_id, detail=str(fault))
+            return None
+        about = {"ref": row.ref, "row": row.uid, "version": row.version}
+        return Entry(
+            self.folder, attempt, json.dumps({**about, "attempt": attempt, "key": sealed.ciphertext.hex()}), key
+        )
+
+    async def left(self, row: Connection) -> Left:
+        """What others got for the credential that `row` has still. Waits for a living process that is still asking."""
+        if self.folder is None:
+            return Left()
+        until = clock.monotonic() + WAIT_S
+        while True:
+            asking, attempts = False, dict[str, list[Recorded]]()
+            for one in await asyncio.to_thread(open_records, self.folder):
+                if (one.about["row"], one.about["version"]) != (row.uid, row.version):
+                    continue
+                if "attempt" not in one.about:
+                    credential = await self._credential(row, one.sealed)
+                    if credential is not None:
+                        return Left(credential=credential)
+                    continue
+                reply = await self._reply(row, one)
+                if reply is not None:
+                    attempts.setdefault(reply.attempt, []).append(reply)
+                asking = asking or (one.living and reply is None)
+            if not asking or clock.monotonic() >= until:
+                return Left(_in_order(attempts))
+            await clock.sleep(LOOK_AGAIN_S)
+
+    async def sweep(
+        self, current: Current, release: Callable[[str], None], holding: Container[str] = ()
+    ) -> list[Connection]:
+        """Remove what is of no use any more: files of dead processes, and in files of the living what nobody released.
+
+        A reply is of use while the refresh that it belongs to is open. `release` has our own writer release an attempt.
+        `holding`: names of processes that leases belong to; without its marker nobody could tell that such a process is dead.
+        Returns the connections with an open intent that can be settled from files of the dead.
+        """
+        settled: dict[ConnectionRef, Connection] = {}
+        if self.folder is None:
+            return []
+        dead, living = await asyncio.to_thread(self._files)
+        for path in dead:
+            needed = slot_file_process(path) in holding
+            for about, sealed in await asyncio.to_thread(read, path):
+                row = await _open_row(about, current) if sealed else None
+                if row is not None:
+                    needed, settled[row.ref] = True, row
+            if not needed:
+                path.unlink(missing_ok=True)
+        overdue: set[str] = set()
+        for path in living:
+            for about, _ in await asyncio.to_thread(read, path):
+                attempt = about.get("attempt")  # none where a process of an earlier release still runs beside us
+                if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
+                    release(attempt)
+        for path in await asyncio.to_thread(self._dead_markers):
+            if path.stem not in holding and self._is_overdue(path.name, overdue):
+                path.unlink(missing_ok=True)
+        self._seen = {name: since for name, since in self._seen.items() if name in overdue}
+        return list(settled.values())
+
+    def close(self) -> None:
+        if self._marker is not None:
+            self._marker.close()
+
+    def _is_overdue(self, name: str, seen: set[str]) -> bool:
+        seen.add(name)
+        return clock.monotonic() - self._seen.setdefault(name, clock.monotonic()) > OVERDUE_S
+
+    def _files(self) -> tuple[list[Path], list[Path]]:
+        assert self.folder is not None
+        for path in unfinished_files(self.folder, time.time()):
+            path.unlink(missing_ok=True)
+        files = {path: is_dead(path) for path in all_files(self.folder)}
+        return [path for path, dead in files.items() if dead], [path for path, dead in files.items() if not dead]
+
+    def _dead_markers(self) -> list[Path]:
+        assert self.folder is not None
+        return [path for path in markers(self.folder) if is_dead(path)]
+
+    async def _credential(self, row: Connection, sealed: bytes) -> Credential | None:
+        value = await self._opened(row, CREDENTIAL, sealed)
+        if value is None:
+            return None
+        ends = value["expires_at"]
+        return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
+
+    async def _reply(self, row: Connection, one: Open) -> Recorded | None:
+        """None while there is no reply."""
+        try:
+            key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
+        except ValueError:  # damaged
+            return None
+        return None if key is None else opened(bytes.fromhex(key["key"]), one.about, one.sealed)
+
+    async def _opened(self, row: Connection, column: str, ciphertext: bytes) -> dict[str, Any] | None:
+        sealed = Sealed(ciphertext, row.ref.environment, **place_of(row, column))
+        try:
+            await self._keys.learn(sealed)
+            return self._vault.open_json(sealed)
+        except VaultError as fault:  # cut off by the kill, or sealed under a key that is gone
+            log.warning("refresh_record_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
+            return None
+
+
+def place_of(row: Connection, column: str) -> Any:
+    """What a value of `column` about the credential that is to replace that of `row` is bound to."""
+    return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
+
+
+async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | None:
+    """The connection, if the refresh is open for which that was recorded."""
+    row = await current(ConnectionRef(*about["ref"]))
+    if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):
+        return None
+    return row
+
+
+def _in_order(attempts: Mapping[str, list[Recorded]]) -> tuple[Recorded, ...]:
+    newest = sorted(attempts.values(), key=lambda steps: max(one.reply.asked_at for one in steps), reverse=True)
+    return tuple(one for steps in newest for one in sorted(steps, key=lambda one: one.step))

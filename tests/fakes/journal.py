@@ -1,0 +1,48 @@
+"""A journal's file as another process writes it, and one of the format before."""
+
+import os
+import secrets
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.journal import Entry
+from gateway.journal.reader import Open, open_records
+from gateway.journal.segment import BEGUN, REPLY, Segment
+from gateway.records.call import Call, Reply
+
+
+class JournalFile:
+    """Of a living process until `die`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.segment = Segment(folder, secrets.token_hex(6))
+        self.path = self.segment.path
+
+    def begin(self, entry: Entry, step: int = 0) -> None:
+        self.segment.append(BEGUN, entry.head(step))
+
+    def reply(self, entry: Entry, call: Call, reply: Reply, step: int = 0) -> None:
+        self.segment.append(REPLY, entry.head(step) + b"\n" + entry.sealed(step, call, reply))
+
+    def die(self) -> None:
+        """As the system does it for a process that was killed."""
+        os.close(self.segment._fd)
+
+
+def slot_file(place: Path, records: Sequence[bytes]) -> Path:
+    """`{place}-{name}` as releases before the journal wrote it, left by a dead process."""
+    path = place.with_name(f"{place.name}-{secrets.token_hex(6)}")
+    slots = [struct.pack("<4sI", b"pair", len(record)) + record for record in records]
+    path.write_bytes(b"".join(slot.ljust(16 << 10, b"\0") for slot in slots) + bytes(8 * (16 << 10)))
+    return path
+
+
+def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
+    """What is recorded and not released."""
+    return [(one.about, one.sealed) for one in open_records(folder)]
+
+
+def living(folder: Path) -> list[Open]:
+    return [one for one in open_records(folder) if one.living]

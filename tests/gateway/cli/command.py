@@ -1,0 +1,31 @@
+"""A command of the gateway in a process of its own, as a shell runs it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import ROOT
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def ran(*arguments: str, folder: Path | None = None) -> Ran:
+    """What came of it, in `folder`."""
+    run = subprocess.run(
+        [sys.executable, "-m", "gateway", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return Ran(run.returncode, run.stdout, run.stderr)

@@ -1,0 +1,63 @@
+"""By its marker others on this machine see whether a process lives."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import structlog
+
+from gateway.journal import ProcessMarker
+from gateway.journal.marker import lives
+
+OTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from gateway.journal import ProcessMarker
+print(asyncio.run(ProcessMarker(Path(sys.argv[1])).name()), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+async def test_a_process_lives_until_it_is_killed(tmp_path: Path) -> None:
+    marker = ProcessMarker(tmp_path / "journal")
+    assert lives(tmp_path / "journal", await marker.name())
+    command = [sys.executable, "-c", OTHER, str(tmp_path / "journal")]
+    dead = await asyncio.to_thread(subprocess.run, command, stdout=subprocess.PIPE, timeout=60)
+    assert lives(tmp_path / "journal", dead.stdout.decode().strip()) is False
+    marker.close()
+
+
+async def test_attempts_that_begin_together_have_one_and_it_goes_at_the_end(tmp_path: Path) -> None:
+    marker = ProcessMarker(tmp_path)
+    assert len(set(await asyncio.gather(*(marker.name() for _ in range(20))))) == 1
+    assert len(list(tmp_path.iterdir())) == 1
+    marker.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_one_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    marker = ProcessMarker(tmp_path)
+    first = await marker.name()
+    (tmp_path / f"{first}.process").unlink()
+    assert await marker.name() != first
+    marker.close()
+
+
+async def test_a_marker_that_is_not_here_says_nothing(tmp_path: Path) -> None:
+    assert lives(tmp_path, "elsewhere") is None
+
+
+async def test_without_a_folder_there_is_none_and_that_is_logged_once(tmp_path: Path) -> None:
+    marker = ProcessMarker(tmp_path / "not" / "there")
+    with structlog.testing.capture_logs() as logged:
+        assert [await marker.name(), await marker.name()] == ["", ""]
+    assert [event["event"] for event in logged] == ["refresh_journal_unwritable"]
+
+
+@pytest.mark.parametrize("twice", [False, True])
+async def test_closing_needs_no_marker(tmp_path: Path, twice: bool) -> None:
+    marker = ProcessMarker(tmp_path)
+    for _ in range(1 + twice):
+        marker.close()

@@ -1,0 +1,58 @@
+"""Where nodes on a shared database note for each other: one machine's own folder, and nobody else's."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.journal.place import journal_of_node
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+
+
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / f"integration-gateway-{os.geteuid()}"
+
+
+def test_nodes_on_one_database_have_one_place_and_others_another(tmp_path: Path) -> None:
+    place = journal_of_node("a")
+    assert place is not None
+    assert place.parent == folder(tmp_path)
+    assert (journal_of_node("a"), journal_of_node("b") == place) == (place, False)
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+
+
+def test_a_service_managers_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").mkdir()
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}/state:{tmp_path}/more")
+    place = journal_of_node("a")
+    assert place is not None
+    assert place.parent == folder(tmp_path / "state")
+
+
+@pytest.mark.parametrize("how", ["open to others", "a link", "a file", "another's"])
+def test_a_folder_that_another_made_is_not_used(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "open to others":
+        folder(tmp_path).mkdir()
+        folder(tmp_path).chmod(0o770)
+    elif how == "a link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        folder(tmp_path).symlink_to(tmp_path / "theirs")
+    elif how == "a file":
+        folder(tmp_path).touch(mode=0o600)
+    else:
+        folder(tmp_path).mkdir(mode=0o700)
+        theirs, ours = folder(tmp_path), os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: ours)
+        theirs.rename(folder(tmp_path))
+    assert journal_of_node("a") is None
+
+
+def test_without_a_folder_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    assert journal_of_node("a") is None

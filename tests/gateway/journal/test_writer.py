@@ -1,0 +1,199 @@
+"""The writer: each call of an attempt is recorded until it is released, and files go when nothing in them is open."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from multidict import CIMultiDict
+
+from gateway.journal import Entry, Writer, new_key, opened
+from gateway.journal.reader import unfinished_files
+from gateway.journal.segment import SEGMENT_BYTES
+from gateway.journal.writer import RESERVED_BYTES
+from gateway.records.call import Call, Reply
+from tests.fakes.journal import left
+from tests.fakes.patience import PATIENCE_S
+
+CALL = Call("https://a.example/token", {}, b"refresh_token=old")
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def entry(folder: Path, attempt: str = "a1") -> Entry:
+    about = {"ref": ["dev", "tracker", "c1"], "row": "u1", "version": 1, "attempt": attempt, "key": "00"}
+    return Entry(folder, attempt, json.dumps(about), new_key())
+
+
+def reply(body: bytes = b"fresh") -> Reply:
+    return Reply(200, CIMultiDict([("Set-Cookie", "a"), ("Set-Cookie", "b")]), body, AT)
+
+
+async def recorded(writer: Writer, one: Entry, step: int = 0, body: bytes = b"fresh") -> None:
+    begun = await writer.begin(one, step)
+    assert begun is not None
+    assert await writer.reply(one, step, begun, CALL, reply(body))
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_call_is_recorded_as_begun_then_with_its_reply_sealed(tmp_path: Path) -> None:
+    writer, one = Writer(tmp_path), entry(tmp_path)
+    begun = await writer.begin(one, 0)
+    assert begun is not None
+    assert [sealed for _, sealed in left(tmp_path)] == [b""]
+    assert await writer.reply(one, 0, begun, CALL, reply())
+    ((about, sealed),) = left(tmp_path)
+    found = opened(one.key, about, sealed)
+    assert found is not None
+    assert (found.reply, found.call, found.attempt, found.step) == (reply(), "POST https://a.example/token", "a1", 0)
+    assert b"fresh" not in begun.path.read_bytes()
+    assert opened(new_key(), about, sealed) is None
+    assert opened(one.key, {**about, "version": 2}, sealed) is None
+    await writer.close()
+    assert len(left(tmp_path)) == 1, "nobody has released it"
+
+
+async def test_what_is_released_is_found_by_nobody_and_its_file_goes_at_the_end(tmp_path: Path) -> None:
+    writer, one, other = Writer(tmp_path), entry(tmp_path), entry(tmp_path, "a2")
+    await recorded(writer, one, 0)
+    await recorded(writer, one, 1)
+    await recorded(writer, other)
+    writer.released("a1")
+    assert [about["attempt"] for about, _ in left(tmp_path)] == ["a2"]
+    writer.released("a2")
+    writer.released("unknown")
+    assert left(tmp_path) == []
+    await writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_call_without_a_reply_to_keep_leaves_the_others_of_its_attempt(tmp_path: Path) -> None:
+    writer, one = Writer(tmp_path), entry(tmp_path)
+    await recorded(writer, one, 0)
+    begun = await writer.begin(one, 1)
+    assert begun is not None
+    writer.drop(one, 1, begun)
+    assert [about["step"] for about, _ in left(tmp_path)] == [0]
+    assert begun.reserved == 0
+    await writer.close()
+
+
+async def test_a_full_file_is_followed_by_another_and_goes_when_nothing_in_it_is_open(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    first = entry(tmp_path, "first")
+    await recorded(writer, first)
+    number = 0
+    while len(list(tmp_path.glob("*.journal"))) < 2:
+        number += 1
+        await recorded(writer, entry(tmp_path, f"a{number}"), body=os.urandom(RESERVED_BYTES // 2))
+        writer.released(f"a{number}")
+    assert number > SEGMENT_BYTES / RESERVED_BYTES
+    assert [about["attempt"] for about, _ in left(tmp_path)] == ["first"]
+    writer.released("first")
+    assert len(list(tmp_path.glob("*.journal"))) == 1
+    await writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_reply_longer_than_its_room_is_recorded_whole(tmp_path: Path) -> None:
+    writer, body = Writer(tmp_path), os.urandom(3 << 20)
+    others = [await writer.begin(entry(tmp_path, f"o{n}"), 0) for n in range(100)]
+    one = entry(tmp_path)
+    await recorded(writer, one, body=body)
+    ((about, sealed),) = [found for found in left(tmp_path) if found[0]["attempt"] == "a1"]
+    found = opened(one.key, about, sealed)
+    assert found is not None
+    assert found.reply.body == body
+    assert all(other is not None and other.reserved for other in others)
+    writer.released("a1")
+    assert "a1" not in {about["attempt"] for about, _ in left(tmp_path)}
+    await writer.close()
+
+
+async def test_calls_that_begin_together_share_one_file(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    await asyncio.gather(*(recorded(writer, entry(tmp_path, f"a{n}")) for n in range(20)))
+    assert len(list(tmp_path.iterdir())) == 1
+    assert len(left(tmp_path)) == 20
+    await writer.close()
+
+
+async def test_a_reply_goes_to_the_disk_soon_unless_it_is_released_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    syncs = list[int]()
+    monkeypatch.setattr("gateway.journal.segment.SYNC", syncs.append)
+    monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.01)
+    writer = Writer(tmp_path)
+    await recorded(writer, entry(tmp_path, "stored"))
+    writer.released("stored")
+    await asyncio.sleep(0.05)
+    assert syncs == []
+    await recorded(writer, entry(tmp_path, "open"))
+    await until(lambda: len(syncs) == 1)
+    await writer.close()
+
+
+async def test_a_file_that_somebody_removes_is_replaced(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    await recorded(writer, entry(tmp_path))
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with structlog.testing.capture_logs() as logged:
+        await recorded(writer, entry(tmp_path, "a2"))
+    assert [event["event"] for event in logged] == ["refresh_journal_file_removed"]
+    assert len(left(tmp_path)) == 1
+    await writer.close()
+
+
+async def test_a_folder_that_cannot_be_written_is_an_error_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.journal.writer.AGAIN_S", 0.0)
+    folder = tmp_path / "not" / "there"
+    writer, one = Writer(folder), entry(folder)
+    with structlog.testing.capture_logs() as logged:
+        assert await writer.begin(one, 0) is None
+    ((event, level),) = [(each["event"], each["log_level"]) for each in logged]
+    assert (event, level) == ("refresh_journal_unwritable", "error")
+    assert writer.fault is not None
+    assert "No such file" in writer.fault
+    folder.parent.mkdir()
+    assert await writer.ready()
+    assert writer.fault is None
+    await recorded(writer, one)
+    await writer.close()
+
+
+async def test_what_cannot_be_written_any_more_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, one = Writer(tmp_path), entry(tmp_path)
+    begun = await writer.begin(one, 0)
+    assert begun is not None
+
+    def failed(*_: Any) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pwrite", failed)
+    assert not await writer.reply(one, 0, begun, CALL, reply())
+    assert writer.fault is not None
+    assert "Input/output error" in writer.fault
+
+
+def test_what_a_process_left_that_was_killed_while_it_made_its_file_is_found_later(tmp_path: Path) -> None:
+    folder = tmp_path / "x-refresh-journal"
+    folder.mkdir()
+    (folder / "0123-1.new").touch()
+    (tmp_path / "x-pairs.0123.new").touch()
+    now = time.time()
+    assert list(unfinished_files(folder, now)) == []
+    assert len(list(unfinished_files(folder, now + 3600))) == 2

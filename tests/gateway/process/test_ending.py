@@ -1,0 +1,45 @@
+"""A gateway that ends in order: the token exchange under way is awaited and stored, and neither process nor file stays."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+from tests.selftest.crash import REF, call, expired, process, written
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+
+@pytest.mark.parametrize("group", [False, True])
+async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Path, group: bool) -> None:
+    """`group`: a service manager tells all processes to end."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+    await expired(tmp_path, config, tracker)
+    async with process("never", written(tmp_path, config)) as serving:
+        tracker.hold_answer.clear()
+        calling = asyncio.create_task(call(serving.port))
+        async with asyncio.timeout(PATIENCE_S):
+            while not tracker.grants[0].spent:
+                await asyncio.sleep(0.005)
+        (worker,) = serving.workers()
+        for pid in (worker, serving.process.pid) if group else (serving.process.pid,):
+            os.kill(pid, signal.SIGTERM)
+        await serving.logged("stopping")
+        tracker.hold_answer.set()
+        assert await calling == 200
+        assert await serving.ended() == 0
+    assert not Path(f"/proc/{worker}").exists()
+    assert list((tmp_path / "gateway.db-refresh-journal").iterdir()) == []
+    after = RunningGateway(tmp_path, config)
+    await after.start()
+    row = await after.services.store.connections.get(REF)
+    assert row is not None
+    assert (row.state.value, row.version, row.intent) == ("active", 2, None)
+    await after.stop()

@@ -1,0 +1,95 @@
+"""What the admin port answers by the workers' reports, and by how old they are."""
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from gateway.metrics import Board
+from gateway.process.admin import DEAD_S, SILENT_S, Admin
+from gateway.process.workers import WorkerProcess, Workers
+
+READY = {"status": 200, "body": {"result": "ok"}}
+AWAY = {"status": 200, "body": {"result": "ok", "store": "away"}}
+NOT_READY = {"status": 503, "body": {"result": "not ready", "store": "away"}}
+
+
+def worker(pid: int, any_: dict[str, Any] | None, required: dict[str, Any] | None = None, age_s: float = 0.0) -> Any:
+    made = WorkerProcess(0, pid, cast("socket.socket", None), 0, 0.0)
+    if any_ is not None:
+        made.report, made.reported_at = {"any": any_, "required": required or any_}, time.monotonic() - age_s
+    return made
+
+
+class Probed:
+    """An admin port; `workers` live."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.setblocking(False)
+        self.workers = Workers(lambda _: pytest.fail("nobody is started"), lambda *_: None)
+        self.admin = Admin(self.listener, Board(2), self.workers, time.time())
+
+    def live(self, *workers: Any) -> None:
+        self.workers.living = {one.pid: one for one in workers}
+
+    async def ask(self, path: str) -> tuple[int, Any, str | None]:
+        url = f"http://127.0.0.1:{self.listener.getsockname()[1]}{path}"
+        async with aiohttp.ClientSession() as http, http.get(url) as answer:
+            assert answer.headers["Cache-Control"] == "no-store"
+            assert answer.headers["Server"] == "gateway"
+            return answer.status, await answer.json(), answer.headers.get("Gateway-Error")
+
+
+@pytest.fixture
+async def probed() -> AsyncIterator[Probed]:
+    made = Probed()
+    await made.admin.open()
+    yield made
+    await made.admin.close()
+
+
+async def test_it_is_ready_once_a_worker_has_said_so_and_healthy_before(probed: Probed) -> None:
+    probed.live(worker(1, None))
+    assert await probed.ask("/ready") == (503, {"result": "not ready"}, "not_ready")
+    assert await probed.ask("/health") == (200, {"result": "ok"}, None), "a start may take minutes"
+    probed.live(worker(1, READY))
+    assert await probed.ask("/ready") == (200, {"result": "ok"}, None)
+
+
+async def test_of_several_workers_one_that_is_ready_is_enough(probed: Probed) -> None:
+    probed.live(worker(1, NOT_READY), worker(2, READY), worker(3, None))
+    assert (await probed.ask("/ready"))[0] == 200
+
+
+async def test_it_says_what_its_worker_says_of_the_database(probed: Probed) -> None:
+    probed.live(worker(1, AWAY, NOT_READY))
+    assert await probed.ask("/ready") == (200, AWAY["body"], None)
+    assert await probed.ask("/ready?store=required") == (503, NOT_READY["body"], "not_ready")
+
+
+async def test_a_worker_that_is_silent_is_not_ready_and_in_the_end_not_healthy(probed: Probed) -> None:
+    probed.live(worker(1, READY, age_s=SILENT_S - 1))
+    assert (await probed.ask("/ready"))[0] == 200
+    probed.live(worker(1, READY, age_s=SILENT_S + 1))
+    assert (await probed.ask("/ready"))[0] == 503
+    assert (await probed.ask("/health"))[0] == 200
+    probed.live(worker(1, READY, age_s=DEAD_S + 1))
+    assert (await probed.ask("/health"))[0] == 503
+    probed.live(worker(1, READY, age_s=DEAD_S + 1), worker(2, READY))
+    assert (await probed.ask("/health"))[0] == 200
+
+
+async def test_from_a_signal_on_it_is_not_ready(probed: Probed) -> None:
+    probed.live(worker(1, READY))
+    probed.admin.stopping = True
+    assert (await probed.ask("/ready"))[0] == 503
+    assert (await probed.ask("/health"))[0] == 200
+
+
+async def test_there_is_nothing_else(probed: Probed) -> None:
+    status, body, code = await probed.ask("/providers")
+    assert (status, body["error"]["code"], code) == (404, "not_found", "not_found")

@@ -1,0 +1,110 @@
+"""A listening socket of our own, or one that was handed over."""
+
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.config import ServerConfig
+from gateway.errors import StartRefused
+from gateway.process import sockets
+
+
+def server(port: int = 0) -> ServerConfig:
+    return ServerConfig(
+        host="127.0.0.1",
+        port=port,
+        public_url="http://127.0.0.1:3003",
+        workers=1,
+        drain_s=1,
+        notice_s=0,
+        admin_port=None,
+        websocket_path="/",
+    )
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        yield sock
+
+
+def hand_over(monkeypatch: pytest.MonkeyPatch, descriptor: int, *, count: str = "1", pid: int | None = None) -> None:
+    monkeypatch.setattr(sockets, "FIRST_FD", descriptor)
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid() if pid is None else pid))
+    monkeypatch.setenv("LISTEN_FDS", count)
+
+
+def test_a_socket_that_is_handed_over_is_the_one_that_is_served(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
+) -> None:
+    hand_over(monkeypatch, os.dup(listener.fileno()))
+    with sockets.listening(server(port=1)) as (public, admin):
+        assert admin is None
+        assert public.getsockname() == listener.getsockname()
+        assert not public.get_inheritable()
+        assert public.gettimeout() == 0
+        assert "LISTEN_FDS" not in os.environ  # whoever we start is not to take it for his
+    socket.create_connection(listener.getsockname()).close()  # its owner holds it open
+
+
+def test_one_that_is_meant_for_another_process_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, listener: socket.socket
+) -> None:
+    hand_over(monkeypatch, listener.fileno(), pid=os.getpid() + 1)
+    with sockets.listening(server()) as (public, _):
+        assert public.getsockname() != listener.getsockname()
+
+
+@pytest.mark.parametrize("kind", ["closed", "not listening", "unix"])
+def test_what_is_no_listening_socket_is_refused_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, kind: str, listener: socket.socket
+) -> None:
+    with socket.socket(socket.AF_UNIX if kind == "unix" else socket.AF_INET) as sock:
+        descriptor = 999_999 if kind == "closed" else os.dup(sock.fileno())
+        hand_over(monkeypatch, descriptor)
+        with (
+            pytest.raises(StartRefused, match=f"LISTEN_FDS hands over descriptor {descriptor}, which cannot be used"),
+            sockets.listening(server()),
+        ):
+            pass
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[socket.socket, int]]:
+    """Two listening sockets on neighbouring descriptors: the second, and the descriptor of the first."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        free = fcntl.fcntl(one, fcntl.F_DUPFD, 500)
+        os.dup2(other.fileno(), free + 1)
+        yield other, free
+
+
+def test_the_admin_ports_socket_goes_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
+) -> None:
+    other, first = two
+    hand_over(monkeypatch, first, count="2")
+    monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:admin")
+    with sockets.listening(server()) as (public, admin):
+        assert admin is not None
+        assert admin.getsockname() == other.getsockname() != public.getsockname()
+
+
+def test_more_sockets_than_there_is_use_for_are_refused(
+    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
+) -> None:
+    _, first = two
+    hand_over(monkeypatch, first, count="2")
+    with pytest.raises(StartRefused, match="LISTEN_FDS hands over 2 sockets"), sockets.listening(server()):
+        pass
+    os.close(first + 1)
+
+
+async def test_the_admin_port_is_opened_beside_the_public_one() -> None:
+    with sockets.listening(replace(server(), admin_port=0)) as (public, admin):
+        assert admin is not None
+        assert admin.getsockname() != public.getsockname()
+    assert public.fileno() == admin.fileno() == -1

@@ -1,0 +1,193 @@
+"""`gateway serve` whose worker or parent dies: what was in flight, and what runs afterwards."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gateway import clock
+from gateway.records.connection import ConnectionRef
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import Files, NodeFile, Serving, head, serving
+from tests.fakes.raw import exchange, parsed
+from tests.fakes.tracker import Tracker
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+AT_ONCE = 20
+OTHER_KEY = "sk-other-0123456789abcdef"
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def status_of(gateway: Serving, request: bytes) -> int:
+    return parsed(await exchange(gateway.port, request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))).status
+
+
+async def asked(port: int, path: str) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, await answer.json()
+
+
+class Expired:
+    """A gateway's folder with connections whose tokens have ended, all of one provider."""
+
+    def __init__(self, folder: Path, tracker: Tracker) -> None:
+        self.folder, self.tracker = folder, tracker
+        write_entry(folder, "tracker", tracker_entry(tracker.url))
+        self.document = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        self.file = folder / "node.yaml"
+        self.file.write_text(json.dumps(self.document))
+
+    async def make(self) -> None:
+        before = RunningGateway(self.folder, self.document)
+        await before.start()
+        for number in range(AT_ONCE):
+            ended = {name: value for name, value in self.tracker.grant().items() if name != "expires_in"}
+            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, f"c{number}")
+        await before.stop()
+
+    @asynccontextmanager
+    async def in_flight(self) -> AsyncIterator[tuple[Serving, "asyncio.Future[list[Any]]"]]:
+        """A gateway amid a refresh of each, worked off by the provider, whose replies wait; and the calls that want them."""
+        await self.make()
+        async with serving(NodeFile(self.file)) as gateway:
+            self.tracker.hold_answer.clear()
+            calls = asyncio.gather(
+                *(self.call(gateway.port, number) for number in range(AT_ONCE)), return_exceptions=True
+            )
+            await until(lambda: sum(bool(grant.spent) for grant in self.tracker.grants) == AT_ONCE)
+            yield gateway, calls
+            self.tracker.hold_answer.set()
+
+    async def call(self, port: int, number: int) -> int:
+        headers = {
+            **RunningGateway(Path(), {}).headers,
+            "Provider-Config-Key": "tracker",
+            "Connection-Id": f"c{number}",
+        }
+        address = f"http://127.0.0.1:{port}/proxy/x"
+        async with aiohttp.ClientSession() as http, http.get(address, headers=headers) as answer:
+            return answer.status
+
+    async def states(self) -> list[tuple[int, str, str | None]]:
+        """Of each connection afterwards, with another gateway: the status of a forced refresh, the state and its reason."""
+        after = RunningGateway(self.folder, self.document)
+        await after.start()
+        found = []
+        for number in range(AT_ONCE):
+            path = f"/connections/c{number}?provider_config_key=tracker&refresh_token=true"
+            async with after.http.get(after.url + path, headers=after.headers) as answer:
+                status = answer.status
+            row = await after.services.store.connections.get(ConnectionRef("dev", "tracker", f"c{number}"))
+            assert row is not None
+            found.append((status, row.state.value, row.state_reason))
+        await after.stop()
+        return found
+
+
+async def test_a_worker_that_is_killed_amid_refreshes_loses_none(tmp_path: Path, tracker: Tracker) -> None:
+    expired = Expired(tmp_path, tracker)
+    async with expired.in_flight() as (gateway, calls):
+        (worker,) = gateway.workers()
+        os.kill(worker, signal.SIGKILL)
+        tracker.hold_answer.set()
+        await calls
+        await gateway.logged("worker_died")
+        statuses = await asyncio.gather(*(expired.call(gateway.port, number) for number in range(AT_ONCE)))
+        assert statuses == [200] * AT_ONCE
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.ended() == 0
+    assert tracker.calls["refresh_token"] == AT_ONCE
+    assert {state[:2] for state in await expired.states()} == {(200, "active")}
+    assert list((tmp_path / "gateway.db-refresh-journal").glob("*.journal")) == []
+
+
+async def test_a_parent_that_is_killed_loses_what_was_in_flight_and_each_is_reported(
+    tmp_path: Path, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expired = Expired(tmp_path, tracker)
+    async with expired.in_flight() as (gateway, calls):
+        gateway.process.kill()
+        assert set(await calls) == {503}, "its worker answers, and ends"
+        assert await gateway.ended() == -signal.SIGKILL
+        assert gateway.entries("parent_lost")
+        assert gateway.entries("stopped")
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", gateway.port)
+    real = clock.now
+    monkeypatch.setattr("gateway.clock.now", lambda: real() + timedelta(seconds=60))
+    # Its worker has recorded an outage, after which the provider is left alone for a while.
+    assert set(await expired.states()) == {(424, "needs_reauth", "rotation_lost")}
+    assert tracker.calls["refresh_token"] == 2 * AT_ONCE
+
+
+async def test_a_replacement_runs_what_was_accepted_last_though_the_file_is_broken(tmp_path: Path) -> None:
+    files = Files(tmp_path, 9)
+    async with serving(files) as gateway:
+        await gateway.connect()
+        files.document["environments"]["more"] = {"secret_keys": [OTHER_KEY]}
+        files.write()
+        gateway.signal(signal.SIGHUP)
+        await gateway.logged("reloaded")
+        files.path.write_text("server: {port: nonsense}\n")
+        (tmp_path / "catalog" / "up.yaml").write_text("nonsense: [")
+        (worker,) = gateway.workers()
+        os.kill(worker, signal.SIGKILL)
+        await gateway.logged("worker_died")
+        await until(lambda: gateway.workers() not in ([], [worker]))
+        assert await status_of(gateway, head("/short", OTHER_KEY)) == 404, "the key is known, the connection is not its"
+        assert await status_of(gateway, head("/short", "sk-unknown-0123456789abc")) == 401
+        gateway.signal(signal.SIGTERM)
+        assert await gateway.ended() == 0
+
+
+async def test_a_journal_that_cannot_be_written_is_said_until_it_can(tmp_path: Path) -> None:
+    (tmp_path / "gateway.db-refresh-journal").touch()  # a file where its folder should be
+    async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
+        (entry, *_) = await gateway.logged("refresh_journal_unwritable")
+        assert entry["level"] == "error"
+        admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
+        for port in (gateway.port, admin):
+            async with asyncio.timeout(PATIENCE_S):
+                while await asked(port, "/ready") != (200, {"result": "ok", "journal": "unwritable"}):
+                    await asyncio.sleep(0.05)
+        assert "gateway_refresh_journal_unwritable 1" in await gateway.metrics()
+        (tmp_path / "gateway.db-refresh-journal").unlink()
+        await gateway.logged("refresh_journal_writable")
+        for port in (gateway.port, admin):
+            async with asyncio.timeout(PATIENCE_S):
+                while await asked(port, "/ready") != (200, {"result": "ok"}):
+                    await asyncio.sleep(0.05)
+
+
+async def test_the_parent_answers_probes_beside_a_worker_that_does_not(tmp_path: Path) -> None:
+    async with serving(Files(tmp_path, 9, admin_port=0)) as gateway:
+        admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
+        async with asyncio.timeout(PATIENCE_S):
+            while (await asked(admin, "/ready"))[0] != 200:
+                await asyncio.sleep(0.05)
+        (worker,) = gateway.workers()
+        os.kill(worker, signal.SIGSTOP)
+        assert await asked(admin, "/health") == (200, {"result": "ok"})
+        assert await asked(admin, "/ready") == (200, {"result": "ok"})
+        os.kill(worker, signal.SIGCONT)
+        gateway.signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE_S):
+            while await asked(admin, "/ready") != (503, {"result": "not ready"}):
+                pass
+        assert await gateway.ended() == 0

@@ -1,0 +1,72 @@
+"""How a worker takes signals, and that a configuration reaches the next one whole."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway import config as configuration
+from gateway.app import create_app
+from gateway.declared import catalog_of
+from gateway.process import handed_on
+from gateway.process.memory import Memory
+from gateway.server.worker import ENDING, Worker
+from tests.fakes.gateways import document, tracker_entry, write_entry
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> configuration.Config:
+    write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(document([])))
+    return configuration.load(tmp_path / "gateway.yaml")
+
+
+def test_a_configuration_is_handed_on_whole_with_its_secrets_and_places(config: configuration.Config) -> None:
+    memory = Memory()
+    descriptor = memory.configurations[0]
+    handed_on.write(descriptor, config, catalog_of(config))
+    handed_on.write(descriptor, config, catalog_of(config))  # over what was there
+    same, catalog = handed_on.read(descriptor)
+    assert same == config
+    assert same.store.encryption_keys[0].reveal() == config.store.encryption_keys[0].reveal()
+    assert same.where("store", "url") == config.where("store", "url")
+    assert catalog.providers["tracker"].model_dump() == catalog_of(config).providers["tracker"].model_dump()
+    assert len(catalog.providers) == len(catalog_of(config).providers)
+
+
+@pytest.fixture
+def ending_signals() -> Iterator[None]:
+    """The signals that end a worker, as they were before the test."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def test_no_moment_of_the_first_signal_lets_the_second_one_kill_a_worker(
+    config: configuration.Config, monkeypatch: pytest.MonkeyPatch, ending_signals: None
+) -> None:
+    ours, its = socket.socketpair()
+    with socket.socket() as unused, its:
+        worker = Worker(create_app(config), {}, unused, {})
+        await worker._channel.open(ours)
+        for number in ENDING:
+            asyncio.get_running_loop().add_signal_handler(number, worker._end)
+        replace, replaced = signal.signal, list[object]()
+
+        def noted(number: int, handler: signal.Handlers) -> object:
+            replaced.append(signal.getsignal(number))
+            return replace(number, handler)
+
+        monkeypatch.setattr("gateway.server.worker.signal.signal", noted)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await worker._stop.wait()
+        assert len(replaced) == len(ENDING)
+        assert signal.SIG_DFL not in replaced
+        assert {signal.getsignal(number) for number in ENDING} == {signal.SIG_IGN}
+        await worker._channel.close()

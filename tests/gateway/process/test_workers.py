@@ -1,0 +1,307 @@
+"""The parent's workers, made up here: who dies is replaced at its own place and never in a hurry, and a reload is one for all."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.patience import PATIENCE_S
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+PARENT = """
+import sys
+from pathlib import Path
+from gateway.process import start, workers
+start.WORKER = ("-c", sys.argv[1])
+workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
+sys.exit(start.serve(Path("unused.yaml"), as_json=False))
+"""
+WORKER = """
+import os, signal, socket, sys
+from gateway.handshake import receive_now, send_now
+
+def tell(*words):
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+def ready():
+    server = dict(host="127.0.0.1", port=0, metrics_host="127.0.0.1", admin_port=None)
+    send_now(sock, dict(type="needs", server=server, workers={count}))
+    receive_now(sock)
+    send_now(sock, dict(type="ready", line="all", about=dict(), journal=None))
+
+def obey(answers={{}}):
+    while True:
+        try:
+            message, _ = receive_now(sock)
+        except EOFError:
+            sys.exit(0)
+        if message["type"] in ("reload", "take_over"):
+            tell(message["type"], place, message["memory"])
+            send_now(sock, dict(type="reloaded", ok=answers.get(message["type"], [True]).pop(0)))
+        elif message["type"] == "nothing_new":
+            tell("nothing_new", place)
+
+sock = socket.socket(fileno=int(sys.argv[1]))
+start, _ = receive_now(sock)
+place = start["place"]
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+tell("place", place, os.getpid(), start["start_from"])
+{work}
+"""
+SERVE = "ready(); obey()"
+
+
+class Parent:
+    """`places`: whom the last line that named each place said is there."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.places: dict[int, int] = {}
+        self.from_memory: dict[int, str] = {}
+
+    async def told(self) -> list[str]:
+        assert self.process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            words = (await self.process.stdout.readline()).decode().split()
+        if words[:1] == ["place"]:
+            self.places[int(words[1])] = int(words[2])
+            self.from_memory[int(words[1])] = words[3]
+        return words
+
+    async def until_all(self) -> None:
+        while await self.told() != ["all"]:
+            pass
+
+    async def ended(self) -> tuple[int, list[dict[str, Any]]]:
+        """The exit code, and what was logged, but for the line that all serve."""
+        async with asyncio.timeout(PATIENCE_S):
+            _, err = await self.process.communicate()
+        assert self.process.returncode is not None
+        entries = [json.loads(line) for line in err.splitlines()]
+        return self.process.returncode, [entry for entry in entries if entry["event"] != "ready"]
+
+
+@asynccontextmanager
+async def parent(
+    work: str = SERVE, *, count: int = 2, first_pause_s: float = 0.001, longest_pause_s: float = 0.004
+) -> AsyncIterator[Parent]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", PARENT.format(first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)),
+        WORKER.format(work=work, count=count),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    try:
+        yield Parent(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_replacement_takes_the_place_of_who_died(count: int) -> None:
+    async with parent(count=count) as running:
+        await running.until_all()
+        before, place = dict(running.places), count // 2
+        assert running.from_memory == {n: "0" if n else "None" for n in range(count)}, "the first alone reads the file"
+        os.kill(before[place], signal.SIGKILL)
+        await running.told()
+        assert running.places[place] != before[place]
+        assert running.from_memory[place] == "0", "what the others run, also where it was the first"
+        assert {n: pid for n, pid in running.places.items() if n != place} == {
+            n: pid for n, pid in before.items() if n != place
+        }
+        running.process.send_signal(signal.SIGTERM)
+        code, logged = await running.ended()
+    assert code == 0
+    assert [(entry["event"], entry["exit"]) for entry in logged] == [("worker_died", -signal.SIGKILL)]
+
+
+async def test_who_dies_young_is_replaced_after_a_growing_pause() -> None:
+    async with parent() as running:
+        await running.until_all()
+        for _ in range(4):
+            os.kill(running.places[0], signal.SIGKILL)
+            await running.told()
+        running.process.send_signal(signal.SIGTERM)
+        code, logged = await running.ended()
+    assert code == 0
+    assert [entry["replaced_in_s"] for entry in logged] == [0.001, 0.002, 0.004, 0.004]
+
+
+async def test_where_nobody_is_left_and_nobody_stays_it_gives_up() -> None:
+    async with parent("ready(); sys.exit(3)") as running:
+        code, logged = await running.ended()
+    assert code == 1
+    assert logged[-1]["event"] == "workers_crash_looping"
+    assert {entry["exit"] for entry in logged[:-1]} == {3}
+
+
+async def test_as_long_as_one_serves_it_does_not_give_up() -> None:
+    async with parent(f"if place == 0: ready(); sys.exit(3)\n{SERVE}") as running:
+        await running.until_all()
+        for _ in range(12):
+            assert (await running.told())[:2] == ["place", "0"]
+        running.process.send_signal(signal.SIGTERM)
+        _, logged = await running.ended()
+    assert "workers_crash_looping" not in {entry["event"] for entry in logged}
+
+
+async def test_a_stop_while_a_place_is_vacant_does_not_wait_for_it() -> None:
+    async with parent(first_pause_s=1000, longest_pause_s=1000) as running:
+        await running.until_all()
+        os.kill(running.places[1], signal.SIGKILL)
+        assert running.process.stderr is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while b"worker_died" not in await running.process.stderr.readline():
+                pass
+        running.process.send_signal(signal.SIGINT)
+        code, logged = await running.ended()
+    assert (code, logged) == (0, [])
+
+
+@pytest.mark.parametrize(("place", "code"), [(0, 7), (1, 7), (1, 1)])
+async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: int) -> None:
+    async with parent(f"if place == {place}: sys.exit({code})\n{SERVE}", count=3) as running:
+        for _ in range(place + 1):
+            await running.told()
+        assert await running.told() == []  # neither another one, nor that all serve
+        assert await running.ended() == (code, [])
+
+
+async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
+    async with parent("os.kill(os.getpid(), 9)") as running:
+        await running.told()
+        assert await running.ended() == (1, [])
+
+
+async def test_a_second_signal_kills_who_does_not_listen() -> None:
+    deaf = "signal.signal(signal.SIGTERM, lambda *_: tell('deaf')); ready()\nwhile True: signal.pause()"
+    async with parent(deaf) as running:
+        await running.until_all()
+        running.process.send_signal(signal.SIGTERM)
+        assert [await running.told(), await running.told()] == [["deaf"], ["deaf"]]
+        running.process.send_signal(signal.SIGTERM)
+        code, _ = await running.ended()
+        assert not [pid for pid in running.places.values() if Path(f"/proc/{pid}").exists()]
+    assert code == -signal.SIGTERM
+
+
+async def test_workers_end_with_a_parent_that_was_killed() -> None:
+    async with parent() as running:
+        await running.until_all()
+        running.process.kill()
+        assert running.process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            assert await running.process.stdout.read() == b""  # which they held open
+
+
+async def test_one_reload_reads_the_files_once_and_the_others_take_over_what_was_accepted() -> None:
+    async with parent("ready(); obey({'reload': [False, True]})", count=3) as running:
+        await running.until_all()
+        running.process.send_signal(signal.SIGHUP)
+        assert await running.told() == ["reload", "0", "1"]
+        refused = [await running.told() for _ in range(3)]
+        assert sorted(refused) == [["nothing_new", str(n)] for n in range(3)]
+        running.process.send_signal(signal.SIGHUP)
+        assert await running.told() == ["reload", "0", "1"], "what was refused is written over"
+        assert sorted([await running.told(), await running.told()]) == [
+            ["take_over", "1", "1"],
+            ["take_over", "2", "1"],
+        ]
+        os.kill(running.places[2], signal.SIGKILL)
+        await running.told()
+        assert running.from_memory[2] == "1", "a replacement starts with what was accepted last"
+        running.process.send_signal(signal.SIGTERM)
+        assert (await running.ended())[0] == 0
+
+
+async def test_a_worker_that_cannot_take_over_is_replaced_by_one_that_starts_with_it() -> None:
+    async with parent("ready(); obey({'take_over': [False]})") as running:
+        await running.until_all()
+        before = running.places[1]
+        running.process.send_signal(signal.SIGHUP)
+        assert await running.told() == ["reload", "0", "1"]
+        assert await running.told() == ["take_over", "1", "1"]
+        await running.told()
+        assert (running.places[1] != before, running.from_memory[1]) == (True, "1")
+        running.process.send_signal(signal.SIGTERM)
+        _, logged = await running.ended()
+    assert [entry["event"] for entry in logged] == ["worker_kept_old_configuration", "worker_died"]
+
+
+async def test_a_reload_whose_reader_dies_is_done_by_the_next() -> None:
+    work = "ready()\nif place == 0 and start['start_from'] is None: receive_now(sock); os.kill(os.getpid(), 9)\nobey()"
+    async with parent(work) as running:
+        await running.until_all()
+        running.process.send_signal(signal.SIGHUP)
+        lines = [await running.told(), await running.told()]
+        assert ["reload", "1", "1"] in lines
+        running.process.send_signal(signal.SIGTERM)
+        assert (await running.ended())[0] == 0
+
+
+MISSING = "ready(); send_now(sock, dict(type='missing_keys', ids=['a'])); obey({'reload': [False]})"
+
+
+async def test_a_key_that_does_not_come_is_looked_for_once_however_many_workers_ask() -> None:
+    async with parent(MISSING, count=4) as running:
+        lines = list[list[str]]()
+        while len([line for line in lines if line[0] == "nothing_new"]) < 7:  # 4 after the reload, 3 at once
+            lines.append(await running.told())
+        assert len([line for line in lines if line[0] == "reload"]) == 1
+        running.process.send_signal(signal.SIGTERM)
+        assert (await running.ended())[0] == 0
+
+
+ORPHAN = """
+if place == 0 and start['start_from'] is None:
+    if os.fork() == 0:
+        if os.fork() == 0:
+            import time; time.sleep(0.2); os._exit(0)
+        os._exit(0)
+    os.wait()
+ready(); obey()
+"""
+
+
+async def test_as_process_1_it_reaps_orphans_and_ends_at_a_signal() -> None:
+    """As in a container: in a PID namespace of its own."""
+    command = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc")
+    probe = await asyncio.create_subprocess_exec(*command, "true", stderr=asyncio.subprocess.DEVNULL)
+    if await probe.wait():
+        pytest.skip("needs a kernel that lets this user make PID namespaces")
+    script = PARENT.format(first_pause_s=0.001, longest_pause_s=0.004)
+    process = await asyncio.create_subprocess_exec(
+        *(*command, "sh", "-c", 'exec "$0" -c "$1" "$2"', sys.executable, script, WORKER.format(work=ORPHAN, count=1)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )
+    running = Parent(process)
+    try:
+        await running.until_all()
+        (inside,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        children = Path(f"/proc/{inside}/task/{inside}/children")
+        async with asyncio.timeout(PATIENCE_S):
+            while len(children.read_text().split()) != 1:  # the orphan's end leaves no zombie
+                await asyncio.sleep(0.02)
+        os.kill(int(inside), signal.SIGTERM)
+        assert (await running.ended())[0] == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()

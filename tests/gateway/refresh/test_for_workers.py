@@ -1,0 +1,291 @@
+"""Exchanges that a parent does for its workers: journalled before they are handed on, whatever becomes of the worker."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gateway.egress.errors import EgressError
+from gateway.journal import Entry, new_key, opened
+from gateway.records.call import Call, ClientIdentity, Reply
+from gateway.refresh.exchange import ExchangeLost
+from gateway.refresh.for_workers import ExchangesForWorkers
+from gateway.refresh.message import Request, Route
+from gateway.refresh.through_parent import Parent, ThroughParent
+from gateway.secret import Secret
+from tests.fakes.journal import left, living
+from tests.fakes.patience import PATIENCE_S
+
+AHEAD = timedelta(days=3)  # of the worker's clock before the parent's
+
+
+class Endpoint:
+    """Answers with `answer` once `free` is set."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.free.set()
+        self.answer: dict[str, Any] = {"access_token": "new-access"}
+        self.status = 200
+        self.seen: list[tuple[dict[str, str], bytes]] = []
+
+    async def token(self, request: web.Request) -> web.Response:
+        self.seen.append((dict(request.headers), await request.read()))
+        await self.free.wait()
+        return web.json_response(self.answer, status=self.status, headers={"X-Told": "yes"})
+
+    async def at_once(self, _request: web.Request) -> web.Response:
+        return web.json_response(self.answer)
+
+
+class Pair:
+    """A worker's end and its parent's, joined without a process between them."""
+
+    def __init__(self) -> None:
+        self.exchanges = ExchangesForWorkers()
+        self.its, self.worker = socket.socketpair()
+        self.its.setblocking(False)
+        self.parent = Parent(self._to_parent)
+
+    def _to_parent(self, message: Mapping[str, Any]) -> None:
+        if message["type"] == "released":
+            self.exchanges.journals.released(message["attempt"])
+        else:
+            self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.exchanged)
+
+    def kill_worker(self) -> None:
+        """As the system does it for a process that was killed."""
+        self.worker.close()
+
+    async def close(self) -> None:
+        self.worker.close()
+        await self.exchanges.close()
+        self.its.close()
+
+
+@pytest.fixture
+async def endpoint() -> Endpoint:
+    return Endpoint()
+
+
+@pytest.fixture
+async def server(endpoint: Endpoint) -> AsyncIterator[TestServer]:
+    app = web.Application()
+    app.router.add_post("/token", endpoint.token)
+    app.router.add_get("/token", endpoint.at_once)
+    made = TestServer(app)
+    await made.start_server()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    made = Pair()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    about = {"ref": ["dev", "tracker", "c1"], "row": "u1", "version": 1, "attempt": "a1", "key": "00"}
+    return Entry(tmp_path / "journal", "a1", json.dumps(about), new_key())
+
+
+@pytest.fixture
+def request_(server: TestServer, entry: Entry) -> Request:
+    route = Route((("127.0.0.1/32", server.port),), None, 5.0, 10)
+    call = Call(f"http://127.0.0.1:{server.port}/token", {"X-Asked": "so"}, b"refresh_token=old")
+    return Request(call, route, entry, 0, PATIENCE_S, 1 << 20, datetime.now(UTC) + AHEAD)
+
+
+def found(entry: Entry) -> list[tuple[dict[str, Any], bytes]]:
+    return left(entry.folder)
+
+
+def body_of(entry: Entry) -> Any:
+    ((about, sealed),) = found(entry)
+    recorded = opened(entry.key, about, sealed)
+    assert recorded is not None
+    return json.loads(recorded.reply.body)
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_reply_comes_back_and_is_journalled_sealed(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+) -> None:
+    reply = await pair.parent.ask(request_)
+    assert (reply.status, json.loads(reply.body), reply.headers["x-told"]) == (200, endpoint.answer, "yes")
+    headers, body = endpoint.seen[0]
+    assert (headers["X-Asked"], body) == ("so", b"refresh_token=old")
+    ((about, sealed),) = found(entry)
+    recorded = opened(entry.key, about, sealed)
+    assert recorded is not None
+    assert (recorded.reply.body, recorded.reply.asked_at) == (reply.body, reply.asked_at)
+    (file,) = entry.folder.iterdir()
+    assert b"new-access" not in file.read_bytes()
+
+
+async def test_a_reply_is_dated_by_the_worker_that_asked(pair: Pair, request_: Request) -> None:
+    reply = await pair.parent.ask(request_)
+    assert timedelta(0) <= reply.asked_at - request_.asked_at < timedelta(seconds=PATIENCE_S)
+
+
+async def test_a_worker_that_dies_leaves_its_reply_in_the_journal(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+) -> None:
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    await until(lambda: endpoint.seen)
+    assert [one.sealed for one in living(entry.folder)] == [b""], "who looks sees that it is under way"
+    pair.kill_worker()
+    pair.parent.lost()
+    with pytest.raises(ExchangeLost):
+        await asking
+    endpoint.free.set()
+    await until(lambda: found(entry)[0][1])
+    assert body_of(entry) == endpoint.answer
+
+
+async def test_what_is_released_is_found_by_nobody(pair: Pair, request_: Request, entry: Entry) -> None:
+    await pair.parent.ask(request_)
+    pair.parent.released("a1")
+    assert found(entry) == []
+    await pair.close()
+    assert list(entry.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("status", [400, 503])
+async def test_a_refusal_comes_back_and_is_not_journalled(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, status: int
+) -> None:
+    endpoint.status = status
+    reply = await pair.parent.ask(request_)
+    assert (reply.status, found(entry)) == (status, [])
+
+
+async def test_it_dials_only_what_the_configuration_opens(pair: Pair, request_: Request, entry: Entry) -> None:
+    with pytest.raises(EgressError) as raised:
+        await pair.parent.ask(replace(request_, route=replace(request_.route, allow=())))
+    assert raised.value.kind == "refused"
+    assert found(entry) == []
+    assert (await pair.parent.ask(request_)).status == 200
+
+
+async def test_a_parent_that_is_gone_is_reported_and_what_was_asked_may_have_been_done(
+    pair: Pair, endpoint: Endpoint, request_: Request
+) -> None:
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    await until(lambda: endpoint.seen)
+    pair.parent.lost()
+    with pytest.raises(ExchangeLost, match="has ended") as raised:
+        await asking
+    assert raised.value.sent
+    with pytest.raises(ExchangeLost) as raised:
+        await pair.parent.ask(request_)
+    assert not raised.value.sent
+    endpoint.free.set()
+
+
+async def test_a_parent_that_stands_still_is_not_waited_for(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.through_parent.LATE_S", 0.05)
+    messages = list[Mapping[str, Any]]()
+    still = Parent(messages.append)
+    with pytest.raises(ExchangeLost, match="no answer") as raised:
+        await still.ask(replace(request_, timeout_s=0.05))
+    assert raised.value.sent, "what was asked may have been done"
+    still.exchanged({"id": messages[0]["id"], "result": {}})  # too late
+
+
+async def test_a_route_that_changes_leaves_what_is_under_way(pair: Pair, endpoint: Endpoint, request_: Request) -> None:
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    await until(lambda: endpoint.seen)
+    for connections in (11, 10, 12):
+        route = replace(request_.route, connections=connections)
+        get = replace(request_.call, method="GET")
+        assert (await pair.parent.ask(replace(request_, route=route, call=get, step=connections))).status == 200
+    endpoint.free.set()
+    assert (await asking).status == 200
+
+
+async def test_what_goes_wrong_inside_is_reported(pair: Pair, request_: Request, entry: Entry) -> None:
+    identity = ClientIdentity("no certificate", Secret("no key"))
+    call = replace(request_.call, url="https://127.0.0.1:1/token", identity=identity)
+    route = replace(request_.route, allow=(("127.0.0.1/32", None),))
+    with pytest.raises(EgressError) as raised:
+        await pair.parent.ask(replace(request_, call=call, route=route))
+    assert raised.value.kind == "tls"
+    with pytest.raises(EgressError, match="ValueError"):
+        await pair.parent.ask(replace(request_, route=replace(request_.route, allow=(("no network", None),))))
+    assert found(entry) == []
+    assert (await pair.parent.ask(request_)).status == 200, "and it is still there"
+
+
+async def test_it_asks_nobody_for_a_worker_that_is_gone(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+) -> None:
+    """Who takes the refresh up may have read the journal before it said that somebody is at it."""
+    pair.kill_worker()
+    with pytest.raises(EgressError, match="has ended") as raised:
+        await pair.parent.ask(request_)
+    assert not raised.value.sent
+    assert (endpoint.seen, found(entry)) == ([], [])
+
+
+async def test_where_nothing_can_be_journalled_the_exchange_goes_on(
+    pair: Pair, request_: Request, entry: Entry, tmp_path: Path
+) -> None:
+    nowhere = replace(entry, folder=tmp_path / "none" / "journal")
+    assert (await pair.parent.ask(replace(request_, entry=nowhere))).status == 200
+    assert pair.exchanges.journals.fault is not None
+    assert (await pair.parent.ask(replace(request_, entry=None))).status == 200
+
+
+async def test_the_end_waits_for_what_has_begun(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+) -> None:
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    await until(lambda: endpoint.seen)
+    pair.kill_worker()
+    closing = asyncio.ensure_future(pair.exchanges.close())
+    done, _ = await asyncio.wait({closing}, timeout=0.1)
+    assert not done
+    endpoint.free.set()
+    await closing
+    assert body_of(entry) == endpoint.answer
+    assert living(entry.folder) == []
+    assert (await asking).status == 200
+
+
+async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    at, asked = datetime(2031, 1, 1, tzinfo=UTC), list[Request]()
+    monkeypatch.setattr("gateway.clock.now", lambda: at)
+
+    async def ask(request: Request) -> Reply:
+        asked.append(request)
+        return Reply(200, {}, b"", at)
+
+    parent = Parent(lambda _: None)
+    monkeypatch.setattr(parent, "ask", ask)
+    route = Route((), None, 5.0, 10)
+    call = Call("https://a.example/token")
+    await ThroughParent(parent, route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
+    assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]

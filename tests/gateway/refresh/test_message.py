@@ -1,0 +1,76 @@
+"""What goes over the channel arrives as it was sent."""
+
+import asyncio
+import json
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway.channel import Channel
+from gateway.egress.errors import EgressError
+from gateway.handshake import framed, receive_now, send_now
+from gateway.journal import Entry, new_key
+from gateway.records.call import Call, ClientIdentity, Reply
+from gateway.refresh.message import Request, Route, fault_as_json, reply_as_json, reply_of_json
+from gateway.secret import Secret
+
+ENTRY = Entry(Path("/var/lib/x-refresh-journal"), "a1", '{"row": "u1"}', new_key())
+ROUTE = Route((("10.0.0.0/8", None), ("127.0.0.1/32", 80)), "http://user:secret@proxy:1", 5.0, 10)
+AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+def test_a_request_is_whole_with_its_identity_and_any_bytes() -> None:
+    identity = ClientIdentity("certificate", Secret("private key"))
+    call = Call("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
+    request = Request(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
+    assert Request.of_json(json.loads(json.dumps(request.as_json()))) == request
+    bare = Request(Call("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
+    assert Request.of_json(json.loads(json.dumps(bare.as_json()))) == bare
+
+
+def test_no_secret_of_it_shows() -> None:
+    identity = ClientIdentity("certificate", Secret("private key"))
+    call = Call("https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity)
+    shown = repr(Request(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
+    assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in shown]
+
+
+def test_what_came_of_it_is_whole() -> None:
+    fields = CIMultiDict([("Set-Cookie", "a"), ("Set-Cookie", "b")])
+    reply = Reply(200, fields, bytes(range(256)), AT)
+    assert reply_of_json(json.loads(json.dumps(reply_as_json(reply)))) == reply
+    with pytest.raises(EgressError) as raised:
+        reply_of_json(json.loads(json.dumps(fault_as_json(EgressError("tls", "no", sent=False)))))
+    assert (raised.value.kind, raised.value.message, raised.value.sent) == ("tls", "no", False)
+
+
+async def test_a_message_that_is_cut_off_is_the_end() -> None:
+    ours, its = socket.socketpair()
+    received, lost = list[dict[str, Any]](), asyncio.Event()
+    channel = Channel(received.append, lost.set)
+    await channel.open(ours)
+    its.sendall(framed({"id": 1}) + framed({"id": 2})[:-1])
+    its.close()
+    await lost.wait()
+    assert (received, channel.up) == ([{"id": 1}], False)
+    channel.send({"nobody": "reads it"})
+    await channel.close()
+
+
+def test_open_files_go_with_a_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("open")
+    ours, its = socket.socketpair()
+    with ours, (tmp_path / "file").open() as file:
+        send_now(ours, {"id": 1, "long": "x" * 10_000}, [file.fileno()])
+        send_now(ours, {"id": 2})
+    with its:
+        message, (descriptor,) = receive_now(its)
+        with open(descriptor) as same:  # noqa: PTH123 (by its number)
+            assert (message["id"], same.read()) == (1, "open")
+        assert receive_now(its) == ({"id": 2}, [])
+        with pytest.raises(EOFError):
+            receive_now(its)
