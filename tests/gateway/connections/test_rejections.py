@@ -240,13 +240,20 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
         await called(keyed, 1, path)
         return lane.taken - lane.handed_over - before
 
-    await called(keyed, 2)
+    async def fast_again() -> None:
+        """A call through the chain has its answer before its connection to the provider is kept for the next one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await taken("/x") == 0:
+                pass
+
+    await fast_again()
     assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
     assert not suspected
     assert await taken("/forbidden") == 1
     assert len(suspected) == 1
     assert await taken("/x") == 0, "the chain sees the 200"
     assert not suspected
+    await fast_again()
     assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
 
 
