@@ -82,6 +82,12 @@ class PostgresServer:
         ran = subprocess.run(command, capture_output=True, check=False, cwd="/", **self._owner)
         assert ran.returncode == 0, ran.stderr.decode()
 
+    @property
+    def pid(self) -> int:
+        """While it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Returns once it answers."""
         self.launch()

@@ -59,8 +59,8 @@ async def delayed(port: int, round_trip_s: float) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def postgres(round_trip_s: float | None) -> AsyncIterator[str]:
-    """The address of a database, with a synchronous standby so far away unless that is None."""
+async def postgres(round_trip_s: float | None) -> AsyncIterator[tuple[str, int]]:
+    """The address of a database and its server's process id, with a synchronous standby so far away unless that is None."""
     async with AsyncExitStack() as stack:
         primary = PostgresServer(SETTINGS)
         stack.callback(primary.remove)
@@ -75,11 +75,14 @@ async def postgres(round_trip_s: float | None) -> AsyncIterator[str]:
             await primary.run("SELECT pg_reload_conf()")
             while not await primary.run("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
                 await asyncio.sleep(0.05)
-        yield await primary.make_database()
+        yield await primary.make_database(), primary.pid
 
 
-async def measured(gateway: Nodes, tokens: str, count: int, crowd: int) -> str:
-    """Refreshes a second and CPU a refresh, over `count` connections of which `crowd` are called at a time."""
+async def measured(gateway: Nodes, tokens: str, database: int | None, count: int, crowd: int) -> str:
+    """Refreshes a second and CPU a refresh, over `count` connections of which `crowd` are called at a time.
+
+    `database`: the process id of its server.
+    """
     waiting = iter(range(count))
 
     async def bring() -> None:
@@ -97,12 +100,18 @@ async def measured(gateway: Nodes, tokens: str, count: int, crowd: int) -> str:
             assert status == 200, status
 
     pids = [pid for node in gateway.running for pid in family(node.process.pid)]
-    used, began = proc.cpu_s(pids), time.monotonic()
+    theirs = [] if database is None else family(database)
+    used, used_there, began = proc.cpu_s(pids), proc.cpu_s(theirs), time.monotonic()
     await asyncio.gather(*(call() for _ in range(crowd)))
-    took_s, used = time.monotonic() - began, proc.cpu_s(pids) - used
+    took_s, used, used_there = (
+        time.monotonic() - began,
+        proc.cpu_s(pids) - used,
+        proc.cpu_s(theirs) - used_there,
+    )
     asked_for = await asked(gateway, tokens)
     assert asked_for == {"calls": count, "distinct": count}, asked_for
-    return f"{count / took_s:.0f} refreshes a second, {used / count * 1000:.1f} ms of CPU each"
+    there = f" and {used_there / count * 1000:.1f} ms in PostgreSQL" if theirs else ""
+    return f"{count / took_s:.0f} refreshes a second, {used / count * 1000:.1f} ms of CPU each{there}"
 
 
 def family(pid: int) -> list[int]:
@@ -114,12 +123,12 @@ def family(pid: int) -> list[int]:
 async def one(store: str, away_ms: float | None, count: int, crowd: int, number: int) -> str:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="refresh-rate-")))
-        url = "sqlite:///gateway.db"
+        url, server = "sqlite:///gateway.db", None
         if store == "postgresql":
-            url = await stack.enter_async_context(postgres(None if away_ms is None else away_ms / 1000))
+            url, server = await stack.enter_async_context(postgres(None if away_ms is None else away_ms / 1000))
         tokens, api = await stack.enter_async_context(provider()), await stack.enter_async_context(provider())
         gateway = await stack.enter_async_context(nodes(folder, api, url, token_url=tokens, count=number))
-        return await measured(gateway, tokens, count, crowd)
+        return await measured(gateway, tokens, server, count, crowd)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
