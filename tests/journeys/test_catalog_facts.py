@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, quote, quote_plus, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
 
 import pytest
 import yaml
@@ -194,7 +194,7 @@ async def asked_for_a_token(sent: dict[str, Any], expected: "Expected", url: str
     for name, value in expected.token_params(url).items():
         if body.get(name) != value:
             yield f"asks for a token with {name}={body.get(name)}, not {value}"
-    pair = ":".join(quote_plus(value) for value in CLIENT.values())
+    pair = ":".join(quote(value, safe="") for value in CLIENT.values())
     basic = "Basic " + base64.b64encode(pair.encode()).decode()
     if (sent["headers"].get("authorization") == basic) != expected.by_basic:
         yield f"proves its client by {sent['headers'].get('authorization') or 'its body'}"

@@ -4,7 +4,7 @@ import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote_plus
+from urllib.parse import quote
 
 import pytest
 
@@ -66,8 +66,8 @@ async def naming(gateway: RunningGateway, *hosts: str) -> None:
 
 
 def has_secret(ear: Ear) -> bool:
-    basic = base64.b64encode(f"client-1:{quote_plus(SECRET)}".encode()).decode()
-    return any(text in ear.everything for text in (SECRET, quote_plus(SECRET), basic))
+    basic = base64.b64encode(f"client-1:{quote(SECRET, safe='')}".encode()).decode()
+    return any(text in ear.everything for text in (SECRET, quote(SECRET, safe=""), basic))
 
 
 def host_of(ear: Ear) -> str:

@@ -28,7 +28,7 @@ class Issuer:
         form = {name: str(text) for name, text in (await request.post()).items()}
         self.asked.append(form)
         self.proofs.append(request.headers.get("Authorization", ""))
-        basic = "Basic " + base64.b64encode(b"its+client:its%3Asecret").decode()
+        basic = "Basic " + base64.b64encode(b"its%20client:its%3Asecret").decode()
         if (form.get("client_id"), form.get("client_secret")) != ("its client", "its:secret") and (
             request.headers.get("Authorization") != basic
         ):

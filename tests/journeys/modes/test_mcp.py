@@ -140,7 +140,7 @@ async def test_any_server_tells_how_to_authorize_and_registers_us(
     assert second["grant_type"] == "refresh_token"
     for sent in (first, second):
         assert sent["resource"] == f"{far.url}/mcp"
-        basic = base64.b64encode(b"client-1:registered+secret").decode()
+        basic = base64.b64encode(b"client-1:registered%20secret").decode()
         assert sent["Authorization"] == (f"Basic {basic}" if secret else "")
         assert (sent["client_id"], "client_secret" in sent) == ("client-1", False)
     shown = await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker")
@@ -199,7 +199,7 @@ async def test_the_operators_own_client_proves_itself_as_the_server_supports(far
     status, html = await connect(gateway, asked_for(far))
     assert status == 200, html
     sent = server.asked[0]
-    assert sent["Authorization"] == "Basic " + base64.b64encode(b"ours:own+secret").decode()
+    assert sent["Authorization"] == "Basic " + base64.b64encode(b"ours:own%20secret").decode()
     assert (sent["client_id"], "client_secret" in sent) == ("ours", False)
 
 

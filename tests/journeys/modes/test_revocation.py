@@ -181,7 +181,7 @@ async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> 
     )
     await imported(gateway, credentials=GRANT)
     assert (await delete(gateway))["revocation"] == [{"token": "access_token", "outcome": "revoked"}]
-    pair = base64.b64encode(b"our+client:our+secret").decode()
+    pair = base64.b64encode(b"our%20client:our%20secret").decode()
     assert seen == [("DELETE", "/applications/our client/grant", f"Basic {pair}", {"access_token": "access token"})]
 
 
