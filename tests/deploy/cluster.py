@@ -42,9 +42,12 @@ class Cluster:
         return self._running[number][1]
 
     async def stop(self, number: int, by: signal.Signals = signal.SIGTERM) -> int:
-        """Its exit code."""
+        """Its exit code. SIGKILL is for the whole node, as when its machine fails."""
         context, node = self._running[number]
-        node.signal(by)
+        if by is signal.SIGKILL:
+            node.kill_all()
+        else:
+            node.signal(by)
         code = await node.ended()
         await context.__aexit__(None, None, None)
         return code
