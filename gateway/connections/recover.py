@@ -42,6 +42,8 @@ async def recover(store: Store, renewer: Renewer, release: Callable[[str], None]
                 renewer.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
+        except OSError as fault:  # of the journal's folder, which may be writable again later
+            log.warning("recovery_failed", detail=str(fault))
         await asyncio.sleep(EVERY_S)
 
 

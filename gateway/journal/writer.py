@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +53,7 @@ class Writer:
         try:
             segment.append(BEGUN, head)
         except OSError as fault:
-            self._failed(fault)
+            self._failed(fault, segment)
             return None
         segment.reserved += RESERVED_BYTES
         self._opened(entry.attempt, segment, step)
@@ -62,13 +63,13 @@ class Writer:
         """Whether `reply` is in the journal now. It goes to the disk a moment later, unless it is released by then."""
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
         begun.reserved -= RESERVED_BYTES
+        segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
+        if segment is None:
+            return False
         try:
-            segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
-            if segment is None:
-                return False
             segment.append(REPLY, payload)
         except OSError as fault:
-            self._failed(fault)
+            self._failed(fault, segment)
             return False
         if segment is not begun:
             self._opened(entry.attempt, segment, step)
@@ -119,6 +120,7 @@ class Writer:
                     Segment, self.folder, f"{self._name}-{self._number}", max(SEGMENT_BYTES, 2 * size)
                 )
             except OSError as fault:
+                self._not_before = clock.monotonic() + AGAIN_S
                 self._failed(fault)
                 return None
             if self.fault is not None:
@@ -153,10 +155,13 @@ class Writer:
         except OSError:
             return  # a reader finds that the database has a newer credential
 
-    def _failed(self, fault: OSError) -> None:
-        self._not_before = clock.monotonic() + AGAIN_S
+    def _failed(self, fault: OSError, segment: Segment | None = None) -> None:
+        """`segment`: the file that could not be written; the next call gets a new one."""
         self.fault = f"{self.folder}: {fault.strerror or fault}"
         log.error("refresh_journal_unwritable", detail=self.fault, effect=EFFECT)
+        if segment is not None and segment is self._active:
+            self._active = None
+            self._put_away(segment)
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
         """As a rule the database has it by now, on the disk."""
@@ -164,4 +169,10 @@ class Writer:
             return
         syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
         self._syncs.add(syncing)
-        syncing.add_done_callback(self._syncs.discard)
+        syncing.add_done_callback(partial(self._synced, segment))
+
+    def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
+        self._syncs.discard(syncing)
+        fault = None if syncing.cancelled() else syncing.exception()
+        if isinstance(fault, OSError) and segment.open:  # else it was closed meanwhile
+            self._failed(fault, segment)

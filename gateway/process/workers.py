@@ -27,14 +27,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False, slots=True)
 class WorkerProcess:
-    """`generation`: of the configuration that it runs. `report`: what it last said of itself, at `reported_at` (monotonic)."""
+    """`generation`: of the configuration that it runs. `report`: its last, received at `reported_at` (monotonic)."""
 
     place: int
     pid: int
     sock: socket.socket
     generation: int
     began: float
-    loaded: asyncio.Event = field(default_factory=asyncio.Event)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False  # it takes no connections any more

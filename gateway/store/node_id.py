@@ -6,6 +6,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from gateway.journal.segment import sync_folder
+
 FILE: Final = "node-id"
 ONLY: Final = "local"
 """With SQLite: the folder goes with the database, so there is no other node."""
@@ -14,16 +16,26 @@ NONE: Final = ""
 
 
 def node_id(folder: Path) -> str:
-    """Read it, or make it: whoever of several processes comes first. `NONE` where it can be neither read nor written."""
+    """Read it, or make it: of several processes the first one does. `NONE` where it can be neither read nor written."""
     path = folder / FILE
     try:
+        if path.exists() and not _read(path):
+            path.unlink()  # damaged, such as cut off by a power failure
         if not path.exists():
             fresh = folder / f"{FILE}.{secrets.token_hex(6)}"
-            fresh.write_text(secrets.token_hex(8))
+            with fresh.open("x") as file:
+                file.write(secrets.token_hex(8))
+                file.flush()
+                os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
                 os.link(fresh, path)  # complete from the moment that it can be seen
             fresh.unlink()
-        found = path.read_text().strip()
+            sync_folder(folder)
+        return _read(path)
     except OSError:
         return NONE
-    return found if found.isalnum() else NONE
+
+
+def _read(path: Path) -> str:
+    found = path.read_text(errors="replace").strip()
+    return found if found.isascii() and found.isalnum() else NONE

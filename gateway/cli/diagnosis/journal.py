@@ -1,6 +1,8 @@
 """Whether token endpoints' replies outlive a process that is killed: whether the refresh journal can be written."""
 
 import asyncio
+import contextlib
+import secrets
 from collections.abc import AsyncIterator
 
 from gateway.cli.diagnosis.finding import Finding, ok
@@ -11,7 +13,6 @@ from gateway.store.look import sqlite_path
 
 CHECK = "journal"
 AT_STAKE = "a process that is killed while it refreshes a token may lose it"
-NAME = "doctor"
 
 
 async def journal(patient: Patient) -> AsyncIterator[Finding]:
@@ -25,12 +26,13 @@ async def journal(patient: Patient) -> AsyncIterator[Finding]:
         return  # reported where the database is looked at
     there = folder.exists()
     try:
-        await asyncio.to_thread(lambda: Segment(folder, NAME).close(remove=True))
+        await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
     except OSError as fault:
-        told = f"{AT_STAKE}: the refresh journal cannot be written in {folder} ({fault.strerror})"
+        detail = f"{AT_STAKE}: the refresh journal cannot be written in {folder} ({fault.strerror})"
         fix = "give the service's user room and rights there, or let store.url name another folder"
-        yield Finding("warn", CHECK, told, where, fix)
+        yield Finding("warn", CHECK, detail, where, fix)
         return
     if not there:
-        folder.rmdir()
+        with contextlib.suppress(OSError):  # a gateway has begun to use it meanwhile
+            folder.rmdir()
     yield ok(CHECK, f"the refresh journal can be written by this user in {folder.parent}")

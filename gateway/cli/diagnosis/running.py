@@ -32,18 +32,18 @@ async def running(patient: Patient) -> AsyncIterator[Finding]:
                 text = await answer.text()
     where = patient.where("store", "url")
     if journal == "unwritable":
-        told = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
-        yield Finding("warn", CHECK, told, where, "its log says why: refresh_journal_unwritable")
+        detail = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
+        yield Finding("warn", CHECK, detail, where, "its log says why: refresh_journal_unwritable")
     if times := sum(map(int, UNREADABLE.findall(text))):
-        told = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
+        detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
         fix = "look for stored_secret_unreadable in its log; gateway restore, or let those end users authorize again"
-        yield Finding("fail", "store", told, where, fix)
+        yield Finding("fail", "store", detail, where, fix)
     for environment, integration, times in REJECTED.findall(text):
         if not int(times):
             continue
-        told = (
+        detail = (
             f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
         )
         fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
         place = patient.where("environments", environment, "integrations", integration)
-        yield Finding("warn", "credentials", told, place, fix, f"{environment}/{integration}")
+        yield Finding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")

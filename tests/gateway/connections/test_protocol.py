@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 
 from gateway import clock
 from gateway.connections.lease import BEAT_S, LEASE, TOKEN_CALL_S
-from gateway.connections.recover import unfinished
+from gateway.connections.recover import recover, unfinished
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -269,6 +270,26 @@ async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holde
     assert await unfinished(store, renewer, print) == []
     later(LEASE.total_seconds())
     assert [row.ref for row in await unfinished(store, renewer, print)] == [REF]
+
+
+async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.connections.recover.EVERY_S", 0.01)
+    await running.imported(tracker.grant())
+    await left_open(running)
+    later(LEASE.total_seconds() + 1)
+    store, renewer = running.services.store, running.services.renewer
+    assert store.journal.folder is not None
+    no_file = store.journal.folder / "0123-1.journal"
+    no_file.mkdir(parents=True)
+    with structlog.testing.capture_logs() as logged:
+        recovering = asyncio.create_task(recover(store, renewer, print))
+        await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
+        no_file.rmdir()
+        await until(lambda: recovering.done() or tracker.calls["refresh_token"])
+    assert not recovering.done()
+    recovering.cancel()
 
 
 async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_asked_for_again(

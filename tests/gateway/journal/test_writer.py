@@ -187,6 +187,30 @@ async def test_what_cannot_be_written_any_more_is_said(tmp_path: Path, monkeypat
     assert not await writer.reply(one, 0, begun, CALL, reply())
     assert writer.fault is not None
     assert "Input/output error" in writer.fault
+    monkeypatch.undo()
+    assert await writer.ready(), "with a file of its own, and not only once a folder can be made"
+    assert writer.fault is None
+    await recorded(writer, entry(tmp_path, "a2"))
+    assert len(list(tmp_path.glob("*.journal"))) == 2, "what has begun in the first one stays recorded"
+    await writer.close()
+
+
+async def test_a_file_that_cannot_be_synced_is_an_error_and_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(_fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("gateway.journal.segment.SYNC", failed)
+    monkeypatch.setattr("gateway.journal.writer.SYNC_AFTER_S", 0.0)
+    writer = Writer(tmp_path)
+    await recorded(writer, entry(tmp_path))
+    await until(lambda: writer.fault)
+    monkeypatch.undo()
+    assert await writer.ready()
+    assert writer.fault is None
+    assert len(left(tmp_path)) == 1
+    await writer.close()
 
 
 def test_what_a_process_left_that_was_killed_while_it_made_its_file_is_found_later(tmp_path: Path) -> None:

@@ -97,5 +97,11 @@ def test_the_name_of_a_machine_stays(tmp_path: Path) -> None:
     assert node_id(tmp_path) == name
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert node_id(tmp_path / "nowhere") == NONE
-    (tmp_path / FILE).write_text("../x")
-    assert node_id(tmp_path) == NONE
+
+
+@pytest.mark.parametrize("damaged", [b"", b"../x", b"\xff\xfe"])
+def test_a_name_that_was_cut_off_by_a_power_failure_is_made_again(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / FILE).write_bytes(damaged)
+    name = node_id(tmp_path)
+    assert name.isalnum()
+    assert node_id(tmp_path) == name
