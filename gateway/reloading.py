@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """A configuration that was read and checked anew, in a form that `turn` can put in place."""
+    """A configuration that was read and checked, in a form that `turn` can put in place."""
 
     config: Config
     catalog: Catalog
@@ -43,7 +43,7 @@ class Next:
 
 
 def read_again(running: Config, given: Configured | None = None) -> Config:
-    """The file of `running`, or what is `given`, read anew; what needs a restart is told and stays. Raises Faults."""
+    """The file of `running`, or what is `given`, read again; what needs a restart is logged and stays. Raises Faults."""
     new = read(_file_of(running) if given is None else given)
     config, ignored = with_fixed(new, running)
     for place in ignored:
@@ -147,7 +147,7 @@ def turn(app: web.Application, ready: Next) -> None:
 
 
 def _file_of(running: Config) -> Path:
-    """The file, by the name that the operator gave it, so that faults are told by that."""
+    """The file, by the name that the operator gave it, for messages about faults."""
     if running.path is None:
         raise Faults([Fault("configuration", "was given in Python: hand a new one to `gateway.reload`")])
     named = Path(running.document.name or running.path)

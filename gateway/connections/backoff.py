@@ -55,8 +55,8 @@ def failure(
         if fault.retry_after_s is not None:
             wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
     if lost_at is not None and (gone or (final and code == REFUSED)):
-        told = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
-        words = f"{told}; the provider now refuses it ({code}: {words})"
+        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
+        words = f"{sent}; the provider now refuses it ({code}: {words})"
         return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
     return RefreshFailure(code, words[:500], final, now, attempts, None if gone else now + wait)
 
@@ -97,7 +97,7 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """This node's clock or the database's is wrong, and what is expired cannot be told."""
+    """This node's clock or the database's is wrong, so it cannot judge which token has expired."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "

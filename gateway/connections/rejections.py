@@ -149,20 +149,20 @@ class Rejections:
         if row is None:  # another node was quicker, or the credential is another by now
             return
         one.final = noted.final
-        self._tell("credential_rejected", row, noted.message)
+        self._report("credential_rejected", row, noted.message)
 
     async def _withdrawn(self, one: Suspicion) -> None:
         row = await self._store.rejections.withdraw(one.seen, now=clock.now())
         if self.suspected.get(one.seen.ref) is one:
             del self.suspected[one.seen.ref]
         if row is not None:
-            self._tell("credential_accepted", row, None)
+            self._report("credential_accepted", row, None)
 
-    def _tell(self, event: str, row: Connection, detail: str | None) -> None:
+    def _report(self, event: str, row: Connection, detail: str | None) -> None:
         self._replace(row)
         self._metrics.add(REJECTED_CREDENTIALS, *row.ref[:2], row.state.value)
-        told = {"detail": detail} if detail else {}
-        log.warning(event, **who(row.ref), connection_state=row.state.value, **told)
+        why = {"detail": detail} if detail else {}
+        log.warning(event, **who(row.ref), connection_state=row.state.value, **why)
 
 
 def _same_grant(one: Connection, other: Connection) -> bool:

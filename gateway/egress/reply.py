@@ -11,7 +11,7 @@ from gateway.records.call import Call, Reply
 async def replied(
     egress: Egress, call: Call, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
 ) -> Reply:
-    """What came back. `now`: the clock that `asked_at` is told by, if it is not this process's. Raises EgressError."""
+    """What came back. `now`: the clock for `asked_at`, if it is not this process's. Raises EgressError."""
     began = clock.monotonic()
     answer = await egress.fetch(
         call.method,

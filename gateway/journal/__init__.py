@@ -1,7 +1,7 @@
 """The refresh journal: token endpoints' replies on this machine's disk until the database has the new credential (ADR 41).
 
 A provider that rotates refresh tokens gives the new one once, in one reply. From then until the commit the reply exists
-nowhere else, so whoever exchanges a token writes the reply, sealed, into the journal before it hands it on. A process
+nowhere else, so the process that exchanges a token writes the reply, sealed, into the journal before it hands it on. A process
 that takes up a refresh that another left open reads the journal first and asks the provider only for what is not there.
 
     place.py       which folder: beside a SQLite file, or one of this machine for nodes on a shared database

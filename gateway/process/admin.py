@@ -1,6 +1,6 @@
 """`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
 
-Workers say each second how they are, so that a busy worker is not taken for a dead one; their numbers lie in memory that all
+Workers report each second, so that a busy worker is not taken for a dead one; their numbers are in memory that all
 share.
 """
 

@@ -68,7 +68,7 @@ class Parent:
         self._admin: Any = None
         self._count = 1
         self._announcement: Message = {}
-        self._told_fault: str | None = None
+        self._reported_fault: str | None = None
         self._tasks = set[asyncio.Task[None]]()
 
     async def run(self) -> int:
@@ -246,8 +246,8 @@ class Parent:
             await asyncio.sleep(LOOK_EVERY_S)
             await self._exchanges.journals.try_again()
             fault = self._exchanges.journals.fault
-            if fault != self._told_fault:
-                self._told_fault = fault
+            if fault != self._reported_fault:
+                self._reported_fault = fault
                 self._workers.send({"type": "journal", "fault": fault})
 
     def _announce(self) -> None:

@@ -1,4 +1,4 @@
-"""Who holds a lease, told from the owner's name: `{node}.{process}.{attempt}`.
+"""Who holds a lease, by the owner's name: `{node}.{process}.{attempt}`.
 
 `node` names a machine (`node_id`), `process` the file that a process of it keeps locked for as long as it lives. Owners of
 former versions are `{process}.{attempt}`.

@@ -1,4 +1,5 @@
-"""The refresh journal as the store's processes use it: whose a record is, and what one before us left (ADR 41).
+"""The refresh journal as the store's processes use it: which connection a record belongs to, and what an earlier process
+left (ADR 41).
 
 A record's head holds the key of its attempt, sealed like a value of the database; so this is where the vault comes in. The
 files themselves are `gateway.journal`'s.
@@ -24,7 +25,7 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
-TABLE: Final = "pairs"  # of no database: what such a value is bound to
+TABLE: Final = "pairs"  # no table: what such a value is bound to, named as in the first release
 CREDENTIAL: Final = "answer"  # of releases that recorded credentials
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05

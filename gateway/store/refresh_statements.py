@@ -1,4 +1,4 @@
-"""The statements of a refresh, each put together once: to make one anew costs more than to run it.
+"""The statements of a refresh, each built once: building one costs more than running it.
 
 Owner and version are the fence of `refreshes`; their parameters are `seen_version` and `owner`, beside `place`'s.
 """

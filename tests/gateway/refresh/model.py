@@ -232,7 +232,7 @@ class Model:
         return f"{number} claims", _with(state._replace(row=held._replace(intent=True)), number, claimed), None
 
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
-        """Fenced by version and owner. Whoever lost the lease claims it again, unless the row has a newer token."""
+        """Fenced by version and owner. A process that lost the lease claims it again, unless the row has a newer token."""
         machine, row = state.machines[number], state.row
         if row.token != machine.token:
             yield f"{number} finds a newer token", _with(state, number, machine._replace(phase=Phase.COMMITTED)), None

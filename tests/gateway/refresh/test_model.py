@@ -14,13 +14,13 @@ THREE_GATEWAYS = {"machines": 3, "kills": 2, "pauses": 1, "cuts": 1}
 @pytest.mark.parametrize("size", [TWO_GATEWAYS, THREE_GATEWAYS], ids=["two gateways", "three gateways"])
 def test_no_spent_token_is_sent_while_its_successor_is_saved_and_no_loss_is_silent(size: dict[str, int]) -> None:
     states, findings = explore(Model(), **size)
-    assert not findings, told(findings)
+    assert not findings, listed(findings)
     assert states > 10_000
 
 
 def test_a_second_refresh_is_as_safe_as_the_first() -> None:
     _, findings = explore(Model(last=2), machines=2, kills=1, pauses=1, cuts=1)
-    assert not findings, told(findings)
+    assert not findings, listed(findings)
 
 
 def test_no_loss_is_silent_where_nobody_knows_that_the_provider_replaces_tokens() -> None:
@@ -71,5 +71,5 @@ def test_a_wrong_table_is_found(change: Callable[[Facts, Step], Step], what: str
     assert what in {finding.what for finding in findings}
 
 
-def told(findings: list[Finding]) -> str:
+def listed(findings: list[Finding]) -> str:
     return "\n".join(f"{finding.what}:\n  " + "\n  ".join(finding.trace) for finding in findings)

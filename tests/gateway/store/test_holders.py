@@ -1,4 +1,4 @@
-"""Who holds a lease, told from the owner's name and the files of this machine."""
+"""Who holds a lease, by the owner's name and the files of this machine."""
 
 import fcntl
 from pathlib import Path
@@ -77,7 +77,7 @@ async def test_what_is_not_known_here_may_be_another_machine_that_lives(place: P
     assert await of(holders(None, NONE), owner) is Holder.ELSEWHERE
 
 
-async def test_a_machine_without_a_journal_is_told_by_its_empty_name(place: Path) -> None:
+async def test_a_machine_without_a_journal_has_an_empty_name(place: Path) -> None:
     without = holders(None, NONE)
     owner = await without.new_owner()
     assert await of(without, owner) is Holder.HERE_ENDED

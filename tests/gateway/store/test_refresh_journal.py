@@ -1,4 +1,4 @@
-"""The refresh journal by the store's keys: replies found by whoever takes a refresh up, and swept when they are of no use."""
+"""The refresh journal by the store's keys: replies found by the next process, and swept when they are of no use."""
 
 import json
 from dataclasses import replace

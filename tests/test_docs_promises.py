@@ -1,0 +1,89 @@
+"""docs/security.md and docs/promises.md promise nothing that no test stands behind."""
+
+import ast
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+class Page:
+    """A page of promises. `sections`: what the headings of those begin with that promise, as alternatives of a pattern."""
+
+    def __init__(self, name: str, sections: str) -> None:
+        whole = (ROOT / "docs" / name).read_text()
+        self.name = name
+        self.notes = dict(re.findall(r"^\[\^([a-z-]+)\]: `([^`]*)`$", whole, re.MULTILINE))
+        text, _, _ = whole.partition("\n[^")
+        self.named = sorted(set(re.findall(r"\[\^([a-z-]+)\]", text)))
+        promising = rf"^(## (?:{sections}).*?)(?=^## |\Z)"
+        self.sections: list[str] = re.findall(promising, text, re.MULTILINE | re.DOTALL)
+
+    @property
+    def promises(self) -> list[str]:
+        """Each item of a list and each row of a table, in the sections that promise."""
+        found = []
+        for section in self.sections:
+            found += [
+                " ".join(item.split())
+                for item in re.findall(r"^- (.*?)(?=^- |^$|\Z)", section, re.MULTILINE | re.DOTALL)
+            ]
+            rows = [line for line in section.splitlines() if line.startswith("|")]
+            found += rows[2:]
+        return found
+
+
+SECURITY: Final = Page("security.md", "Where|What leaves|Who|How|Bounds")
+PROMISES: Final = Page("promises.md", "Under which|In every")
+PAGES: Final = (SECURITY, PROMISES)
+
+
+def test_there_are_promises_in_every_section() -> None:
+    assert (len(SECURITY.sections), len(PROMISES.sections)) == (5, 2)
+    assert len(SECURITY.promises) > 25
+    assert len(PROMISES.promises) > 15
+
+
+@pytest.mark.parametrize("promise", [promise for page in PAGES for promise in page.promises])
+def test_a_promise_ends_with_its_tests(promise: str) -> None:
+    assert re.search(r"(\[\^[a-z-]+\])+( \|)?$", promise), f"no test stands behind: {promise}"
+
+
+def asserts(node: ast.AST) -> bool:
+    """Whether it is an assert, or waits for an exception."""
+    if isinstance(node, ast.With):
+        return any(ast.unparse(item.context_expr).startswith("pytest.raises(") for item in node.items)
+    return isinstance(node, ast.Assert)
+
+
+@pytest.mark.parametrize(
+    ("code", "does"),
+    [
+        ("assert x", True),
+        ("with pytest.raises(E): x()", True),
+        ("with other() as one, pytest.raises(E): x()", True),
+        ("x()", False),
+        ("with open() as file: file.read()", False),
+        ("assert_something()", False),
+    ],
+)
+def test_a_bare_call_asserts_nothing(code: str, does: bool) -> None:
+    assert any(map(asserts, ast.walk(ast.parse(code)))) is does
+
+
+@pytest.mark.parametrize(("page", "note"), [pytest.param(page, note, id=note) for page in PAGES for note in page.named])
+def test_the_test_that_is_named_exists(page: Page, note: str) -> None:
+    file, _, name = page.notes[note].partition("::")
+    tree = ast.parse((ROOT / file).read_text())
+    (test,) = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name
+    ]
+    assert any(map(asserts, ast.walk(test))), "it asserts nothing itself; what a helper asserts may be taken away there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_no_note_is_left_over(page: Page) -> None:
+    assert sorted(page.notes) == page.named
