@@ -27,7 +27,7 @@ from gateway.keys.invalid import InvalidKeys
 from gateway.keys.issue import Issuer
 from gateway.metrics import Metrics
 from gateway.refresh.exchange import Exchange, Journals
-from gateway.refresh.through_parent import Parent
+from gateway.refresh.through_parent import ParentLink
 from gateway.request_log import RequestLog
 from gateway.store import Store
 from gateway.vault import Tokens
@@ -59,7 +59,7 @@ class Services:
     started_at: datetime
     retired: tuple[Egress, ...] = ()
     journals: Journals = field(default_factory=Journals)
-    parent: Parent | None = None
+    parent: ParentLink | None = None
     turning: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
     store: Store = field(init=False)

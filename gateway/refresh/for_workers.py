@@ -20,7 +20,7 @@ GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linu
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class AllowedTarget:
     """A network that the operator opened, on one port or, with None, on any."""
 
     network: IPNetwork
@@ -97,6 +97,6 @@ def _is_gone(worker: socket.socket) -> bool:
 
 
 def _egress_of(route: Route) -> Egress:
-    openings = [Opened(ipaddress.ip_network(network), port) for network, port in route.allow]
+    openings = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
     timeouts = Timeouts(connect_s=route.connect_s)
     return Egress(Guard(openings), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)

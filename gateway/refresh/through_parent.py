@@ -14,7 +14,7 @@ from gateway.refresh.message import Request, Route, reply_of_json
 LATE_S: Final = 1.5  # after the time that an exchange has: it began a moment later, and its reply has to get here
 
 
-class Parent:
+class ParentLink:
     """What of the channel to the parent the exchanges need. `send` writes a message to it."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
@@ -64,7 +64,7 @@ class Parent:
 class ThroughParent:
     """An Exchange by the parent, on the `route` that the configuration in use says."""
 
-    def __init__(self, parent: Parent, route: Route) -> None:
+    def __init__(self, parent: ParentLink, route: Route) -> None:
         self._parent = parent
         self._route = route
 

@@ -25,7 +25,7 @@ from gateway.lean import give_back_memory
 from gateway.metrics import Board
 from gateway.process import handed_on
 from gateway.process.admin import process
-from gateway.refresh.through_parent import Parent
+from gateway.refresh.through_parent import ParentLink
 from gateway.server.accepting import BatchSite
 from gateway.server.runner import GatewayRunner
 from gateway.server.tasks import beside
@@ -87,7 +87,7 @@ class Worker:
         self._given = given
         self._stop = asyncio.Event()
         self._channel = Channel(self._received, self._parent_lost)
-        self._parent = Parent(self._channel.send)
+        self._parent = ParentLink(self._channel.send)
         self._commands: asyncio.Queue[Message] = asyncio.Queue()
         self._reloading = False
 

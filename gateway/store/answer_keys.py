@@ -1,4 +1,4 @@
-"""Data keys under which nothing in the database is sealed, but perhaps an answer that lies on a disk (ADR 41)."""
+"""Data keys under which nothing in the database is sealed, but perhaps a reply in a refresh journal (ADR 41)."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ LOOK_AGAIN_S: Final = 0.05
 async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
     """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
 
-    What their providers answer lies on a disk, in no table. Who is killed leaves it there for whoever comes next.
+    Their replies are in a refresh journal, in no table. A process that is killed leaves them there for the next one.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
     begun = connections.c.intent_at <= newest.scalar_subquery()

@@ -204,3 +204,8 @@ def test_systemd_waits_longer_than_we_drain() -> None:
     patience = re.search(r"TimeoutStopSec=(\d+)", SERVICE.read_text())
     assert patience is not None
     assert int(patience[1]) >= drain_s + 30
+
+
+def test_systemd_ends_no_other_process_when_one_is_out_of_memory() -> None:
+    """Its default, `stop`, ends the unit, and the parent could not replace the worker."""
+    assert "OOMPolicy=continue" in SERVICE.read_text().splitlines()

@@ -19,7 +19,7 @@ from gateway.records.call import Call, ClientIdentity, Reply
 from gateway.refresh.exchange import ExchangeLost
 from gateway.refresh.for_workers import ExchangesForWorkers
 from gateway.refresh.message import Request, Route
-from gateway.refresh.through_parent import Parent, ThroughParent
+from gateway.refresh.through_parent import ParentLink, ThroughParent
 from gateway.secret import Secret
 from tests.fakes.journal import left, living
 from tests.fakes.patience import PATIENCE_S
@@ -53,7 +53,7 @@ class Pair:
         self.exchanges = ExchangesForWorkers()
         self.its, self.worker = socket.socketpair()
         self.its.setblocking(False)
-        self.parent = Parent(self._to_parent)
+        self.parent = ParentLink(self._to_parent)
 
     def _to_parent(self, message: Mapping[str, Any]) -> None:
         if message["type"] == "released":
@@ -206,7 +206,7 @@ async def test_a_parent_that_stands_still_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("gateway.refresh.through_parent.LATE_S", 0.05)
     messages = list[Mapping[str, Any]]()
-    still = Parent(messages.append)
+    still = ParentLink(messages.append)
     with pytest.raises(ExchangeLost, match="no answer") as raised:
         await still.ask(replace(request_, timeout_s=0.05))
     assert raised.value.sent, "what was asked may have been done"
@@ -283,7 +283,7 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
         asked.append(request)
         return Reply(200, {}, b"", at)
 
-    parent = Parent(lambda _: None)
+    parent = ParentLink(lambda _: None)
     monkeypatch.setattr(parent, "ask", ask)
     route = Route((), None, 5.0, 10)
     call = Call("https://a.example/token")
