@@ -12,6 +12,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.connections.lease import BEAT_S, LEASE, TOKEN_CALL_S
 from gateway.connections.recover import recover, unfinished
+from gateway.connections.redeem import Redeemer
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -109,15 +110,14 @@ async def test_what_is_known_of_a_row_is_leased_without_another_look(
 ) -> None:
     await running.imported(tracker.grant())
     assert await status_of(running) == 200
-    store = running.services.store.connections
     calls_at_looks: list[int] = []
-    get = store.get
+    read = Redeemer._read
 
-    async def looked(ref: ConnectionRef) -> Connection | None:
+    async def looked(self: Redeemer, ref: ConnectionRef) -> Connection:
         calls_at_looks.append(tracker.calls["refresh_token"])
-        return await get(ref)
+        return await read(self, ref)
 
-    monkeypatch.setattr(store, "get", looked)
+    monkeypatch.setattr(Redeemer, "_read", looked)  # and not the store's: the change log may be followed at that moment
     later(EXPIRED_S)
     assert await status_of(running) == 200
     assert tracker.calls["refresh_token"] == 1
