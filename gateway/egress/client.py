@@ -7,6 +7,7 @@ through it: CONNECT to the address that was checked.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +34,7 @@ from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
+UNREAD_S: Final = 0.5  # after the time for an answer: one that came while this process stood still is in the socket, unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Egress:
             method, address.scheme, address.host, address.port, path + address.query, fields, identity=identity
         )
         try:
-            async with asyncio.timeout(timeout_s):
+            async with _limit(timeout_s):
                 exchange = await self.send(request, None if body is None else Body(_once(body), len(body), whole=body))
                 try:
                     content = await read_whole(exchange, request.origin, limit_bytes)
@@ -226,6 +228,18 @@ class Egress:
 
 def _unanswered(origin: str) -> EgressError:
     return EgressError("unreachable", f"{origin} closed the connection without an answer.")
+
+
+@asynccontextmanager
+async def _limit(timeout_s: float) -> AsyncIterator[None]:
+    """Raises TimeoutError, though not before the loop has had a moment to read what has come by then."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as limit:
+        over = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
+        try:
+            yield
+        finally:
+            over.cancel()
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

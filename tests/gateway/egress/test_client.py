@@ -4,7 +4,10 @@ import asyncio
 import contextlib
 import gzip
 import ipaddress
+import socket
 import ssl
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -268,3 +271,32 @@ async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict
         for held in [listener, *fillers]:
             held.close()
     assert failure.value.kind == "timeout"
+
+
+async def test_an_answer_that_came_during_a_stall_of_this_process_is_read() -> None:
+    """As after a pause of the process or its machine: the time is over, and the answer waits in the socket."""
+    asked, answer = threading.Event(), threading.Event()
+    written = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(65536)
+            asked.set()
+            answer.wait(PATIENCE_S)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
+            written.set()
+            peer.recv(1)
+
+    limit_s = 1.0
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(asyncio.to_thread(serve, listener))
+        async with egress() as way_out:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/token"
+            asking = asyncio.create_task(way_out.fetch("POST", url, body=b"x", timeout_s=limit_s))
+            assert await asyncio.to_thread(asked.wait, PATIENCE_S)
+            answer.set()
+            assert written.wait(PATIENCE_S)  # this thread, and so the loop, stands still
+            time.sleep(limit_s)  # noqa: ASYNC251 (the stall)
+            assert (await asking).body == b"late"
+        await serving
