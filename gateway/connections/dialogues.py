@@ -10,7 +10,7 @@ from gateway.egress.errors import EgressError
 from gateway.egress.reply import replied
 from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.call import Call, Reply, scrubbed
-from gateway.refresh.exchange import Exchange
+from gateway.refresh.exchange import Exchange, ExchangeLost
 
 TIMEOUT_S: Final = 10.0
 LIMIT_BYTES: Final = 128 * 1024  # it is read, and sealed, on the event loop
@@ -47,7 +47,11 @@ class Dialogues:
                     reply = await self._answered(call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
-                    unanswered = TokenUnavailable(f"the token endpoint: {fault.message}", maybe_done=maybe_done)
+                    reason, lost = (
+                        f"the token endpoint: {fault.message}",
+                        maybe_done and isinstance(fault, ExchangeLost),
+                    )
+                    unanswered = TokenUnavailable(reason, maybe_done=maybe_done, maybe_journalled=lost)
                     call = dialogue.throw(unanswered)
                 else:
                     call = dialogue.send(reply)
@@ -61,7 +65,11 @@ class Dialogues:
         except TokenUnavailable as fault:
             reason = scrubbed(fault.reason, tuple(secrets))
             raise TokenUnavailable(
-                reason, fault.retry_after_s, maybe_done=fault.maybe_done, refused_with=fault.refused_with
+                reason,
+                fault.retry_after_s,
+                maybe_done=fault.maybe_done,
+                maybe_journalled=fault.maybe_journalled,
+                refused_with=fault.refused_with,
             ) from None
         finally:
             dialogue.close()

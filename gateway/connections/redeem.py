@@ -8,6 +8,7 @@ says, whatever happens to this process, that the token may be spent; and nobody 
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -174,19 +175,36 @@ class Redeemer:
         noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers
         settled = noted.code == backoff.ROTATION_LOST  # it was sent again, and refused
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
-            await self._noted(row, owner, noted, now, still_open=maybe_done)
+            await self._noted(row, owner, noted, now, still_open=maybe_done, keep_lease=keep_lease)
         except GatewayError as refusal:
+            if keep_lease:  # other machines wait for this one, which finishes from its journal
+                with suppress(GatewayError):
+                    await self._store.connections.end_lease(row.ref, owner=owner)
             raise refusal from fault
         return None
 
     async def _noted(
-        self, row: Connection, owner: str, failure: RefreshFailure, now: datetime, *, still_open: bool
+        self,
+        row: Connection,
+        owner: str,
+        failure: RefreshFailure,
+        now: datetime,
+        *,
+        still_open: bool,
+        keep_lease: bool = False,
     ) -> None:
         """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.connections.record_failure(
-            row.ref, owner=owner, version=row.version, failure=failure, still_open=still_open, former=kept
+            row.ref,
+            owner=owner,
+            version=row.version,
+            failure=failure,
+            still_open=still_open,
+            former=kept,
+            keep_lease=keep_lease,
         )
         if after is None:
             return

@@ -34,7 +34,9 @@ from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
-UNREAD_S: Final = 0.5  # after the time for an answer: one that came while this process stood still is in the socket, unread
+UNREAD_S: Final = (
+    0.5  # after the time for an answer: one that came while this process stood still is in the socket, unread
+)
 
 
 @dataclass(frozen=True, slots=True)

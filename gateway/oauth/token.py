@@ -30,7 +30,8 @@ class TokenRefused(Exception):
 class TokenUnavailable(Exception):
     """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all.
 
-    `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `refused_with`: the status of
+    `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `maybe_journalled`: this
+    machine's refresh journal may contain that answer, now or later. `refused_with`: the status of
     an answer that refuses and does not say why; it is final where it repeats (`connections.refusal_rules`).
     """
 
@@ -40,12 +41,14 @@ class TokenUnavailable(Exception):
         retry_after_s: int | None = None,
         *,
         maybe_done: bool = False,
+        maybe_journalled: bool = False,
         refused_with: int | None = None,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.maybe_done = maybe_done
+        self.maybe_journalled = maybe_journalled
         self.refused_with = refused_with
 
 

@@ -11,7 +11,7 @@ The rules, in this order:
 The token exchange, a call to a token endpoint whose reply is in the journal before anybody uses it (ADR 41):
 
 4. `exchange.py`: the exchange itself: begun, asked, reply journalled; the interface that refreshes use; and the exchange in
-   this process, for plugins in a host's process and for commands.
+   this process, for plugins in a host's process and for commands. `sent.py` keeps it from sending a token twice at a time.
 5. `message.py`: an exchange as a message between a worker and its parent; `through_parent.py`: the worker's end;
    `for_workers.py`: the parent's end. `gateway serve` has its parent do the exchange, so that a worker's death loses no reply.
 

@@ -6,11 +6,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+from gateway import clock
 from gateway.egress.client import Egress
 from gateway.egress.errors import EgressError
 from gateway.egress.reply import replied
 from gateway.journal import Entry, Writer
 from gateway.records.call import Call, Reply
+from gateway.refresh.sent import Sent
 
 
 class ExchangeLost(EgressError):
@@ -39,6 +41,7 @@ class Journals:
 
     def __init__(self) -> None:
         self._writers: dict[Path, Writer] = {}
+        self.sent = Sent()
 
     def of(self, folder: Path) -> Writer:
         writer = self._writers.get(folder)
@@ -51,6 +54,7 @@ class Journals:
         return next((writer.fault for writer in self._writers.values() if writer.fault), None)
 
     def released(self, attempt: str) -> None:
+        self.sent.forget(attempt)
         for writer in self._writers.values():
             writer.released(attempt)
 
@@ -97,29 +101,43 @@ async def exchanged(
     timeout_s: float,
     limit_bytes: int,
     now: Callable[[], datetime] | None = None,
+    wanted_at: float | None = None,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> Reply:
     """The reply, which is in the journal by then if it can be. Raises EgressError.
 
     Only 2xx is recorded: who asks again gets the same refusal again. `abandoned`: whether the process that wanted it is gone.
+    `wanted_at`: when that process asked for it (monotonic), if not now; what was answered since it has not read. Raises
+    ExchangeLost where another attempt sent the same credential, and nobody has read what came of that.
     """
-    writer = journals.of(entry.folder) if entry is not None else None
-    begun = await writer.begin(entry, step) if writer is not None and entry is not None else None
-    if abandoned():  # who takes the refresh up may have read the journal before it said that this call is under way
-        if writer is not None and entry is not None and begun is not None:
-            writer.drop(entry, step, begun)
-        raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
-    if writer is None or entry is None or begun is None:
+    if entry is None:
         return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+    if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
+        raise ExchangeLost("timeout", "the answer to an earlier request with the same token was not read yet.")
+    journals.sent.under_way(entry)
+    journalled = False
     try:
-        reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
-    except asyncio.CancelledError:
-        raise  # the token may be spent: that this call had begun stays in the journal
-    except BaseException:
-        writer.drop(entry, step, begun)
-        raise
-    if 200 <= reply.status < 300:
-        await writer.reply(entry, step, begun, call, reply)
-    else:
-        writer.drop(entry, step, begun)
-    return reply
+        writer = journals.of(entry.folder)
+        begun = await writer.begin(entry, step)
+        if abandoned():  # who takes the refresh up may have read the journal before it said that this call is under way
+            if begun is not None:
+                writer.drop(entry, step, begun)
+            raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
+        try:
+            reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+        except asyncio.CancelledError:
+            raise  # the token may be spent: that this call had begun stays in the journal
+        except BaseException:
+            if begun is not None:
+                writer.drop(entry, step, begun)
+            raise
+        if begun is not None and 200 <= reply.status < 300:
+            journalled = await writer.reply(entry, step, begun, call, reply)
+        elif begun is not None:
+            writer.drop(entry, step, begun)
+        return reply
+    finally:
+        if journalled:
+            journals.sent.answered(entry)
+        else:
+            journals.sent.forget(entry.attempt)

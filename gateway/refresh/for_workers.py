@@ -70,6 +70,7 @@ class ExchangesForWorkers:
                 timeout_s=request.timeout_s,
                 limit_bytes=request.limit_bytes,
                 now=now,
+                wanted_at=message["asked_at"],
                 abandoned=lambda: _is_gone(worker),
             )
             result = reply_as_json(reply)

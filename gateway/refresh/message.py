@@ -12,6 +12,7 @@ from multidict import CIMultiDict
 from gateway.egress.errors import EgressError
 from gateway.journal import Entry
 from gateway.records.call import Call, ClientIdentity, Reply
+from gateway.refresh.exchange import ExchangeLost
 from gateway.secret import Secret
 
 
@@ -88,13 +89,13 @@ def reply_as_json(reply: Reply) -> dict[str, Any]:
 
 
 def fault_as_json(fault: EgressError) -> dict[str, Any]:
-    return {"fault": [fault.kind, fault.message, fault.sent]}
+    return {"fault": [fault.kind, fault.message, fault.sent], "lost": isinstance(fault, ExchangeLost)}
 
 
 def reply_of_json(message: Mapping[str, Any]) -> Reply:
     """Raises EgressError where that is what came of it."""
     if "fault" in message:
         kind, text, sent = message["fault"]
-        raise EgressError(kind, text, sent=sent)
+        raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=sent)
     asked_at = datetime.fromisoformat(message["asked_at"])
     return Reply(message["status"], CIMultiDict(message["headers"]), base64.b64decode(message["body"]), asked_at)

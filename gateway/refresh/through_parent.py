@@ -32,7 +32,9 @@ class ParentLink:
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[number] = future
         try:
-            self._send({"type": "exchange", "id": number, "request": request.as_json()})
+            # By the clock that all processes of a machine share: the parent may read this much later.
+            asked = {"request": request.as_json(), "asked_at": clock.monotonic()}
+            self._send({"type": "exchange", "id": number, **asked})
             await asyncio.wait({future}, timeout=request.timeout_s)
             if not future.done():  # twice, since after a stall of this loop the reply may lie here and be unread
                 await asyncio.wait({future}, timeout=LATE_S)

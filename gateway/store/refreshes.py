@@ -117,16 +117,20 @@ class Refreshes(Leases):
         failure: RefreshFailure,
         still_open: bool = False,
         former: Lease | None = None,
+        keep_lease: bool = False,
         happening: Happening | None = None,
     ) -> Connection | None:
         """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
 
         `still_open`: the provider may have redeemed the token all the same; nothing was asked where `former` gets the lease
         back that it was claimed from, or keeps it: then `owner` is its owner, and a lease that was renewed meanwhile is a
-        fence too. `happening`, if it is not what such a failure means elsewhere.
+        fence too. `keep_lease`: `owner` stays the holder, since its machine may have the reply. `happening`, if it is not what
+        such a failure means elsewhere.
         """
         what = happening or of_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
+        if keep_lease:
+            given_back = {}
         changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
 
         async def write(db: AsyncConnection) -> Connection | None:

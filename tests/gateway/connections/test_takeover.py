@@ -24,6 +24,7 @@ from gateway.connections.standing import FENCE
 from gateway.records.call import Call, Reply
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
+from gateway.refresh.exchange import ExchangeLost, InProcess
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
@@ -250,3 +251,29 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
     assert saved is not None
     assert (saved.version, saved.state) == (2, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 0
+
+
+async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_not_send_the_token(
+    start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent process stands still or has ended; the reply lies in its journal."""
+    monkeypatch.setattr("gateway.connections.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.connections.recover.EVERY_S", 3600.0)
+    machine, other = await start("a"), await start("b")
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await machine.imported({**tokens, "expires_at": LONG_AGO})
+    ask = machine.services.exchange.ask
+
+    async def lost(*args: Any, **options: Any) -> Reply:
+        await ask(*args, **options)
+        raise ExchangeLost("timeout", "no answer within 28 s.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        assert (await called(machine))[0] == 503
+    status, told, _ = await called(other)
+    assert (status, told["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    assert (await called(machine))[0] == 200
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked

@@ -249,6 +249,58 @@ async def test_it_asks_nobody_for_a_worker_that_is_gone(
     assert (endpoint.seen, found(entry)) == ([], [])
 
 
+def second(request: Request) -> Request:
+    """Another attempt at the same credential."""
+    assert request.entry is not None
+    about = json.loads(request.entry.about) | {"attempt": "a2"}
+    return replace(request, entry=Entry(request.entry.folder, "a2", json.dumps(about), new_key()))
+
+
+async def test_a_token_is_not_sent_again_while_its_first_answer_is_awaited(
+    pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
+) -> None:
+    """As when the parent stood still for longer than a worker waits."""
+    endpoint.free.clear()
+    asking = asyncio.ensure_future(pair.parent.ask(request_))
+    await until(lambda: endpoint.seen)
+    with pytest.raises(ExchangeLost, match="earlier request") as raised:
+        await pair.parent.ask(second(request_))
+    assert raised.value.sent, "what was asked before may have been done"
+    endpoint.free.set()
+    assert (await asking).status == 200
+    assert (len(endpoint.seen), body_of(entry)) == (1, endpoint.answer)
+
+
+async def test_a_token_is_not_sent_again_by_who_asked_before_its_first_answer_was_journalled(
+    pair: Pair, endpoint: Endpoint, request_: Request
+) -> None:
+    messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
+    behind = asyncio.ensure_future(ParentLink(messages.append).ask(second(request_)))
+    await until(lambda: messages)
+    assert (await pair.parent.ask(request_)).status == 200
+    pair.exchanges.begin(messages[0], pair.its, results.append)
+    await until(lambda: results)
+    assert results[0]["result"]["lost"]
+    assert len(endpoint.seen) == 1
+    behind.cancel()
+    assert (await pair.parent.ask(second(request_))).status == 200, "who asks now has read the journal"
+
+
+@pytest.mark.parametrize("status", [400, 503])
+async def test_a_token_whose_call_was_refused_is_sent_again(
+    pair: Pair, endpoint: Endpoint, request_: Request, status: int
+) -> None:
+    endpoint.status = status
+    messages, results = list[Mapping[str, Any]](), list[Mapping[str, Any]]()
+    behind = asyncio.ensure_future(ParentLink(messages.append).ask(second(request_)))
+    await until(lambda: messages)
+    await pair.parent.ask(request_)
+    pair.exchanges.begin(messages[0], pair.its, results.append)
+    await until(lambda: results)
+    assert results[0]["result"]["status"] == status
+    behind.cancel()
+
+
 async def test_where_nothing_can_be_journalled_the_exchange_goes_on(
     pair: Pair, request_: Request, entry: Entry, tmp_path: Path
 ) -> None:
