@@ -28,19 +28,24 @@ class Reloads:
         self._workers = workers
         self.generation = 0
         self._wanted = asyncio.Event()
+        self._pending = False  # a reload is wanted or under way
         self._answers: dict[WorkerProcess, asyncio.Future[bool]] = {}
         self._turn = asyncio.Lock()
         self._pauses = Pauses(first_s=SHORTER * FIRST_PAUSE_S, longest_s=SHORTER * LONGEST_PAUSE_S)
 
     def want(self) -> None:
         """Several wishes before one has begun are one reload."""
+        self._pending = True
         self._wanted.set()
 
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
-        """A worker misses these master keys: read the files again, ever more rarely where they do not come."""
+        """A worker misses these master keys: read the files again, ever more rarely where they do not come.
+
+        While a reload is pending, its end is the answer: another worker may have asked for the same key just before.
+        """
         if self._pauses.due(set(ids)):
             self.want()
-        else:
+        elif not self._pending:
             worker.send({"type": "nothing_new"})
 
     def answered(self, worker: WorkerProcess, message: Message) -> None:
@@ -57,6 +62,7 @@ class Reloads:
             await self._everybody_has_read()
             async with self._turn:
                 await self._reload()
+            self._pending = self._wanted.is_set()
 
     async def _everybody_has_read(self) -> None:
         """No worker that starts still reads the memory that is written next, and there is one to read the files."""
