@@ -10,13 +10,14 @@ from gateway.handshake import LENGTH, Message, framed
 
 
 class Channel:
-    """One end. `received` is called with each message, `lost` once the other end is gone."""
+    """One end. `received` is called with each message, `lost` once the other end is gone, unless this one was closed before."""
 
     def __init__(self, received: Callable[[Message], None], lost: Callable[[], None]) -> None:
         self._received = received
         self._lost = lost
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def open(self, sock: socket.socket) -> None:
         reader, self._writer = await asyncio.open_connection(sock=sock)
@@ -32,6 +33,7 @@ class Channel:
             self._writer.write(framed(message))
 
     async def close(self) -> None:
+        self._closed = True
         if self._writer is not None:
             self._writer.close()
         if self._reading is not None:
@@ -47,4 +49,5 @@ class Channel:
         finally:
             assert self._writer is not None
             self._writer.close()
-            self._lost()
+            if not self._closed:
+                self._lost()
