@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def main(descriptor: int) -> int:
     """The exit code."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's, which says over the channel what it means
+    # In a process group of its own it is not in the terminal's foreground: `stty tostop` would stop it when it logs.
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     from gateway.handshake import receive_now
 

@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,19 @@ async def shown(terminal: int, words: str) -> None:
             screen += await asyncio.to_thread(os.read, terminal, 4096)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize(("workers", "tostop"), [(1, False), (1, True), (2, False)])
+async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int, tostop: bool) -> None:
+    """`tostop`: the terminal stops processes outside its foreground group that write to it, as workers do (`stty tostop`)."""
     told = document([])
     told["environments"]["dev"]["integrations"] = {}
     told["catalog"] = []
     told["server"]["workers"] = workers
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(told))
     terminal, inside = pty.openpty()
+    if tostop:
+        flags = termios.tcgetattr(inside)
+        flags[3] |= termios.TOSTOP
+        termios.tcsetattr(inside, termios.TCSANOW, flags)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", IN_A_TERMINAL, "serve", "-c", str(tmp_path / "gateway.yaml")),
         stdin=inside,
