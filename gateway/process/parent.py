@@ -24,12 +24,11 @@ from gateway.process import start
 from gateway.process.memory import Memory
 from gateway.process.reloads import Reloads
 from gateway.process.sockets import listening
-from gateway.process.start import Started
+from gateway.process.start import ENDING, Started
 from gateway.process.terminal import Terminal
 from gateway.process.workers import ORDERLY, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 LOOK_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
@@ -78,7 +77,7 @@ class Parent:
             loop.add_signal_handler(number, self._end, number)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         loop.add_signal_handler(signal.SIGCHLD, self._workers.reap)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *ENDING})
         try:
             code = await self._all_ready()
             if code is not None:
@@ -126,7 +125,10 @@ class Parent:
             if self._ending.is_set():
                 return 0
             if not worker.ready.is_set():
-                return worker.code if worker.code and worker.code > 0 else 1
+                if worker.code and worker.code > 0:
+                    return worker.code  # it has printed why
+                log.error("worker_died", pid=worker.pid, exit=worker.code, effect="the gateway ends")
+                return 1
             place += 1
         return None
 

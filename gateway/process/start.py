@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 ROOT: Final = Path(__file__).parents[2]
 WORKER = ("-P", "-m", "gateway.cli.worker")  # what a worker's interpreter is given, before its channel's descriptor
 
@@ -50,6 +51,10 @@ def serve(file: Path, *, as_json: bool) -> int:
 
     memory = Memory()
     first = spawn(memory.descriptors)
+    # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     from gateway.lean import stay_small
 
     stay_small()

@@ -19,10 +19,14 @@ from tests.fakes.patience import PATIENCE_S
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 
 PARENT = """
-import sys
+import os, sys
 from pathlib import Path
+from gateway import lean
 from gateway.process import start, workers
 start.WORKER = ("-c", sys.argv[1])
+if {signalled}:
+    stay_small = lean.stay_small
+    lean.stay_small = lambda: (os.kill(os.getpid(), {signalled}), stay_small())
 workers.FIRST_PAUSE_S, workers.LONGEST_PAUSE_S = {first_pause_s}, {longest_pause_s}
 sys.exit(start.serve(Path("unused.yaml"), as_json=False))
 """
@@ -93,11 +97,16 @@ class Parent:
 
 @asynccontextmanager
 async def parent(
-    work: str = SERVE, *, count: int = 2, first_pause_s: float = 0.001, longest_pause_s: float = 0.004
+    work: str = SERVE,
+    *,
+    count: int = 2,
+    first_pause_s: float = 0.001,
+    longest_pause_s: float = 0.004,
+    signalled: int = 0,
 ) -> AsyncIterator[Parent]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-c", PARENT.format(first_pause_s=first_pause_s, longest_pause_s=longest_pause_s)),
+        *("-c", PARENT.format(first_pause_s=first_pause_s, longest_pause_s=longest_pause_s, signalled=int(signalled))),
         WORKER.format(work=work, count=count),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -184,8 +193,18 @@ async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: 
 
 async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
     async with parent("os.kill(os.getpid(), 9)") as running:
-        await running.told()
-        assert await running.ended() == (1, [])
+        _, _, pid, _ = await running.told()
+        code, logged = await running.ended()
+    assert code == 1
+    assert [(entry["event"], entry["pid"], entry["exit"], entry["effect"]) for entry in logged] == [
+        ("worker_died", int(pid), -signal.SIGKILL, "the gateway ends")
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_while_the_parent_is_still_loading_ends_all_in_order(number: signal.Signals) -> None:
+    async with parent("obey()", signalled=number) as running:
+        assert await running.ended() == (0, [])
 
 
 async def test_a_second_signal_kills_who_does_not_listen() -> None:
@@ -286,7 +305,7 @@ async def test_as_process_1_it_reaps_orphans_and_ends_at_a_signal() -> None:
     probe = await asyncio.create_subprocess_exec(*command, "true", stderr=asyncio.subprocess.DEVNULL)
     if await probe.wait():
         pytest.skip("needs a kernel that lets this user make PID namespaces")
-    script = PARENT.format(first_pause_s=0.001, longest_pause_s=0.004)
+    script = PARENT.format(first_pause_s=0.001, longest_pause_s=0.004, signalled=0)
     process = await asyncio.create_subprocess_exec(
         *(*command, "sh", "-c", 'exec "$0" -c "$1" "$2"', sys.executable, script, WORKER.format(work=ORPHAN, count=1)),
         stdout=asyncio.subprocess.PIPE,
