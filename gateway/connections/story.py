@@ -113,19 +113,19 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Cau
 
 
 def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[Moment]:
-    told = [Moment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
+    moments = [Moment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
     if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
-        told.append(Moment(row.last_refreshed_at, "last renewed"))
+        moments.append(Moment(row.last_refreshed_at, "last renewed"))
     noted = row.failure
     if noted is not None and noted.attempts > 1:
         what = "call rejected" if noted.code == REJECTED else "renewal failed"
-        told.append(Moment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
+        moments.append(Moment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
     if row.intent is not None:
-        told.append(Moment(row.intent.at, "refresh token sent, outcome not known yet"))
+        moments.append(Moment(row.intent.at, "refresh token sent, outcome not known yet"))
     ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
     coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
-    told += [Moment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
-    return sorted(told, key=lambda moment: moment.at)
+    moments += [Moment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
+    return sorted(moments, key=lambda moment: moment.at)
 
 
 def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integration | None) -> Cause:

@@ -1,4 +1,4 @@
-"""One file of the journal: records appended to room that was allocated beforehand, so that a full disk loses no reply.
+"""One file of the journal: records appended to preallocated room, so that a full disk loses no reply.
 
     record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
 

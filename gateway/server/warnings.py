@@ -21,8 +21,8 @@ def warn(config: Config, admin: str | None) -> None:
     """One log event for each. `admin`: the address that the admin port listens on."""
     for one in open_files(config):
         log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
-    if admin is not None and (told := open_to_network(config.server, admin)) is not None:
-        log.warning("metrics_open_to_network", detail=told.message, fix=told.fix)
+    if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
+        log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))
         log.warning("encryption_key_weak", where=where, detail=f"encryption key {number + 1} {why}", fix=REPLACE)

@@ -31,3 +31,4 @@ async def test_the_end_of_the_other_process_is_reported() -> None:
     async with asyncio.timeout(PATIENCE_S):
         await lost.wait()
     await channel.close()
+    assert lost.is_set()

@@ -72,14 +72,14 @@ async def test_clocks_that_differ_lose_no_token_and_fail_no_call(
                 assert abs((ends - datetime.now(UTC)).total_seconds() - ttl_s) < 100, "by the database's clock"
         for node, skew_s in zip(gateways.running, skews_s, strict=True):
             async with gateways.http.get(f"http://127.0.0.1:{node.port}/ready") as answer:
-                told = await answer.json()
+                shown = await answer.json()
                 assert answer.status == 200
             if skew_s:
-                assert told["clock"] == "off"
-                assert abs(told["clock_offset_seconds"] + skew_s) < 1
+                assert shown["clock"] == "off"
+                assert abs(shown["clock_offset_seconds"] + skew_s) < 1
                 assert (await node.logged("clock_offset"))[0]["offset_s"] == pytest.approx(-skew_s, abs=1)
             else:
-                assert told == {"result": "ok"}
+                assert shown == {"result": "ok"}
 
 
 @pytest.mark.heavy
@@ -89,9 +89,9 @@ async def test_a_node_whose_clock_is_off_by_far_refreshes_nothing_and_says_so(
 ) -> None:
     async with nodes(tmp_path, tracker.url, database, skews_s=(0, 3600)) as gateways:
         await gateways.imported(tracker.grant(), "c1")
-        status, told = await gateways.call(1, "c1")
-        assert (status, told["error"]["code"]) == (503, "store_unavailable")
-        assert told["error"]["payload"]["reason"] == "clock_offset"
+        status, shown = await gateways.call(1, "c1")
+        assert (status, shown["error"]["code"]) == (503, "store_unavailable")
+        assert shown["error"]["payload"]["reason"] == "clock_offset"
         assert tracker.calls["refresh_token"] == 0
         for query, status in (("", 200), ("?store=required", 503)):
             async with gateways.http.get(f"{gateways.urls[1]}/ready{query}") as answer:

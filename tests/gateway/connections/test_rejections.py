@@ -72,8 +72,8 @@ async def settled(running: RunningGateway) -> None:
 
 async def state(running: RunningGateway) -> str:
     rows = (await running.json("GET", "/connections"))["connections"]
-    told: str = rows[0]["state"]
-    return told
+    shown: str = rows[0]["state"]
+    return shown
 
 
 async def events(running: RunningGateway) -> list[str]:
@@ -101,15 +101,15 @@ async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_
         "degraded",
         "needs_reauth",
     ]
-    told = await keyed.json("GET", HISTORY, expect=200)
-    assert [(one["state"], one["reason"]) for one in told["history"]] == [
+    shown = await keyed.json("GET", HISTORY, expect=200)
+    assert [(one["state"], one["reason"]) for one in shown["history"]] == [
         ("active", "authorized"),
         ("degraded", "rejected_by_api"),
         ("needs_reauth", "rejected_by_api"),
     ]
-    assert told["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
-    assert "answered 401 to" in told["diagnosis"]["causes"][0]["why"]
-    assert told["diagnosis"]["action"]["do"] == "reconnect"
+    assert shown["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
+    assert "answered 401 to" in shown["diagnosis"]["causes"][0]["why"]
+    assert shown["diagnosis"]["action"]["do"] == "reconnect"
     assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
 

@@ -75,8 +75,8 @@ class Killed:
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """The credential that the provider gave it."""
         answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
-        told = json.loads(answer.body)
-        return {"type": "OAUTH2", "access_token": told["access_token"], "refresh_token": told["refresh_token"]}
+        shown = json.loads(answer.body)
+        return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
     async def recorded(self, credential: dict[str, Any]) -> None:
         """It had the reply on its disk."""
@@ -178,9 +178,9 @@ async def test_another_machine_waits_for_a_time_and_says_so(
 ) -> None:
     other = await start("b")
     await passed(database, LEASE)
-    status, told, again = await called(other)
-    assert (status, told["error"]["code"]) == (503, "token_endpoint_unavailable")
-    assert told["error"]["payload"]["reason"] == "refresh_interrupted"
+    status, shown, again = await called(other)
+    assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
+    assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
     assert await unfinished(other.services.store, other.services.renewer, print) == []
     assert tracker.calls["refresh_token"] == 0
@@ -196,8 +196,8 @@ async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_w
     await passed(database, LEASE + FENCE)
     holder = (await row_of(other)).lease
     assert holder is not None
-    status, told, _ = await called(other)
-    assert (status, told["error"]["payload"]["reason"]) == (424, "rotation_lost")
+    status, shown, _ = await called(other)
+    assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
     story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
     payload = story["error"]["payload"]["connection"]
     assert payload["diagnosis"]["causes"][0]["cause"] == "rotation_lost"
@@ -271,8 +271,8 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     with monkeypatch.context() as patch:
         patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
         assert (await called(machine))[0] == 503
-    status, told, _ = await called(other)
-    assert (status, told["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    status, shown, _ = await called(other)
+    assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
     assert (await called(machine))[0] == 200
     assert (await called(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1

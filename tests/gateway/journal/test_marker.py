@@ -61,3 +61,4 @@ async def test_closing_needs_no_marker(tmp_path: Path, twice: bool) -> None:
     marker = ProcessMarker(tmp_path)
     for _ in range(1 + twice):
         marker.close()
+    assert list(tmp_path.iterdir()) == []

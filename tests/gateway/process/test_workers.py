@@ -73,7 +73,7 @@ class Parent:
         self.places: dict[int, int] = {}
         self.from_memory: dict[int, str] = {}
 
-    async def told(self) -> list[str]:
+    async def line(self) -> list[str]:
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             words = (await self.process.stdout.readline()).decode().split()
@@ -83,7 +83,7 @@ class Parent:
         return words
 
     async def until_all(self) -> None:
-        while await self.told() != ["all"]:
+        while await self.line() != ["all"]:
             pass
 
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
@@ -127,7 +127,7 @@ async def test_a_replacement_takes_the_place_of_who_died(count: int) -> None:
         before, place = dict(running.places), count // 2
         assert running.from_memory == {n: "0" if n else "None" for n in range(count)}, "the first alone reads the file"
         os.kill(before[place], signal.SIGKILL)
-        await running.told()
+        await running.line()
         assert running.places[place] != before[place]
         assert running.from_memory[place] == "0", "what the others run, also where it was the first"
         assert {n: pid for n, pid in running.places.items() if n != place} == {
@@ -144,7 +144,7 @@ async def test_who_dies_young_is_replaced_after_a_growing_pause() -> None:
         await running.until_all()
         for _ in range(4):
             os.kill(running.places[0], signal.SIGKILL)
-            await running.told()
+            await running.line()
         running.process.send_signal(signal.SIGTERM)
         code, logged = await running.ended()
     assert code == 0
@@ -163,7 +163,7 @@ async def test_as_long_as_one_serves_it_does_not_give_up() -> None:
     async with parent(f"if place == 0: ready(); sys.exit(3)\n{SERVE}") as running:
         await running.until_all()
         for _ in range(12):
-            assert (await running.told())[:2] == ["place", "0"]
+            assert (await running.line())[:2] == ["place", "0"]
         running.process.send_signal(signal.SIGTERM)
         _, logged = await running.ended()
     assert "workers_crash_looping" not in {entry["event"] for entry in logged}
@@ -186,14 +186,14 @@ async def test_a_stop_while_a_place_is_vacant_does_not_wait_for_it() -> None:
 async def test_a_start_that_fails_ends_all_with_its_exit_code(place: int, code: int) -> None:
     async with parent(f"if place == {place}: sys.exit({code})\n{SERVE}", count=3) as running:
         for _ in range(place + 1):
-            await running.told()
-        assert await running.told() == []  # neither another one, nor that all serve
+            await running.line()
+        assert await running.line() == []  # neither another one, nor that all serve
         assert await running.ended() == (code, [])
 
 
 async def test_a_first_worker_that_is_killed_at_the_start_ends_all() -> None:
     async with parent("os.kill(os.getpid(), 9)") as running:
-        _, _, pid, _ = await running.told()
+        _, _, pid, _ = await running.line()
         code, logged = await running.ended()
     assert code == 1
     assert [(entry["event"], entry["pid"], entry["exit"], entry["effect"]) for entry in logged] == [
@@ -212,7 +212,7 @@ async def test_a_second_signal_kills_who_does_not_listen() -> None:
     async with parent(deaf) as running:
         await running.until_all()
         running.process.send_signal(signal.SIGTERM)
-        assert [await running.told(), await running.told()] == [["deaf"], ["deaf"]]
+        assert [await running.line(), await running.line()] == [["deaf"], ["deaf"]]
         running.process.send_signal(signal.SIGTERM)
         code, _ = await running.ended()
         assert not [pid for pid in running.places.values() if Path(f"/proc/{pid}").exists()]
@@ -232,17 +232,17 @@ async def test_one_reload_reads_the_files_once_and_the_others_take_over_what_was
     async with parent("ready(); obey({'reload': [False, True]})", count=3) as running:
         await running.until_all()
         running.process.send_signal(signal.SIGHUP)
-        assert await running.told() == ["reload", "0", "1"]
-        refused = [await running.told() for _ in range(3)]
+        assert await running.line() == ["reload", "0", "1"]
+        refused = [await running.line() for _ in range(3)]
         assert sorted(refused) == [["nothing_new", str(n)] for n in range(3)]
         running.process.send_signal(signal.SIGHUP)
-        assert await running.told() == ["reload", "0", "1"], "what was refused is written over"
-        assert sorted([await running.told(), await running.told()]) == [
+        assert await running.line() == ["reload", "0", "1"], "what was refused is written over"
+        assert sorted([await running.line(), await running.line()]) == [
             ["take_over", "1", "1"],
             ["take_over", "2", "1"],
         ]
         os.kill(running.places[2], signal.SIGKILL)
-        await running.told()
+        await running.line()
         assert running.from_memory[2] == "1", "a replacement starts with what was accepted last"
         running.process.send_signal(signal.SIGTERM)
         assert (await running.ended())[0] == 0
@@ -253,9 +253,9 @@ async def test_a_worker_that_cannot_take_over_is_replaced_by_one_that_starts_wit
         await running.until_all()
         before = running.places[1]
         running.process.send_signal(signal.SIGHUP)
-        assert await running.told() == ["reload", "0", "1"]
-        assert await running.told() == ["take_over", "1", "1"]
-        await running.told()
+        assert await running.line() == ["reload", "0", "1"]
+        assert await running.line() == ["take_over", "1", "1"]
+        await running.line()
         assert (running.places[1] != before, running.from_memory[1]) == (True, "1")
         running.process.send_signal(signal.SIGTERM)
         _, logged = await running.ended()
@@ -267,7 +267,7 @@ async def test_a_reload_whose_reader_dies_is_done_by_the_next() -> None:
     async with parent(work) as running:
         await running.until_all()
         running.process.send_signal(signal.SIGHUP)
-        lines = [await running.told(), await running.told()]
+        lines = [await running.line(), await running.line()]
         assert ["reload", "1", "1"] in lines
         running.process.send_signal(signal.SIGTERM)
         assert (await running.ended())[0] == 0
@@ -280,7 +280,7 @@ async def test_a_key_that_does_not_come_is_looked_for_once_however_many_workers_
     async with parent(MISSING, count=4) as running:
         lines = list[list[str]]()
         while len([line for line in lines if line[0] == "nothing_new"]) < 4:
-            lines.append(await running.told())
+            lines.append(await running.line())
         names = [line[0] for line in lines]
         assert names.count("reload") == 1
         assert "nothing_new" not in names[: names.index("reload")], "the end of that reload is the answer for all"

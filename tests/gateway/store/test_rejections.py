@@ -27,8 +27,8 @@ async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
     assert row is not None
     assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)
     assert await store.rejections.withdraw(seen, now=LATER) is None
-    told = [(one.state, one.reason) for one in await store.history.of(row.id)]
-    assert told[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
+    shown = [(one.state, one.reason) for one in await store.history.of(row.id)]
+    assert shown[1:] == [(State.DEGRADED, REJECTED), (State.NEEDS_REAUTH, REJECTED), (State.ACTIVE, "accepted")]
 
 
 async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: Store) -> None:
