@@ -1,7 +1,10 @@
 """Connect sessions: the customer's back end says who may connect what (api-contract 1.5)."""
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -23,7 +26,10 @@ from gateway.api.shapes import (
 )
 from gateway.auth.moments import iso
 from gateway.catalog.value import is_web_address
-from gateway.connections.sessions import connect_link, poll_url
+from gateway.config import Config
+from gateway.config.values import page_origin
+from gateway.connections.origins import is_registered
+from gateway.connections.sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.caller import Caller
 from gateway.records.connecting import ConnectSession
@@ -35,6 +41,8 @@ from middleware.facts import CALLER, ENVIRONMENT
 from middleware.scope import needs
 
 READ: Final = "environment:connections:read"
+S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
+S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
 
 
 class FixedSettings(Strict):
@@ -53,6 +61,22 @@ class IntegrationDefaults(Strict):
     connection_config: FixedSettings | None = None
 
 
+def _s256(text: str) -> str:
+    if not S256.fullmatch(text):
+        raise ValueError(
+            "must be the S256 challenge of a verifier: 43 characters of base64url, without padding (RFC 7636 §4.2)"
+        )
+    return text
+
+
+def _return_url(text: str) -> str:
+    parts = urlsplit(text)
+    if not is_web_address(text) or "#" in text or "@" in parts.netloc:
+        raise ValueError("must be an https:// address of a page, without a user name and without '#'")
+    page_origin(f"{parts.scheme}://{parts.netloc}")  # https, or http on loopback
+    return text
+
+
 def _page(text: str) -> str:
     if text and not (text.lower().startswith("https://") and is_web_address(text)):
         raise ValueError("must be an https:// address of a page")
@@ -65,7 +89,35 @@ class Override(Strict):
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
 
-class NewSession(Strict):
+class SessionOptions(Strict):
+    """How long a session lives, what it may make, and what it is bound to; the same for new connections and reconnects.
+
+    `expires_in`: in seconds. `max_connections`: how many connections it may make. `single_use`: it serves the first browser
+    in which its end user continues, and no other. `code_challenge`: S256 (RFC 7636 §4.2); connections stay pending until
+    ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the application to which the end
+    user returns, with `state`.
+    """
+
+    expires_in: int = Field(
+        int(LIFETIME.total_seconds()), ge=int(SHORTEST.total_seconds()), le=int(LONGEST.total_seconds())
+    )
+    max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] | None = None
+    single_use: bool = False
+    code_challenge: Annotated[str, AfterValidator(_s256), Field(json_schema_extra=S256_SCHEMA)] | None = None
+    code_challenge_method: Literal["S256"] | None = None
+    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_return_url)] | None = None
+    state: Annotated[str, StringConstraints(max_length=512)] | None = None
+
+    @model_validator(mode="after")
+    def _together(self) -> "SessionOptions":
+        if self.code_challenge_method is not None and self.code_challenge is None:
+            raise ValueError("code_challenge_method comes with a code_challenge; give both or neither")
+        if self.state is not None and self.return_url is None:
+            raise ValueError("state comes back with return_url; give return_url too, or leave state out")
+        return self
+
+
+class NewSession(SessionOptions):
     """`end_user` may be left out where `tags` tell whose connection it will be."""
 
     end_user: EndUserBody | None = None
@@ -83,7 +135,7 @@ class NewSession(Strict):
         return self
 
 
-class Reconnect(Strict):
+class Reconnect(SessionOptions):
     """A session for one connection that is there: its end user authorizes again, and its id stays."""
 
     connection_id: ConnectionId
@@ -110,6 +162,7 @@ async def create_session(request: web.Request) -> web.Response:
     check_tags(request[CALLER], tags)
     fixed = _fixed(body)
     check_fixed(services, request[CALLER], fixed)
+    options = _options(services.config, environment, body)
     token, session = await services.sessions.open(
         environment,
         request[CALLER].key_id,
@@ -117,6 +170,7 @@ async def create_session(request: web.Request) -> web.Response:
         tags=tags,
         allowed_integrations=offered,
         **fixed,
+        **options,
     )
     return _opened(services, token, session)
 
@@ -148,6 +202,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     check_tags(caller, tags)
     fixed = _fixed(body)
     check_fixed(services, caller, fixed, reconnects=True)
+    options = _options(services.config, ref.environment, body)
     # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
     known_user = row.end_user if caller.policy.allows(READ) else None
     token, session = await services.sessions.open(
@@ -160,6 +215,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
         integration_id=ref.integration_id,
         pinned=caller.policy.pins,
         **fixed,
+        **options,
     )
     return _opened(services, token, session)
 
@@ -175,6 +231,27 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
         "defaults": defaults,
         "overrides": {key: one.model_dump(exclude_none=True) for key, one in body.overrides.items()},
         "webhook_url_override": body.webhook_url_override if body.webhook_url_override is not None else legacy,
+    }
+
+
+def _options(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
+    """Raises InvalidRequest for a `return_url` of a page that is not the application's."""
+    if body.return_url is not None:
+        parts = urlsplit(body.return_url)
+        origin = page_origin(f"{parts.scheme}://{parts.netloc}")
+        if not is_registered(config, environment, origin):
+            message = (
+                f"return_url is a page of {origin}, which is not among the connect_origins of environment '{environment}'. "
+                "Add that origin in gateway.yaml, or use a page of one that is there."
+            )
+            raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("return_url",))])
+    return {
+        "lifetime": timedelta(seconds=body.expires_in),
+        "single_use": body.single_use,
+        "max_connections": 1 if body.single_use and body.max_connections is None else body.max_connections,
+        "code_challenge": body.code_challenge,
+        "return_url": body.return_url,
+        "return_state": body.state,
     }
 
 

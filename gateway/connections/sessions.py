@@ -1,4 +1,4 @@
-"""Connect sessions: what a customer's back end allows one end user to connect, for half an hour, behind one token."""
+"""Connect sessions: what an application allows one end user to connect, for minutes or days, behind one token."""
 
 import math
 import secrets
@@ -16,6 +16,9 @@ from gateway.wording import counted
 
 SESSION_PREFIX: Final = "nango_connect_session_"
 LIFETIME: Final = timedelta(minutes=30)
+SHORTEST: Final = timedelta(minutes=1)
+LONGEST: Final = timedelta(days=7)
+MOST_CONNECTIONS: Final = 1000
 TOKEN_CHARS: Final = 64
 
 
@@ -37,12 +40,14 @@ class Sessions:
     def take_over(self, former: "Sessions") -> None:
         self._created, self._window_began_at = former._created, former._window_began_at
 
-    async def open(self, environment: str, key_id: str, **what: Any) -> tuple[str, ConnectSession]:
+    async def open(
+        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, **what: Any
+    ) -> tuple[str, ConnectSession]:
         """A token, and the session behind it; `what` are the other fields of ConnectSession. Raises TooManyRequests."""
         self._count(environment, key_id)
         token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
         session = ConnectSession(
-            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + LIFETIME, **what
+            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **what
         )
         most = self._limits.sessions_open
         first_ends_at = await self._store.sessions.add(session, most_open=most)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.config.values import is_loopback
+from gateway.connections.origins import is_registered, trusts_loopback
 from gateway.pages.assets import logo_mark, own
 from gateway.pages.environment import page
 from gateway.pages.words import Words
@@ -57,7 +57,7 @@ def connect_page(
 def embedders(services: Services) -> tuple[str, ...]:
     """The origins whose pages may embed ours, of all environments: which one a session is of is checked when it shows."""
     named = {origin for one in services.config.environments.values() for origin in one.connect_origins}
-    return (*sorted(named), *(LOOPBACK if trusts_loopback(services) else ()))
+    return (*sorted(named), *(LOOPBACK if trusts_loopback(services.config) else ()))
 
 
 def openers(request: web.Request, environment: str | None) -> str:
@@ -77,19 +77,7 @@ def origin_of(public_url: str) -> str:
 
 def may_embed(services: Services, environment: str, origin: str) -> bool:
     """Whether a page of `origin` may show a session of `environment`."""
-    config = services.config.environments.get(environment)
-    if config is not None and origin in config.connect_origins:
-        return True
-    scheme, _, rest = origin.partition("://")
-    host = rest.rpartition(":")[0] or rest
-    return trusts_loopback(services) and scheme in {"http", "https"} and host in {"localhost", "127.0.0.1"}
-
-
-def trusts_loopback(services: Services) -> bool:
-    """A gateway that only this machine reaches trusts this machine's pages, so that trying it out needs no set-up."""
-    host = services.config.server.public_url.partition("://")[2].partition("/")[0]
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    return is_loopback(name.strip("[]"))
+    return is_registered(services.config, environment, origin)
 
 
 def color(ground: str) -> Color:

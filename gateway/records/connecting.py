@@ -17,6 +17,11 @@ class ConnectSession:
     for a key of gateway.yaml, None for a session of before that was stored. `connection_id` is the id that
     whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect. `pinned`:
     it keeps its settings, and leads where it led before.
+
+    `max_connections`: how many connections the session may make, None for any number; `connections_made` counts them.
+    `single_use`: it serves one browser, the first in which its end user continues; `browser_digest` is that of its cookie.
+    `code_challenge`: S256 (RFC 7636 §4.2); where there is one, connections stay pending until the application completes
+    them with the verifier. `return_url`: the application's page to which the end user returns, with its own `return_state`.
     """
 
     digest: str
@@ -32,6 +37,23 @@ class ConnectSession:
     integration_id: str | None = None
     key_id: str | None = None
     pinned: bool = False
+    single_use: bool = False
+    max_connections: int | None = None
+    connections_made: int = 0
+    browser_digest: str | None = None
+    code_challenge: str | None = None
+    return_url: str | None = None
+    return_state: str | None = None
+
+    @property
+    def bound(self) -> bool:
+        """Whether the application completes what is connected (code challenge)."""
+        return self.code_challenge is not None
+
+    @property
+    def used_up(self) -> bool:
+        """Whether it has made all the connections that it may make."""
+        return self.max_connections is not None and self.connections_made >= self.max_connections
 
     @property
     def reconnects(self) -> bool:

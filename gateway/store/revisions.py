@@ -13,6 +13,7 @@ REVISIONS: Final = (
     "0008",
     "0009",
     "0010",
+    "0011",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

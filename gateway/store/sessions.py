@@ -1,9 +1,9 @@
 """Connect sessions, kept by their token's digest: the token itself is in no table."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, delete, exists, false, insert, literal, select
+from sqlalchemy import ColumnElement, and_, delete, exists, false, insert, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -16,6 +16,7 @@ from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
 PINNED: Final = ""
+COUNTED_AFTER: Final = timedelta(minutes=10)  # in which an authorization ends that began before its session expired
 COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 
@@ -75,8 +76,27 @@ class SessionStore:
         """Whether there was such a session."""
         return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
 
+    async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
+        """Let the session serve the browser whose cookie has this digest and no other. False: another one has it, or it is
+        gone. However many browsers ask at once, one gets it."""
+        its = connect_sessions.c.digest == digest
+        free = or_(connect_sessions.c.browser_digest.is_(None), connect_sessions.c.browser_digest == browser_digest)
+        taken = update(connect_sessions).where(its, free).values(browser_digest=browser_digest)
+        return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
+
+    async def take_connection(self, digest: str) -> bool:
+        """Count a connection that the session makes. False: it has made as many as it may, or it is gone."""
+        return await self._transactions.write(lambda db: take_connection(db, digest))
+
+    async def give_back_connection(self, digest: str) -> None:
+        """Count one less: what was counted was not stored."""
+        await self._transactions.write(lambda db: give_back_connection(db, digest))
+
     async def prune(self, now: datetime) -> None:
-        await self._transactions.write(lambda db: end(db, connect_sessions.c.expires_at <= now))
+        """A session with a limit stays a little longer, since the last authorizations that began under it are counted."""
+        table = connect_sessions.c
+        uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
+        await self._transactions.write(lambda db: end(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER)))
 
     async def _session(self, row: dict[str, Any]) -> ConnectSession:
         sealed = Sealed(row["defaults"], **_address(row["environment"], row["digest"]))
@@ -101,6 +121,21 @@ async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
     names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
     await db.execute(insert(flow_results).from_select(names, marks))
     return (await db.execute(delete(connect_sessions).where(which))).rowcount
+
+
+async def take_connection(db: AsyncConnection, digest: str) -> bool:
+    """As `SessionStore.take_connection`, in the caller's transaction."""
+    table = connect_sessions.c
+    has_room = or_(table.max_connections.is_(None), table.connections_made < table.max_connections)
+    taken = update(connect_sessions).where(table.digest == digest, has_room)
+    return (await db.execute(taken.values(connections_made=table.connections_made + 1))).rowcount == 1
+
+
+async def give_back_connection(db: AsyncConnection, digest: str) -> None:
+    """As `SessionStore.give_back_connection`, in the caller's transaction."""
+    table = connect_sessions.c
+    given = update(connect_sessions).where(table.digest == digest, table.connections_made > 0)
+    await db.execute(given.values(connections_made=table.connections_made - 1))
 
 
 def _address(environment: str, digest: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What lives for minutes while an end user connects, and what came of it."""
 
-from sqlalchemy import Boolean, Column, Index, LargeBinary, Table, Text
+from sqlalchemy import Boolean, Column, Index, Integer, LargeBinary, Table, Text, false
 
 from gateway.store.tables.columns import Json, UtcTime, environment_name, metadata, row_id
 
@@ -19,6 +19,13 @@ connect_sessions = Table(
     Column("connection_id", Text),
     Column("integration_id", Text),
     Column("key_id", Text),
+    Column("single_use", Boolean, nullable=False, server_default=false()),
+    Column("max_connections", Integer),
+    Column("connections_made", Integer, nullable=False, server_default="0"),
+    Column("browser_digest", Text),  # of the one browser that a single-use session serves
+    Column("code_challenge", Text),
+    Column("return_url", Text),
+    Column("return_state", Text),
     Index("connect_sessions_by_connection", "environment", "connection_id"),
     Index("connect_sessions_by_expiry", "expires_at"),
     Index("connect_sessions_by_key", "environment", "key_id", "expires_at"),

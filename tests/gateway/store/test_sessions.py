@@ -1,12 +1,15 @@
 """Connect sessions live until they expire, are deleted, or lose the connection they were made for."""
 
+import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import EndUser
 from gateway.store import Store
-from tests.gateway.store.conftest import NOW, REF, new
+from gateway.store.sessions import COUNTED_AFTER
+from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 SOON = NOW + timedelta(minutes=30)
 FULL = ConnectSession(
@@ -21,6 +24,11 @@ FULL = ConnectSession(
     webhook_url_override="https://hook.example",
     connection_id="u1",
     integration_id="jira",
+    single_use=True,
+    max_connections=2,
+    code_challenge="c" * 43,
+    return_url="https://app.example.com/back?x=1",
+    return_state="s",
 )
 
 
@@ -33,7 +41,7 @@ async def test_a_session_comes_back_whole_by_its_digest(store: Store) -> None:
 
 
 async def test_an_expired_session_is_gone_before_it_is_pruned(store: Store) -> None:
-    await store.sessions.add(FULL)
+    await store.sessions.add(replace(FULL, max_connections=None))
     assert await store.sessions.get("d1", now=SOON - timedelta(milliseconds=1))
     assert await store.sessions.get("d1", now=SOON) is None
     await store.prune(SOON)
@@ -54,3 +62,47 @@ async def test_a_session_made_for_a_connection_goes_with_it(store: Store) -> Non
     await store.connections.delete(REF, now=NOW)
     assert await store.sessions.get("d1", now=NOW) is None
     assert await store.sessions.get("d2", now=NOW)
+
+
+async def test_of_many_browsers_at_once_one_keeps_a_session(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await stores[0].sessions.add(FULL)
+    kept = await asyncio.gather(*(stores[n % 2].sessions.keep_for_browser("d1", f"b{n}") for n in range(8)))
+    assert sum(kept) == 1
+    winner = f"b{kept.index(True)}"
+    assert await stores[0].sessions.keep_for_browser("d1", winner), "the same browser comes back"
+    found = await stores[1].sessions.get("d1", now=NOW)
+    assert found is not None
+    assert (found.single_use, found.browser_digest) == (True, winner)
+    assert not await stores[0].sessions.keep_for_browser("unknown", "b1")
+
+
+async def test_no_more_connections_are_counted_than_a_session_may_make(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await stores[0].sessions.add(replace(FULL, max_connections=3))
+    taken = await asyncio.gather(*(stores[n % 2].sessions.take_connection("d1") for n in range(8)))
+    assert sum(taken) == 3
+    found = await stores[0].sessions.get("d1", now=NOW)
+    assert found is not None
+    assert found.used_up
+    await stores[0].sessions.give_back_connection("d1")
+    assert [await stores[0].sessions.take_connection("d1") for _ in range(2)] == [True, False]
+
+
+async def test_a_session_without_a_limit_counts_its_connections(store: Store) -> None:
+    await store.sessions.add(replace(FULL, max_connections=None))
+    await store.sessions.give_back_connection("d1")
+    assert [await store.sessions.take_connection("d1") for _ in range(3)] == [True] * 3
+    found = await store.sessions.get("d1", now=NOW)
+    assert found is not None
+    assert (found.connections_made, found.used_up) == (3, False)
+    assert not await store.sessions.take_connection("unknown")
+
+
+async def test_a_session_with_a_limit_counts_authorizations_that_end_after_it(store: Store) -> None:
+    await store.sessions.add(replace(FULL, max_connections=1))
+    await store.prune(SOON)
+    assert await store.sessions.get("d1", now=SOON) is None
+    assert [await store.sessions.take_connection("d1") for _ in range(2)] == [True, False]
+    await store.prune(SOON + COUNTED_AFTER)
+    assert not await store.sessions.delete("d1")

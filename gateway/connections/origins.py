@@ -1,0 +1,23 @@
+"""Which pages an environment trusts: they may embed the connect page, and end users return to them."""
+
+from urllib.parse import urlsplit
+
+from gateway.config import Config
+from gateway.config.values import is_loopback
+
+
+def is_registered(config: Config, environment: str, origin: str) -> bool:
+    """Whether pages of `origin`, as a browser spells it, belong to the application of `environment`: its `connect_origins`
+    and, for a gateway that only this machine reaches, this machine's pages.
+    """
+    known = config.environments.get(environment)
+    if known is not None and origin in known.connect_origins:
+        return True
+    scheme, _, rest = origin.partition("://")
+    host = rest.rpartition(":")[0] or rest
+    return trusts_loopback(config) and scheme in {"http", "https"} and host in {"localhost", "127.0.0.1"}
+
+
+def trusts_loopback(config: Config) -> bool:
+    """A gateway that only this machine reaches trusts this machine's pages, so that trying it out needs no set-up."""
+    return is_loopback(urlsplit(config.server.public_url).hostname or "")

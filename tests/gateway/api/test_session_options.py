@@ -1,0 +1,112 @@
+"""What a connect session may be limited and bound to: its lifetime, connections, browser, code challenge and return URL."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from gateway.records.connecting import ConnectSession
+from gateway.secret import digest
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_connect_sessions import made
+
+CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"  # RFC 7636, appendix B
+
+
+async def stored(running: RunningGateway, token: str) -> ConnectSession:
+    found = await running.services.store.sessions.get(digest(token), now=clock.now())
+    assert found is not None
+    return found
+
+
+async def test_a_session_without_options_is_as_before(running: RunningGateway) -> None:
+    told = await made(running)
+    session = await stored(running, told["token"])
+    assert 1790 < (datetime.fromisoformat(told["expires_at"]) - clock.now()).total_seconds() <= 1800
+    assert (session.single_use, session.max_connections, session.bound) == (False, None, False)
+    assert (session.return_url, session.return_state, session.browser_digest) == (None, None, None)
+
+
+@pytest.mark.parametrize("seconds", [60, 604800])
+async def test_a_session_lives_as_long_as_it_is_asked_to(running: RunningGateway, seconds: int) -> None:
+    told = await made(running, expires_in=seconds)
+    left = (datetime.fromisoformat(told["expires_at"]) - clock.now()).total_seconds()
+    assert seconds - 30 < left <= seconds
+
+
+async def test_the_options_are_stored(running: RunningGateway) -> None:
+    back = "http://127.0.0.1:8000/done?tab=1"
+    told = await made(
+        running,
+        max_connections=2,
+        single_use=True,
+        code_challenge=CHALLENGE,
+        code_challenge_method="S256",
+        return_url=back,
+        state="xyz",
+    )
+    session = await stored(running, told["token"])
+    assert (session.max_connections, session.single_use, session.code_challenge) == (2, True, CHALLENGE)
+    assert (session.return_url, session.return_state) == (back, "xyz")
+
+
+async def test_a_single_use_session_makes_one_connection_unless_it_says_how_many(running: RunningGateway) -> None:
+    assert (await stored(running, (await made(running, single_use=True))["token"])).max_connections == 1
+
+
+async def test_a_reconnect_session_has_the_same_options(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), "u1")
+    body = {"connection_id": "u1", "integration_id": "tracker", "expires_in": 90, "code_challenge": CHALLENGE}
+    told = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    session = await stored(running, told["data"]["token"])
+    assert session.bound
+    assert (session.expires_at - clock.now()).total_seconds() <= 90
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "says"),
+    [
+        ({"expires_in": 59}, "expires_in", "60 or more"),
+        ({"expires_in": 604801}, "expires_in", "604800 or less"),
+        ({"expires_in": "90"}, "expires_in", "whole number"),
+        ({"max_connections": 0}, "max_connections", "1 or more"),
+        ({"max_connections": 1001}, "max_connections", "1000 or less"),
+        ({"single_use": 1}, "single_use", "true or false"),
+        ({"code_challenge": CHALLENGE + "="}, "code_challenge", "43 characters"),
+        ({"code_challenge": CHALLENGE[:-1] + "+"}, "code_challenge", "43 characters"),
+        ({"code_challenge": CHALLENGE, "code_challenge_method": "plain"}, "code_challenge_method", "S256"),
+        ({"return_url": "http://app.example.com/"}, "return_url", "must be https"),
+        ({"return_url": "https://app.example.com/#x"}, "return_url", "'#'"),
+        ({"return_url": "https://user@app.example.com/"}, "return_url", "user name"),
+        ({"return_url": "javascript:alert(1)"}, "return_url", "https"),
+        ({"return_url": "//app.example.com/"}, "return_url", "https"),
+        ({"return_url": "https://app.example.com\\@evil.example/"}, "return_url", "https"),
+        ({"return_url": "https://app.example.com:0x50/"}, "return_url", "https"),
+        ({"return_url": "https://app.example.com/" + "x" * 2048}, "return_url", "2048"),
+        ({"return_url": "https://unregistered.example/"}, "return_url", "connect_origins"),
+        ({"return_url": "http://127.0.0.1/", "state": "s" * 513}, "state", "512"),
+    ],
+)
+async def test_wrong_options_are_named(running: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
+    body = {"end_user": {"id": "u1"}, **given}
+    told = await running.json("POST", "/connect/sessions", json=body, expect=400)
+    (fault,) = told["error"]["errors"]
+    assert (told["error"]["code"], fault["path"]) == ("invalid_body", [path])
+    assert says in fault["message"]
+
+
+@pytest.mark.parametrize("given", [{"code_challenge_method": "S256"}, {"state": "s"}])
+async def test_what_comes_in_pairs_is_refused_alone(running: RunningGateway, given: dict[str, Any]) -> None:
+    told = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **given}, expect=400)
+    assert "give" in told["error"]["message"]
+
+
+async def test_a_registered_origin_may_be_returned_to(running: RunningGateway) -> None:
+    running.document["environments"]["dev"]["connect_origins"] = ["https://app.example.com"]
+    await running.restart()
+    for address in ("https://app.example.com/back", "https://APP.example.com:443/back?x=%20y"):
+        assert (await stored(running, (await made(running, return_url=address))["token"])).return_url == address
+    body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
+    await running.json("POST", "/connect/sessions", json=body, expect=400)
