@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -27,8 +27,8 @@ from gateway.api.shapes import (
 from gateway.auth.moments import iso
 from gateway.catalog.value import is_web_address
 from gateway.config import Config
-from gateway.config.values import page_origin
 from gateway.connections.origins import is_registered
+from gateway.connections.return_address import origin_of
 from gateway.connections.sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.caller import Caller
@@ -73,7 +73,9 @@ def _return_url(text: str) -> str:
     parts = urlsplit(text)
     if not is_web_address(text) or "#" in text or "@" in parts.netloc:
         raise ValueError("must be an https:// address of a page, without a user name and without '#'")
-    page_origin(f"{parts.scheme}://{parts.netloc}")  # https, or http on loopback
+    if taken := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
+        raise ValueError(f"must not have {min(taken)} in its query: the gateway adds it")
+    origin_of(text)  # https, or http on loopback
     return text
 
 
@@ -237,8 +239,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
 def _options(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
     """Raises InvalidRequest for a `return_url` of a page that is not the application's."""
     if body.return_url is not None:
-        parts = urlsplit(body.return_url)
-        origin = page_origin(f"{parts.scheme}://{parts.netloc}")
+        origin = origin_of(body.return_url)
         if not is_registered(config, environment, origin):
             message = (
                 f"return_url is a page of {origin}, which is not among the connect_origins of environment '{environment}'. "

@@ -21,6 +21,7 @@ from gateway.client.errors import (
     Unreachable,
 )
 from gateway.client.pages import AsyncPages
+from gateway.client.returning import ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
 
 __all__ = [
     "Answer",
@@ -29,11 +30,16 @@ __all__ = [
     "AsyncStream",
     "CallFailed",
     "Client",
+    "ConnectResult",
     "CutShort",
     "GatewayError",
+    "InvalidReturn",
     "Pages",
     "PagingBroken",
     "ProviderError",
     "Stream",
     "Unreachable",
+    "code_challenge",
+    "new_code_verifier",
+    "verify_return",
 ]

@@ -1,0 +1,106 @@
+"""An application when its end user comes back from the connect page: it verifies the result and completes what is pending."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+TYPE: Final = "connect-result+jwt"
+PURPOSE: Final = b"connect-result"
+LEEWAY_S: Final = 60  # clocks of two machines differ
+
+
+class InvalidReturn(ValueError):
+    """The result is not one of this gateway, not for this application, or too old. Start again with a new session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectResult:
+    """What came of a connect session, as its end user brought it back.
+
+    `outcome`: ``connected``, ``pending`` (complete it: `complete_connect_session`), ``cancelled`` or ``failed``, with the
+    code of `error`. `session_id`: as in the session's `poll_url`. `state`: the session's. `id`: of this result, by which
+    one that is sent twice can be refused.
+    """
+
+    outcome: str
+    session_id: str
+    id: str
+    provider_config_key: str | None = None
+    connection_id: str | None = None
+    error: str | None = None
+    state: str | None = None
+
+
+def verify_return(
+    url_or_result: str, signing_key: str | Sequence[str], *, audience: str, state: str | None = None
+) -> ConnectResult:
+    """The verified result of an address that the end user came back to, or of its `result` alone. Raises InvalidReturn.
+
+    `signing_key`: the environment's webhook signing key, or several during a rotation. `audience`: the origin of your
+    `return_url`, such as ``https://app.example.com``. `state`: what you gave the session; compared where it is given.
+    Results are valid for five minutes.
+    """
+    keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
+    claims = _verified(_result_in(url_or_result), keys, audience)
+    if state is not None and not _equal(claims.get("state"), state):
+        raise InvalidReturn("The state is not the one of this end user's session. Start again with a new session.")
+    try:
+        told = {name: claims.get(name) for name in ("provider_config_key", "connection_id", "error", "state")}
+        return ConnectResult(outcome=claims["outcome"], session_id=claims["session_id"], id=claims["jti"], **told)
+    except KeyError as fault:
+        raise InvalidReturn(f"The result lacks {fault}.") from fault
+
+
+def new_code_verifier() -> str:
+    """43 characters of 256 random bits (RFC 7636 §4.1). Keep it with your user's own session, and out of the browser."""
+    return secrets.token_urlsafe(32)
+
+
+def code_challenge(code_verifier: str) -> str:
+    """The S256 challenge of a verifier (RFC 7636 §4.2): what a connect session takes as `code_challenge`."""
+    return base64.urlsafe_b64encode(hashlib.sha256(code_verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def _result_in(url_or_result: str) -> str:
+    if "?" not in url_or_result:
+        return url_or_result
+    found = parse_qs(urlsplit(url_or_result).query).get("result", [])
+    if len(found) != 1:
+        raise InvalidReturn("The address must have one 'result' in its query.")
+    return found[0]
+
+
+def _verified(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]:
+    from joserfc import jwt  # here: it loads the `cryptography` package, which most programs of the client do not need
+    from joserfc.errors import JoseError
+    from joserfc.jwk import OctKey
+
+    times = jwt.JWTClaimsRegistry(
+        leeway=LEEWAY_S, exp={"essential": True}, iat={"essential": True}, aud={"essential": True, "value": audience}
+    )
+    for key in keys:
+        derived = hmac.digest(key.encode(), PURPOSE, "sha256").hex()
+        try:
+            found = jwt.decode(token, OctKey.import_key(derived), algorithms=["HS256"])
+        except (JoseError, ValueError):
+            continue
+        if found.header.get("typ") != TYPE:
+            break
+        try:
+            times.validate(found.claims)
+        except JoseError as fault:
+            reason = "is older than five minutes" if fault.error == "expired_token" else f"is not valid: {fault}"
+            raise InvalidReturn(f"The result {reason}. Start again with a new session.") from fault
+        return found.claims
+    raise InvalidReturn(
+        "The result was not signed with this signing key. Use the webhook signing key of the session's environment."
+    )
+
+
+def _equal(given: object, wanted: str) -> bool:
+    return isinstance(given, str) and hmac.compare_digest(given.encode(), wanted.encode())

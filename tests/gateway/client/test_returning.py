@@ -1,0 +1,149 @@
+"""The result with which an end user returns: what the gateway signs, the client verifies, and nothing else."""
+
+import base64
+import hmac
+import json
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateway import clock
+from gateway.client import InvalidReturn, code_challenge, new_code_verifier, verify_return
+from gateway.connections import return_address as signing
+from gateway.connections.return_address import ReturnResult, return_address
+from gateway.oauth.pkce import challenge
+from gateway.records.connecting import ConnectSession
+from gateway.secret import Secret
+from gateway.webhooks.sign import mint, signed, standard_key
+
+KEY = mint()
+APP = "https://app.example.com"
+MADE = ReturnResult(outcome="connected", provider_config_key="jira", connection_id="u1")
+
+
+def session(return_url: str = f"{APP}/back?tab=1", state: str | None = "s 1&x") -> ConnectSession:
+    return ConnectSession(
+        digest="ab" * 32, environment="dev", expires_at=clock.now(), return_url=return_url, return_state=state
+    )
+
+
+def address(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
+    return return_address(session(**of), result, public_url="https://gateway.example.com", signing_key=key)
+
+
+def test_a_result_comes_back_as_it_was_signed() -> None:
+    url = address()
+    assert url.startswith(f"{APP}/back?tab=1&state=s+1%26x&result=")
+    told = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
+    assert (told.outcome, told.provider_config_key, told.connection_id) == ("connected", "jira", "u1")
+    assert (told.session_id, told.state, told.error) == ("ab" * 32, "s 1&x", None)
+    assert told.id != verify_return(address(), KEY.reveal(), audience=APP).id
+
+
+def test_the_result_alone_is_verified_too() -> None:
+    (result,) = parse_qs(urlsplit(address()).query)["result"]
+    assert verify_return(result, KEY.reveal(), audience=APP).connection_id == "u1"
+
+
+@pytest.mark.parametrize("return_url", [f"{APP}/back", f"{APP}/back?", APP])
+def test_an_address_without_a_query_gets_one(return_url: str) -> None:
+    url = address(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
+    assert list(parse_qs(urlsplit(url).query)) == ["result"]
+    told = verify_return(url, KEY.reveal(), audience=APP)
+    assert (told.outcome, told.error, told.state, told.connection_id) == ("failed", "invalid_state", None, None)
+
+
+def test_during_a_rotation_several_keys_are_taken() -> None:
+    assert verify_return(address(), [mint().reveal(), KEY.reveal()], audience=APP)
+    with pytest.raises(InvalidReturn, match="signing key"):
+        verify_return(address(), [mint().reveal(), mint().reveal()], audience=APP)
+    with pytest.raises(InvalidReturn, match="signing key"):
+        verify_return(address(), [], audience=APP)
+
+
+def test_an_old_result_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = clock.now() - timedelta(minutes=7)
+    monkeypatch.setattr(signing.clock, "now", lambda: before)
+    url = address()
+    monkeypatch.undo()
+    with pytest.raises(InvalidReturn, match="older than five minutes"):
+        verify_return(url, KEY.reveal(), audience=APP)
+
+
+def test_a_result_for_another_application_is_refused() -> None:
+    with pytest.raises(InvalidReturn, match="aud"):
+        verify_return(address(), KEY.reveal(), audience="https://other.example.com")
+
+
+def test_a_result_of_another_user_s_session_is_refused() -> None:
+    with pytest.raises(InvalidReturn, match="state"):
+        verify_return(address(), KEY.reveal(), audience=APP, state="another")
+    with pytest.raises(InvalidReturn, match="state"):
+        verify_return(address(state=None), KEY.reveal(), audience=APP, state="any")
+
+
+def parts_of(url: str) -> tuple[Any, Any, str]:
+    header, claims, signature = parse_qs(urlsplit(url).query)["result"][0].split(".")
+    opened = [json.loads(base64.urlsafe_b64decode(one + "=" * (-len(one) % 4))) for one in (header, claims)]
+    return opened[0], opened[1], signature
+
+
+def forged(header: Any, claims: Any, key: bytes) -> str:
+    said = ".".join(
+        base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=").decode() for one in (header, claims)
+    )
+    proof = base64.urlsafe_b64encode(hmac.digest(key, said.encode(), "sha256")).rstrip(b"=").decode()
+    return f"{said}.{proof}"
+
+
+def test_what_the_signing_key_itself_has_signed_is_no_result() -> None:
+    header, claims, _ = parts_of(address())
+    for key in (KEY.reveal().encode(), standard_key(KEY)):
+        with pytest.raises(InvalidReturn, match="signing key"):
+            verify_return(forged(header, claims, key), KEY.reveal(), audience=APP)
+
+
+def test_an_event_s_signature_is_no_result_s() -> None:
+    header, claims, _ = parts_of(address())
+    unsigned = forged(header, claims, b"").rpartition(".")[0]
+    event = signed(unsigned.encode(), "", 0, [KEY])
+    for proof in (event["X-Nango-Hmac-Sha256"], event["X-Nango-Signature"]):
+        encoded = base64.urlsafe_b64encode(bytes.fromhex(proof)).rstrip(b"=").decode()
+        with pytest.raises(InvalidReturn):
+            verify_return(f"{unsigned}.{encoded}", KEY.reveal(), audience=APP)
+
+
+def test_another_algorithm_type_or_content_is_refused() -> None:
+    header, claims, signature = parts_of(address())
+    key = signing.result_key(KEY).reveal().encode()
+    assert verify_return(forged(header, claims, key), KEY.reveal(), audience=APP).connection_id == "u1"
+    unsigned = forged({**header, "alg": "none"}, claims, b"").rpartition(".")[0] + "."
+    wrong = [
+        unsigned,
+        forged({**header, "alg": "none"}, claims, key),
+        forged({"alg": "HS256", "typ": "JWT"}, claims, key),
+        forged({"alg": "HS256"}, claims, key),
+        forged(header, {name: one for name, one in claims.items() if name != "exp"}, key),
+        forged(header, {name: one for name, one in claims.items() if name != "aud"}, key),
+        forged(header, {name: one for name, one in claims.items() if name != "session_id"}, key),
+        forged(header, {**claims, "connection_id": "another"}, b"") + signature,
+        "",
+        "a.b.c",
+        "https://app.example.com/?result=",
+        "https://app.example.com/?x=1",
+        f"{address()}&result=x",
+    ]
+    for one in wrong:
+        with pytest.raises(InvalidReturn):
+            verify_return(one, KEY.reveal(), audience=APP)
+
+
+def test_the_challenge_is_the_one_of_the_rfc() -> None:
+    assert (
+        code_challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    )
+    verifier = new_code_verifier()
+    assert (len(verifier), code_challenge(verifier)) == (43, challenge(verifier))
+    assert verifier != new_code_verifier()
