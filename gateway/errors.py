@@ -48,6 +48,8 @@ Code = Literal[
     "unknown_connection",
     "invalid_auth_mode",
     "integration_not_allowed",
+    "connect_session_used",
+    "invalid_code_verifier",
     "conflict",
     # making a connection
     "connection_validation_failed",

@@ -21,6 +21,8 @@ from gateway.connections.made import MadeIntegrations, go_on
 from gateway.connections.outcomes import Outcomes
 from gateway.connections.recover import recover
 from gateway.connections.renew import Renewer
+from gateway.connections.revoker import Revoker
+from gateway.connections.session_connections import SessionConnections, expire_pending
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
 from gateway.errors import GatewayError
@@ -53,9 +55,13 @@ def complete(services: Services) -> Dialogues:
     services.links = Links(store, services.sessions, public_url, open_to_declared)
     services.issuer = Issuer(store, services.keys.minted)
     live.followers = (services.keys.minted, services.links)
-    services.flows = Flows(store, integrations, services.creator, dialogues, services.outcomes, public_url)
-    services.typed_in = TypedIn(store, services.creator, services.outcomes)
-    services.deleter = Deleter(store, integrations, catalog, live, dialogues)
+    revoker = Revoker(catalog, dialogues)
+    services.session_connections = kept = SessionConnections(
+        store, integrations, services.creator, services.outcomes, revoker
+    )
+    services.flows = Flows(store, integrations, services.creator, kept, dialogues, services.outcomes, public_url)
+    services.typed_in = TypedIn(store, services.creator, kept, services.outcomes)
+    services.deleter = Deleter(store, integrations, live, revoker)
     services.made = MadeIntegrations(store, integrations, live, services.deleter)
     return dialogues
 
@@ -123,6 +129,7 @@ async def opened(
             asyncio.create_task(services.deliverer.run(), name="deliver_events"),
             asyncio.create_task(services.keeper.run(), name="keep_events"),
             asyncio.create_task(_prune(store), name="prune"),
+            asyncio.create_task(expire_pending(lambda: now().session_connections), name="expire_pending"),
             asyncio.create_task(_prune_request_log(store, lambda: now().config.request_log), name="prune_request_log"),
             asyncio.create_task(go_on(lambda: now().made), name="end_integrations"),
             asyncio.create_task(services.keys.minted.write(), name="write_key_use"),

@@ -80,6 +80,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/connect/sessions/reconnect", CALLED(options.options)),
     ("GET", "/connect/sessions/{session_id}", API(connect_session.poll)),
     ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options.options)),
+    ("POST", "/connect/sessions/{session_id}/complete", API(connect_session.complete)),
+    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(options.options)),
     ("GET", "/connect/session", CONNECTING(connect_session.show)),
     ("DELETE", "/connect/session", CONNECTING(connect_session.end)),
     ("OPTIONS", "/connect/session", CALLED(options.options)),

@@ -17,6 +17,7 @@ from gateway.connections.live import Live
 from gateway.connections.made import MadeIntegrations
 from gateway.connections.outcomes import Outcomes
 from gateway.connections.renew import Renewer
+from gateway.connections.session_connections import SessionConnections
 from gateway.connections.sessions import Sessions
 from gateway.connections.typed import TypedIn
 from gateway.egress.client import Egress
@@ -72,6 +73,7 @@ class Services:
     flows: Flows = field(init=False)
     links: Links = field(init=False)
     issuer: Issuer = field(init=False)
+    session_connections: SessionConnections = field(init=False)
     typed_in: TypedIn = field(init=False)
     page_cursors: Tokens = field(init=False)
     deleter: Deleter = field(init=False)

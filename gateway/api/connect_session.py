@@ -1,24 +1,35 @@
 """What a connect session tells of itself: to the page that its end user has open, and to the back end that made it."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aiohttp import web
+from pydantic import AfterValidator, Field
 
+from gateway import clock
 from gateway.api.body import Strict, number, query_of, read_json
 from gateway.api.connection_json import end_user_json
 from gateway.auth.moments import iso
 from gateway.connections.outcomes import client_digest
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
+from gateway.secret import Secret
 from gateway.services import SERVICES, Services
 from middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from middleware.scope import needs
 
 LONGEST_WAIT_S: Final = 30
 MASK: Final = "********"
+VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
+
+
+def _verifier(text: str) -> str:
+    if not VERIFIER.fullmatch(text):
+        raise ValueError("must have 43 to 128 characters: letters, digits and - . _ ~ (RFC 7636 §4.1)")
+    return text
 
 
 class Telemetry(Strict):
@@ -28,6 +39,14 @@ class Telemetry(Strict):
     event: str
     timestamp: Any = None
     dimensions: dict[str, Any] | None = None
+
+
+class Completion(Strict):
+    """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1)."""
+
+    code_verifier: Annotated[
+        str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)
+    ]
 
 
 async def show(request: web.Request) -> web.Response:
@@ -83,10 +102,37 @@ async def poll(request: web.Request) -> web.Response:
     if mine and not outcomes:
         session = await services.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await services.store.sessions.ended(name, request[ENVIRONMENT].name):
-        raise NotFound(
-            "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
-        )
+        raise _unknown()
     return web.json_response({"data": _told(outcomes, session.expires_at if mine and session else None)})
+
+
+@needs("environment:connect_sessions:write", limits=True)
+async def complete(request: web.Request) -> web.Response:
+    """POST /connect/sessions/{id}/complete: 200 with the connections, which are stored and can be used from then on.
+
+    The same call again gets the same answer. Raises NotFound as `poll` does, and what `SessionConnections.complete` raises.
+    """
+    query_of(request, ())
+    body = await read_json(request, Completion)
+    services, environment, name = request.app[SERVICES], request[ENVIRONMENT].name, request.match_info["session_id"]
+    session = await services.sessions.known(name)
+    if session is not None and session.environment != environment:
+        raise _unknown()
+    pending = await services.store.pending.of_session(name, now=clock.now())
+    policy = request[CALLER].policy
+    pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
+    if session is None and not pending:
+        raise _unknown()
+    done = await services.session_connections.complete(session, pending, Secret(body.code_verifier))
+    told = [{"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in done]
+    connections = [{**one, "is_pending": False} for one in told]
+    return web.json_response({"data": {"status": "connected", "connections": connections}})
+
+
+def _unknown() -> NotFound:
+    return NotFound(
+        "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
+    )
 
 
 def _reached(request: web.Request, outcome: Outcome) -> bool:
@@ -125,9 +171,10 @@ async def _found(services: Services, session_digest: str, client: str | None) ->
 
 def _told(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str, Any]:
     """`expires_at` None: the session has ended. A failure is not the end: the user may try again while it lives."""
-    made = [one for one in outcomes if one.succeeded]
+    made = _made(outcomes)
+    connected = any(not one.is_pending for one in made)
     told: dict[str, Any] = {
-        "status": "connected" if made else "pending" if expires_at else "expired",
+        "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
             {
                 "provider_config_key": one.integration_id,
@@ -148,6 +195,28 @@ def _told(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str,
     if expires_at is not None:
         told["expires_at"] = iso(expires_at)
     return told
+
+
+def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """What has been connected; of what was pending, what became of it."""
+    made: list[Outcome | None] = []
+    waiting: dict[tuple[str, str | None], int] = {}
+    for one in outcomes:
+        of = one.integration_id, one.connection_id
+        at = waiting.pop(of, None)
+        if one.succeeded:
+            if at is None:
+                at = len(made)
+                made.append(one)
+            made[at] = one
+            if one.is_pending:
+                waiting[of] = at
+        elif at is not None:
+            if one.is_pending:
+                made[at] = None
+            else:
+                waiting[of] = at
+    return [one for one in made if one is not None]
 
 
 def _for_browser(

@@ -12,7 +12,7 @@ from gateway.auth.certificate import CERTIFICATE, PRIVATE_KEY
 from gateway.catalog.provider import Provider
 from gateway.connections.offered import check_offered
 from gateway.errors import Forbidden, InvalidRequest, Issue, told_together
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
 from gateway.wire.query import members
@@ -47,7 +47,12 @@ class Form:
         typed = self._typed(await request.read(), provider)
         params = members(request.query, "params")
         connection = await services.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
-        told = {"connectionId": connection.ref.connection_id, "providerConfigKey": integration.integration_id}
+        told: dict[str, Any] = {
+            "connectionId": connection.ref.connection_id,
+            "providerConfigKey": integration.integration_id,
+        }
+        if isinstance(connection, PendingConnection):
+            told["isPending"] = True
         return web.json_response(told)
 
     def _typed(self, body: bytes, provider: Provider) -> dict[str, Any]:

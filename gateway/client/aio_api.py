@@ -101,8 +101,16 @@ class AsyncOwnApi(ABC):
         await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=True))
 
     async def create_connect_session(self, **session: Unpack[Session]) -> Json:
-        """A session of 30 minutes for one end user: `token`, `connect_link` (send the user there), `expires_at`."""
+        """A session of 30 minutes, or of `expires_in` seconds, for one end user: `token`, `connect_link` (send the user
+        there), `expires_at`."""
         return await self._data(calls.connect_session(session))
+
+    async def complete_connect_session(self, session_id: str, code_verifier: str) -> Json:
+        """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
+
+        Call it for your own signed-in user, once they are back. `session_id`: of the verified result, or the last part of
+        the session's `poll_url`. The same call again returns the same."""
+        return await self._data(calls.completed_session(session_id, code_verifier))
 
     async def create_reconnect_session(
         self, provider_config_key: str | None = None, connection_id: str | None = None, **session: Unpack[Session]

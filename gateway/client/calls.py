@@ -35,7 +35,10 @@ class Imported(TypedDict, total=False):
 class Session(TypedDict, total=False):
     """Who may connect what. `end_user` is ``{"id", "email"?, "display_name"?}``; `tags` may stand in for it.
 
-    `integrations_config_defaults` fixes settings by integration; `allowed_integrations` left out means all.
+    `integrations_config_defaults` fixes settings by integration; `allowed_integrations` left out means all. `expires_in`:
+    seconds, 60 to 604800. `max_connections`: how many it may make. `single_use`: for one browser. `code_challenge`: of
+    `code_challenge(new_code_verifier())`; then complete what is connected with `complete_connect_session`. `return_url`:
+    your page to which the end user returns, with `state`; verify it with `verify_return`.
     """
 
     end_user: Mapping[str, Any]
@@ -45,6 +48,13 @@ class Session(TypedDict, total=False):
     integrations_config_defaults: Mapping[str, Mapping[str, Any]]
     overrides: Mapping[str, Mapping[str, Any]]
     webhook_url_override: str
+    expires_in: int
+    max_connections: int
+    single_use: bool
+    code_challenge: str
+    code_challenge_method: str
+    return_url: str
+    state: str
 
 
 class Configured(TypedDict, total=False):
@@ -121,6 +131,11 @@ def connect_session(session: Session) -> Call:
 def reconnect_session(key: str, connection_id: str, session: Session) -> Call:
     body = {"integration_id": key, "connection_id": connection_id, **session}
     return Call("POST", "/connect/sessions/reconnect", body)
+
+
+def completed_session(session_id: str, code_verifier: str) -> Call:
+    target = f"/connect/sessions/{quote(session_id, safe='')}/complete"
+    return Call("POST", target, {"code_verifier": code_verifier})
 
 
 def integrations() -> Call:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.auth.context import Context
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
-from gateway.records.connecting import Flow
+from gateway.records.connecting import Flow, PendingConnection
 from gateway.records.connection import Connection
 from gateway.scripts.context import Site
 from gateway.secret import Secret
@@ -40,11 +40,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A connection that was just made, and whose session it was."""
+    """A connection that was just made, or is pending, and whose session it was."""
 
-    connection: Connection
+    connection: Connection | PendingConnection
     session_digest: str
     lang: str | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the application has yet to complete it."""
+        return isinstance(self.connection, PendingConnection)
 
 
 @dataclass(frozen=True, slots=True)

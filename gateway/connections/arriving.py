@@ -22,8 +22,9 @@ from gateway.connections.flow_faults import CallbackFailed, about
 from gateway.connections.grants import Grants
 from gateway.connections.integrations import Integrations
 from gateway.connections.outcomes import Outcomes
+from gateway.connections.session_connections import SessionConnections
 from gateway.connections.telling import Telling
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import Forbidden, InvalidRequest, NotFound
 from gateway.records.connecting import Flow
 from gateway.secret import Secret, digest
 from gateway.store import Store
@@ -44,6 +45,7 @@ class Arrivals:
         store: Store,
         integrations: Integrations,
         creator: Creator,
+        session_connections: SessionConnections,
         dialogues: Dialogues,
         outcomes: Outcomes,
         public_url: str,
@@ -57,7 +59,7 @@ class Arrivals:
         self._redeeming: set[asyncio.Task[Arrived | Choice]] = set()
         self._cookie_prefix = "__Host-gw-flow-" if public_url.startswith("https://") else "gw-flow-"
         self._telling = Telling(store, outcomes)
-        self._grants = Grants(store, creator, dialogues, self.cookie_name)
+        self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     def cookie_name(self, state: str) -> str:
         """One cookie a flow, so that two windows of a browser can authorize side by side."""
@@ -119,7 +121,7 @@ class Arrivals:
         redeeming.add_done_callback(self._redeemed)
         try:
             return await asyncio.shield(redeeming)
-        except InvalidRequest as fault:
+        except (InvalidRequest, Forbidden) as fault:
             raise about(flow, fault) from fault
 
     def _redeemed(self, task: "asyncio.Task[Arrived | Choice]") -> None:

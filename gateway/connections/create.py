@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import structlog
 
@@ -29,11 +29,27 @@ from gateway.connections.verify import Verifier
 from gateway.egress.client import Egress
 from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
 from gateway.oauth.token import TokenRefused, TokenUnavailable
-from gateway.records.connection import Connection, ConnectionRef, EndUser
+from gateway.records.connecting import SessionTerms
+from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)
+
+
+class Wanted(TypedDict, total=False):
+    """What `Creator.prepare` takes besides the integration and its credential."""
+
+    connection_id: str | None
+    config: Mapping[str, Any] | None
+    path: Sequence[str]
+    metadata: Mapping[str, Any] | None
+    tags: Mapping[str, str] | None
+    end_user: EndUser | None
+    webhook_url_override: str | None
+    tested: bool
+    reconnects: bool
+    pinned: bool
 
 
 class Creator:
@@ -63,6 +79,28 @@ class Creator:
         return provider
 
     async def create(
+        self, integration: Integration, held: Mapping[str, Any], **what: Unpack[Wanted]
+    ) -> tuple[Connection, bool]:
+        """The stored connection, and whether it is new. Takes and raises what `prepare` does; then nothing is stored and an
+        older connection stays as it was.
+        """
+        return await self.store(await self.prepare(integration, held, **what))
+
+    async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
+        """The stored connection, and whether it is new. `terms`: of the connect session that makes it. Raises Forbidden
+        where that session may make no further one; then nothing is stored."""
+        connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
+        self.stored(connection, row, created=created)
+        return connection, created
+
+    def stored(self, connection: Connection, row: NewConnection, *, created: bool) -> None:
+        """Use `connection` from now on, which was just made of `row`."""
+        self._live.replace(connection)
+        log.info("connection_stored", **who(row.ref), created=created)
+        if row.warning is not None:
+            log.warning("no_refresh_token", **who(row.ref), detail=row.warning)
+
+    async def prepare(
         self,
         integration: Integration,
         held: Mapping[str, Any],
@@ -77,14 +115,13 @@ class Creator:
         tested: bool = True,
         reconnects: bool = False,
         pinned: bool = False,
-    ) -> tuple[Connection, bool]:
-        """The stored connection, and whether it is new. `tested`: by the entry's verification, which a grant that has just
-        been made does not need. `reconnects`: it must be there already, and be the same account's as far as both are known.
-        `pinned`: if it is there, it leads where it led before.
+    ) -> NewConnection:
+        """What is to be stored, checked, with its settings complete and its account known. `tested`: by the entry's
+        verification, which a grant that has just been made does not need. `reconnects`: the connection must be there
+        already, and be the same account's as far as both are known. `pinned`: if it is there, it leads where it led before.
 
         Raises InvalidRequest where its settings, its site, its account or its credential are wrong, SiteWanted where one of
-        several sites is to be chosen, UpstreamFailed where the provider could not be asked; then nothing is stored and an
-        older connection stays as it was.
+        several sites is to be chosen, UpstreamFailed where the provider could not be asked.
         """
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
@@ -109,18 +146,12 @@ class Creator:
         if reconnects and before is not None:
             check_same(provider, before.account, account)
         now = clock.now()
-        row = replace(
+        return replace(
             new_row(ref, mode, held, context, granted_at=now, refreshed_at=now, account=account),
             tags=tags,
             end_user=end_user,
             webhook_url_override=webhook_url_override,
         )
-        connection, created = await self._store.connections.put(row, now=now)
-        self._live.replace(connection)
-        log.info("connection_stored", **who(ref), created=created)
-        if row.warning is not None:
-            log.warning("no_refresh_token", **who(ref), detail=row.warning)
-        return connection, created
 
     async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
         """The credential with its first token, where the mode exchanges what was given for one."""

@@ -6,25 +6,18 @@ for the last time; after the deletion nobody can renew.
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from gateway import clock
-from gateway.auth.context import Context
-from gateway.auth.mode import AuthMode
-from gateway.auth.revocation import RevocationOutcome, revocable, revoke
-from gateway.auth.words import short
-from gateway.catalog.load import Catalog
-from gateway.connections.dialogues import Dialogues
-from gateway.connections.fitting import mode_for
+from gateway.auth.revocation import RevocationOutcome
 from gateway.connections.integrations import Integrations
 from gateway.connections.live import Live
+from gateway.connections.revoker import Revoker
 from gateway.errors import GatewayError
-from gateway.oauth.token import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import Store
@@ -32,7 +25,6 @@ from gateway.store import Store
 LEASE: Final = timedelta(seconds=15)
 SETTLE_S: Final = 30.0  # a token call takes at most 28 s; then the deletion does not wait any longer
 LOOK_AGAIN_S: Final = 0.1
-ASK_AGAIN_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +45,11 @@ class Deleted:
 class Deleter:
     """Used by the API and by the command line."""
 
-    def __init__(
-        self, store: Store, integrations: Integrations, catalog: Catalog, live: Live, dialogues: Dialogues
-    ) -> None:
+    def __init__(self, store: Store, integrations: Integrations, live: Live, revoker: Revoker) -> None:
         self._store = store
         self._integrations = integrations
-        self._catalog = catalog
         self._live = live
-        self._dialogues = dialogues
+        self._revoker = revoker
         self._running: set[asyncio.Task[Deleted | None]] = set()
 
     async def delete(
@@ -121,35 +110,12 @@ class Deleter:
 
     async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
         """One outcome a token; empty where the credential holds none that a provider could end."""
-        provider = self._catalog.get(row.provider)
         integration = given or self._integrations.find(*row.ref[:2])
-        if provider is None or integration is None:
+        if integration is None:
             return []
         try:
             held = self._store.open(row.credential)
-            mode = mode_for(provider, held, row.ref)
             config = {**row.config, **self._store.open(row.secret_config)}
-            context = Context(provider, integration, config, row.metadata)
-            return await self._ended(mode, held, context)
-        except (GatewayError, TokenRefused, TokenUnavailable) as fault:
-            why = fault.message if isinstance(fault, GatewayError) else str(fault)
-            log.warning("revocation_failed", connection_id=row.ref.connection_id, detail=why)
-            return [RevocationOutcome("credential", "failed", short(why))]
-
-    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> list[RevocationOutcome]:
-        tokens = revocable(context, mode.revocable(held))
-        if not tokens:
-            return []
-        how, credential = mode.revocation(held, context), dict(mode.values(held))
-        outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
-        again = [token for token, told in zip(tokens, outcomes, strict=True) if told.outcome == "unavailable"]
-        if not again:
-            return outcomes
-        await clock.sleep(ASK_AGAIN_S)
-        second = await self._dialogues.hold(revoke(context, how, again, credential))
-        return _merged(outcomes, second)
-
-
-def _merged(first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]) -> list[RevocationOutcome]:
-    newer = {outcome.token: outcome for outcome in second}
-    return [newer.get(outcome.token, outcome) for outcome in first]
+        except GatewayError as fault:
+            return [self._revoker.failed(row.ref, fault.message)]
+        return await self._revoker.revoke(row.ref, row.provider, integration, held, config, row.metadata)

@@ -19,7 +19,7 @@ from gateway.connections.arrived import LIFETIME
 from gateway.connections.arriving import Arrivals, granting
 from gateway.connections.failures import log_failure
 from gateway.connections.flow_faults import error_type, not_for_reconnect
-from gateway.connections.offered import check_offered, settings_of
+from gateway.connections.offered import check_offered, check_room, settings_of
 from gateway.connections.outcomes import client_digest
 from gateway.connections.renewed import as_before
 from gateway.connections.settings import complete
@@ -60,8 +60,8 @@ class Flows(Arrivals):
     """Begins and ends authorizations."""
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: Asked) -> Departure:
-        """Raises NotFound, Forbidden where the session does not offer this integration, InvalidRequest on its settings; who
-        waits for the outcome then hears of that.
+        """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
+        InvalidRequest on its settings; who waits for the outcome then hears of that.
         """
         try:
             return await self._begin(session, integration_id, asked)
@@ -101,6 +101,7 @@ class Flows(Arrivals):
     async def _begin(self, session: ConnectSession, integration_id: str, asked: Asked) -> Departure:
         integration = self._integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
+        check_room(session)
         if fault := not_for_reconnect(session, integration_id):
             raise fault
         provider = self._creator.provider_of(integration)
@@ -144,6 +145,8 @@ class Flows(Arrivals):
                     "reconnects": session.reconnects,
                     "pinned": session.pinned,
                     "lang": asked.lang,
+                    "limited": session.max_connections is not None,
+                    "code_challenge": session.code_challenge,
                 },
             )
         )

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.errors import GatewayError, InvalidRequest
+from gateway.errors import Forbidden, GatewayError, InvalidRequest
 from gateway.records.connecting import ConnectSession, Flow
 
 # Our codes ▸ the types that published clients know (api-contract 1.6).
 TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
+    "connect_session_used": "provider_config_err",
     "connection_test_failed": "connection_test_failed",
     "connection_validation_failed": "connection_validation_failed",
     "integration_not_allowed": "provider_config_err",
@@ -48,7 +49,7 @@ def error_type(fault: GatewayError) -> str:
     return TYPES.get(fault.code, "unknown_err")
 
 
-def about(flow: Flow, fault: InvalidRequest, kind: str | None = None) -> CallbackFailed:
+def about(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None) -> CallbackFailed:
     """`fault`, which ends this flow."""
     failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest

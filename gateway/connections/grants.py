@@ -11,9 +11,10 @@ from gateway.connections.arrived import LIFETIME, Arrived, Choice, Returned
 from gateway.connections.completing import SiteWanted
 from gateway.connections.create import Creator
 from gateway.connections.dialogues import Dialogues
+from gateway.connections.session_connections import SessionConnections
 from gateway.errors import InvalidRequest
 from gateway.oauth.token import TokenRefused, TokenUnavailable
-from gateway.records.connecting import NewFlow
+from gateway.records.connecting import NewFlow, SessionTerms
 from gateway.records.connection import EndUser
 from gateway.scripts.context import Site
 from gateway.secret import Secret, digest
@@ -23,9 +24,17 @@ from gateway.store import Store
 class Grants:
     """`cookie_name`: of a flow's cookie, by its state."""
 
-    def __init__(self, store: Store, creator: Creator, dialogues: Dialogues, cookie_name: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        creator: Creator,
+        session_connections: SessionConnections,
+        dialogues: Dialogues,
+        cookie_name: Callable[[str], str],
+    ) -> None:
         self._store = store
         self._creator = creator
+        self._session_connections = session_connections
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
@@ -35,12 +44,13 @@ class Grants:
         return await self.connected(returned, await self._granted(returned, query))
 
     async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:
-        """The connection, or the sites to choose from. Raises as `Creator.create` does."""
+        """The connection, or the sites to choose from. Raises as `Creator.prepare` and
+        `SessionConnections.keep` do."""
         flow, details = returned.flow, returned.details
         config = details["config"]
         given = {name: config[name] for name in details.get("given", config) if name in config}
         try:
-            connection, _ = await self._creator.create(
+            row = await self._creator.prepare(
                 returned.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
@@ -55,7 +65,13 @@ class Grants:
             )
         except SiteWanted as wanted:
             return await self._choice(returned, granted, wanted.sites)
-        return Arrived(connection, flow.session_digest, details.get("lang"))
+        terms = SessionTerms(
+            session_digest=flow.session_digest,
+            limited=details.get("limited", False),
+            code_challenge=details.get("code_challenge"),
+        )
+        kept = await self._session_connections.keep(row, terms, reconnects=details.get("reconnects", False))
+        return Arrived(kept, flow.session_digest, details.get("lang"))
 
     async def _choice(self, returned: Returned, granted: Granted, sites: tuple[Site, ...]) -> Choice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow

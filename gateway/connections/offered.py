@@ -8,6 +8,7 @@ from gateway.connections.settings import accepted, by_browser
 from gateway.errors import Forbidden
 from gateway.oauth.authorize import scope_list
 from gateway.records.connecting import ConnectSession
+from gateway.store.sessions import used
 
 
 def settings_of(
@@ -31,3 +32,9 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
             "integration_not_allowed",
             f"This connect session does not offer '{integration_id}', only {', '.join(session.allowed_integrations)}.",
         )
+
+
+def check_room(session: ConnectSession) -> None:
+    """Raises Forbidden where the session has made as many connections as it may: before anybody goes to a provider."""
+    if session.used_up:
+        raise used(session.max_connections)

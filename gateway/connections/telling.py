@@ -33,7 +33,8 @@ class Telling:
                 await tell_failure(self._store, flow, details["provider"], details, fault)
             raise
         if isinstance(came, Arrived):
-            await self._outcomes.tell(_outcome(flow, details, connection_id=came.connection.ref.connection_id))
+            connection_id = came.connection.ref.connection_id
+            await self._outcomes.tell(_outcome(flow, details, connection_id=connection_id, is_pending=came.is_pending))
         return came
 
     async def failure(self, flow: Flow, details: Mapping[str, Any], fault: Exception, back: Back) -> None:

@@ -11,11 +11,12 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator
 from gateway.connections.failures import log_failure
 from gateway.connections.flow_faults import error_type
-from gateway.connections.offered import settings_of
+from gateway.connections.offered import check_room, settings_of
 from gateway.connections.outcomes import Outcomes
 from gateway.connections.renewed import as_before
+from gateway.connections.session_connections import SessionConnections
 from gateway.errors import Code, GatewayError, InvalidRequest, Issue, UpstreamFailed
-from gateway.records.connecting import ConnectSession, Outcome
+from gateway.records.connecting import ConnectSession, Outcome, PendingConnection
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.secret import digest
@@ -27,9 +28,12 @@ EXTERNAL_ID: Final = "external_id"
 class TypedIn:
     """Used by the addresses that published clients post to, and by our own page."""
 
-    def __init__(self, store: Store, creator: Creator, outcomes: Outcomes) -> None:
+    def __init__(
+        self, store: Store, creator: Creator, session_connections: SessionConnections, outcomes: Outcomes
+    ) -> None:
         self._store = store
         self._creator = creator
+        self._session_connections = session_connections
         self._outcomes = outcomes
 
     async def connect(
@@ -39,8 +43,9 @@ class TypedIn:
         typed: Mapping[str, Any],
         params: Mapping[str, str],
         request_id: str = "",
-    ) -> Connection:
-        """`typed`: the credential's fields; `params`: the settings. Raises what making a connection raises, with the paths
+    ) -> Connection | PendingConnection:
+        """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
+        settings. Raises what making a connection raises, with the paths
         of issues beginning at the field's own name, or at ``params``. Who polls the session hears of either.
         """
         outcome = Outcome(
@@ -62,12 +67,15 @@ class TypedIn:
             )
             await self._outcomes.tell(told)
             raise
-        await self._outcomes.tell(replace(outcome, connection_id=connection.ref.connection_id, at=clock.now()))
+        is_pending = isinstance(connection, PendingConnection)
+        made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
+        await self._outcomes.tell(made)
         return connection
 
     async def _connected(
         self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
-    ) -> Connection:
+    ) -> Connection | PendingConnection:
+        check_room(session)
         provider = self._creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
         if provider.auth_mode == "AWS_SIGV4":
@@ -79,7 +87,7 @@ class TypedIn:
             config = {EXTERNAL_ID: external_id(session, integration), **config}
         try:
             held = mode.accept({**typed, "type": mode.types()[0]}, provider, clock.now())
-            connection, _ = await self._creator.create(
+            row = await self._creator.prepare(
                 integration,
                 held,
                 connection_id=session.connection_id,
@@ -93,7 +101,7 @@ class TypedIn:
             )
         except GatewayError as fault:
             raise _heard(fault, provider, config) from fault
-        return connection
+        return await self._session_connections.keep(row, session.terms, reconnects=session.reconnects)
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:

@@ -42,7 +42,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unknown_connect_session_token",
         *WEBHOOK_SIGNATURE,
     ),
-    403: ("forbidden", "integration_not_allowed"),
+    403: ("forbidden", "integration_not_allowed", "connect_session_used", "invalid_code_verifier"),
     404: (
         "not_found",
         "unknown_provider_config",

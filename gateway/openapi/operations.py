@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from gateway.api import typed_in
 from gateway.api.connect import NewSession, Reconnect
-from gateway.api.connect_session import Telemetry
+from gateway.api.connect_session import Completion, Telemetry
 from gateway.api.connection_edits import ConnectionChanges, NewMetadata
 from gateway.api.connection_import import Import
 from gateway.api.connections import MOST
@@ -146,6 +146,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("POST", "/connect/sessions", "Make a connect session", SESSIONS, sessions.ConnectSessionAnswer, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In which one end user may connect: for 30 minutes, or for `expires_in` seconds."),
     Operation("POST", "/connect/sessions/reconnect", "Make a session to authorize one connection again", SESSIONS, sessions.ConnectSessionAnswer, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="Its id, its site and its end user stay."),
     Operation("GET", "/connect/sessions/{session_id}", "See what became of a session", SESSIONS, sessions.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="Its `poll_url`."),
+    Operation("POST", "/connect/sessions/{session_id}/complete", "Complete what a session with a code challenge has connected", SESSIONS, sessions.CompletionAnswer, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"}, more="Within 10 minutes of the end user's authorization. Until then its connections are pending: in no list, and not proxied. Five wrong verifiers drop them."),
     Operation("GET", "/connect/session", "Read the session", SESSIONS, sessions.SessionAnswer, who="session"),
     Operation("DELETE", "/connect/session", "End the session", SESSIONS, who="session", status=204),
     Operation("GET", "/connect/session/result", "See what became of it, from the browser", SESSIONS, sessions.SessionResult, query=(Param("client", "Of the window that named it as `ws_client_id` alone."), WAIT), who="session"),
@@ -162,7 +163,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/app-auth/connect", "The same, where an app was installed", SESSIONS, who="open", content=HTML),
     Operation("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, sessions.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Operation("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, sessions.Connected, common.AnyJson, errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Operation("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, sessions.Connected, common.AnyJson, errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in typed_in.FORMS.items()
     ),
     Operation("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, sessions.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),

@@ -15,7 +15,7 @@ from gateway.pages.failing import failed
 from gateway.pages.form import posted
 from gateway.pages.frame import connect_page, openers
 from gateway.pages.words import Words, words_for
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.connection import Connection
 from gateway.services import SERVICES
 from middleware.facts import REQUEST_ID
@@ -74,7 +74,7 @@ async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
 def connected(
     request: web.Request,
     words: Words,
-    connection: Connection,
+    connection: Connection | PendingConnection,
     *,
     back: str | None = None,
     tells: bool = False,
@@ -117,7 +117,11 @@ def connected(
         openers=openers(request, ref.environment),
         event={
             "type": "connect",
-            "payload": {"providerConfigKey": ref.integration_id, "connectionId": ref.connection_id, "isPending": False},
+            "payload": {
+                "providerConfigKey": ref.integration_id,
+                "connectionId": ref.connection_id,
+                "isPending": isinstance(connection, PendingConnection),
+            },
         },
     )
 

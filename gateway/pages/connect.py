@@ -20,7 +20,7 @@ from gateway.pages.fields import fields_of, typed
 from gateway.pages.form import posted as form_of
 from gateway.pages.frame import connect_page
 from gateway.pages.words import Words, words_for
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES
 from middleware.facts import REQUEST_ID
@@ -149,6 +149,8 @@ async def _made(request: web.Request, session: ConnectSession) -> Connection | N
     return await store.connections.get(ConnectionRef(session.environment, key, name)) if name in made else None
 
 
-def _connected(request: web.Request, session: ConnectSession, words: Words, connection: Connection) -> web.Response:
+def _connected(
+    request: web.Request, session: ConnectSession, words: Words, connection: Connection | PendingConnection
+) -> web.Response:
     back = base_of(request, session.digest, words) if len(offered(request.app[SERVICES], session)) > 1 else None
     return connected(request, words, connection, back=back, framed=is_embedded(request))

@@ -5,7 +5,19 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from gateway.records.connection import EndUser, Sealed
+from gateway.records.connection import Account, ConnectionRef, EndUser, NewConnection, Sealed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTerms:
+    """What a session demands of each connection made under it; an authorization that has begun keeps them.
+
+    `limited`: it may make a number of connections only. `code_challenge`: see ConnectSession.
+    """
+
+    session_digest: str
+    limited: bool = False
+    code_challenge: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +56,14 @@ class ConnectSession:
     code_challenge: str | None = None
     return_url: str | None = None
     return_state: str | None = None
+
+    @property
+    def terms(self) -> SessionTerms:
+        return SessionTerms(
+            session_digest=self.digest,
+            limited=self.max_connections is not None,
+            code_challenge=self.code_challenge,
+        )
 
     @property
     def bound(self) -> bool:
@@ -92,6 +112,34 @@ class NewFlow:
     details: Mapping[str, Any] = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingConnection:
+    """What an end user has connected under a session with a code challenge, until the application completes it.
+
+    `new` None: it was completed. `reconnects`: a connection must be at its address when it is completed.
+    """
+
+    uid: str
+    ref: ConnectionRef
+    session_digest: str
+    code_challenge: str
+    expires_at: datetime
+    new: NewConnection | None
+    reconnects: bool = False
+
+    @property
+    def provider(self) -> str:
+        return self.new.provider if self.new else ""
+
+    @property
+    def account(self) -> Account:
+        return self.new.account if self.new else Account()
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return (self.new.config if self.new else None) or {}
+
+
 SESSION_ENDED: Final = "session_ended"  # as `error_type`: no attempt, but the mark that a session leaves
 
 
@@ -100,7 +148,8 @@ class Outcome:
     """What came of one attempt to connect, for the browser's WebSocket and for whoever polls.
 
     `client_digest`: of the ``ws_client_id`` that the browser's window named. `error_type` (api-contract 1.6) and `error_desc`
-    are there where it failed; `code` is then ours of docs/http-api.md.
+    are there where it failed; `code` is then ours of docs/http-api.md. `is_pending`: the application has yet to complete it
+    or, of a failure, did not complete it.
     """
 
     environment: str

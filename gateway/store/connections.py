@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, RowMapping, and_, bindparam, delete, select, update
+from sqlalchemy import Row, RowMapping, and_, bindparam, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.connecting import SessionTerms
 from gateway.records.connection import Connection, ConnectionRef, Mark, NewConnection, Sealed
 from gateway.records.event import Event
 from gateway.records.past import Past
@@ -32,6 +33,7 @@ from gateway.store.connection_rows import (
 from gateway.store.history import BEFORE, note_end, note_happening
 from gateway.store.listing import ListFilter, listed, search_text
 from gateway.store.refreshes import Refreshes
+from gateway.store.sessions import count_connection
 from gateway.store.sessions import end as end_sessions
 from gateway.store.tables import connect_sessions, connections
 from gateway.store.upsert import insert_if_absent
@@ -76,21 +78,39 @@ class ConnectionStore(Refreshes):
                 found |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
         return found
 
-    async def put(self, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
+    async def put(
+        self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
+    ) -> tuple[Connection, bool]:
         """Store `new`, over what its address held before; True: it held nothing.
 
         The version goes up, a failure and a lease are forgotten: whoever is refreshing the old credential comes late.
+        `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
+        made as many as it may.
         """
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
-            created = await self._claim_row(db, new, now)
-            while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
-                created = await self._claim_row(db, new, now)
-            written = await stored(db, new.ref)
-            await note_change(db, new.ref, now)
-            return written, created
+            written = await self.put_within(db, new, now=now)
+            if terms is not None:
+                await count_connection(db, terms)
+            return written
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+
+    async def put_within(self, db: AsyncConnection, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
+        """The same in the caller's transaction, before which `DataKeys.allow` has run."""
+        created = await self._claim_row(db, new, now)
+        while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
+            created = await self._claim_row(db, new, now)
+        written = await stored(db, new.ref)
+        await note_change(db, new.ref, now)
+        return written, created
+
+    async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
+        """Whether another connection of the integration of `ref` is of this account."""
+        mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
+        other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
+        async with self._transactions.read() as db:
+            return bool((await db.execute(select(exists().where(*mine, *other)))).scalar())
 
     async def arrive(
         self, new: NewConnection, past: Past, *, over: bool, now: datetime

@@ -14,6 +14,7 @@ REVISIONS: Final = (
     "0009",
     "0010",
     "0011",
+    "0012",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

@@ -32,6 +32,7 @@ SEALED: Final = (
     SealedColumn("signing_keys", "key", "uid", "uid", 1),
     SealedColumn("connect_sessions", "defaults", "digest", "digest", 1),
     SealedColumn("flows", "details", "state_digest", "state_digest", 1),
+    SealedColumn("pending_connections", "sealed", "uid", "uid", 1),
 )
 NOT_SEALED: Final = frozenset({"data_keys.wrapped"})
 """Binary columns that hold something else: a data key is wrapped under a master key, and bound to its own row."""

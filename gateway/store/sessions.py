@@ -7,13 +7,15 @@ from sqlalchemy import ColumnElement, and_, delete, exists, false, insert, liter
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
-from gateway.records.connecting import SESSION_ENDED, ConnectSession
+from gateway.errors import Forbidden
+from gateway.records.connecting import SESSION_ENDED, ConnectSession, SessionTerms
 from gateway.records.connection import Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.store.end_users import end_user_from_json, end_user_to_json
 from gateway.store.tables import UtcTime, connect_sessions, flow_results
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
+from gateway.wording import counted as number_of
 
 PINNED: Final = ""
 COUNTED_AFTER: Final = timedelta(minutes=10)  # in which an authorization ends that began before its session expired
@@ -84,14 +86,6 @@ class SessionStore:
         taken = update(connect_sessions).where(its, free).values(browser_digest=browser_digest)
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
 
-    async def take_connection(self, digest: str) -> bool:
-        """Count a connection that the session makes. False: it has made as many as it may, or it is gone."""
-        return await self._transactions.write(lambda db: take_connection(db, digest))
-
-    async def give_back_connection(self, digest: str) -> None:
-        """Count one less: what was counted was not stored."""
-        await self._transactions.write(lambda db: give_back_connection(db, digest))
-
     async def prune(self, now: datetime) -> None:
         """A session with a limit stays a little longer, since the last authorizations that began under it are counted."""
         table = connect_sessions.c
@@ -123,19 +117,33 @@ async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
     return (await db.execute(delete(connect_sessions).where(which))).rowcount
 
 
-async def take_connection(db: AsyncConnection, digest: str) -> bool:
-    """As `SessionStore.take_connection`, in the caller's transaction."""
+async def count_connection(db: AsyncConnection, terms: SessionTerms) -> None:
+    """Count a connection that a session makes, in the transaction that stores it, after its row was locked.
+
+    Raises Forbidden where the session has made as many as it may, or was ended and cannot say.
+    """
     table = connect_sessions.c
     has_room = or_(table.max_connections.is_(None), table.connections_made < table.max_connections)
-    taken = update(connect_sessions).where(table.digest == digest, has_room)
-    return (await db.execute(taken.values(connections_made=table.connections_made + 1))).rowcount == 1
+    counted = update(connect_sessions).where(table.digest == terms.session_digest, has_room)
+    found = (await db.execute(counted.values(connections_made=table.connections_made + 1))).rowcount
+    if not found and terms.limited:
+        most = (
+            await db.execute(select(table.max_connections).where(table.digest == terms.session_digest))
+        ).scalar_one_or_none()
+        raise used(most)
 
 
-async def give_back_connection(db: AsyncConnection, digest: str) -> None:
-    """As `SessionStore.give_back_connection`, in the caller's transaction."""
+async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
+    """Count one less, in the transaction that removes what was pending."""
     table = connect_sessions.c
-    given = update(connect_sessions).where(table.digest == digest, table.connections_made > 0)
-    await db.execute(given.values(connections_made=table.connections_made - 1))
+    its = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
+    await db.execute(its.values(connections_made=table.connections_made - 1))
+
+
+def used(max_connections: int | None) -> Forbidden:
+    """The refusal of a session that may make no further connection; None: it was ended."""
+    made = f"has made the {number_of(max_connections, 'connection')} it was for" if max_connections else "was ended"
+    return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
 
 
 def _address(environment: str, digest: str) -> dict[str, Any]:

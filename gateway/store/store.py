@@ -28,6 +28,7 @@ from gateway.store.keys import KeyStore
 from gateway.store.missing_keys import MissingKeys
 from gateway.store.outbox import Outbox
 from gateway.store.own_changes import OwnChanges
+from gateway.store.pending import PendingStore
 from gateway.store.refresh_journal import RefreshJournal
 from gateway.store.rejections import RejectionStore
 from gateway.store.request_log import RequestLog
@@ -65,6 +66,7 @@ class Store:
         self.outbox = Outbox(transactions)
         own = OwnChanges()
         self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own, failover)
+        self.pending = PendingStore(transactions, vault, keys, self.connections)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions)
         self.expiring = ExpiringStore(transactions, self.outbox, keys)

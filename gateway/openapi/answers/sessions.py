@@ -47,6 +47,15 @@ class SessionResult(Answer):
     data: SessionOutcome
 
 
+class CompletedSession(Answer):
+    status: Literal["connected"]
+    connections: list[SessionConnection]
+
+
+class CompletionAnswer(Answer):
+    data: CompletedSession
+
+
 class Session(Answer):
     """As the published page reads it."""
 
@@ -66,6 +75,8 @@ class SessionAnswer(Answer):
 class Connected(Answer):
     connectionId: str  # noqa: N815 (as the browser's library reads it)
     providerConfigKey: str  # noqa: N815
+    isPending: Literal[True] | Absent = None  # noqa: N815
+    """The application has yet to complete it."""
 
 
 class ClientMetadata(BaseModel):

@@ -5,7 +5,7 @@ than the tables, which would hide them.
 """
 
 from gateway.store.tables.columns import UtcTime, metadata
-from gateway.store.tables.connecting import connect_sessions, flow_results, flows
+from gateway.store.tables.connecting import connect_sessions, flow_results, flows, pending_connections
 from gateway.store.tables.connection import connection_history, connection_tags, connections
 from gateway.store.tables.environment import data_keys, environments
 from gateway.store.tables.events import deliveries, outbox, signing_keys, webhooks_seen
@@ -30,6 +30,7 @@ __all__ = [
     "keys",
     "metadata",
     "outbox",
+    "pending_connections",
     "request_log",
     "signing_keys",
     "task_leases",

@@ -45,6 +45,22 @@ flows = Table(
     Index("flows_by_expiry", "expires_at"),
 )
 
+pending_connections = Table(
+    "pending_connections",
+    metadata,
+    Column("uid", Text, primary_key=True),
+    environment_name(),
+    Column("session_digest", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("code_challenge", Text, nullable=False),
+    Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("sealed", LargeBinary),  # null: it was completed
+    Index("pending_connections_by_session", "session_digest"),
+    Index("pending_connections_by_expiry", "expires_at"),
+)
+
 flow_results = Table(
     "flow_results",
     metadata,

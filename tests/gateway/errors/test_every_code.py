@@ -18,6 +18,7 @@ import pytest_asyncio
 from aiohttp import web
 from sqlalchemy import text
 
+from gateway.client import code_challenge, new_code_verifier
 from gateway.errors import Code
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import write_entry
@@ -113,6 +114,29 @@ async def _(stage: Stage) -> None:
     await stage.refused("integration_not_allowed", 400, "POST", typed + other, headers={}, json={"apiKey": "k"})
     right = await stage.gateway.session_token(allowed_integrations=["keyed"])
     await stage.fine("POST", typed + right, headers={}, json={"apiKey": "k"})
+
+
+@plays("connect_session_used")
+async def _(stage: Stage) -> None:
+    typed = "/api-auth/api-key/keyed?connect_session_token="
+    once = await stage.gateway.session_token(max_connections=1)
+    await stage.fine("POST", typed + once, headers={}, json={"apiKey": "k"})
+    told = await stage.refused("connect_session_used", 403, "POST", typed + once, headers={}, json={"apiKey": "k"})
+    assert "new link" in told["message"]
+    await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+
+
+@plays("invalid_code_verifier")
+async def _(stage: Stage) -> None:
+    verifier = new_code_verifier()
+    wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
+    session = (await stage.fine("POST", "/connect/sessions", json=wish))["data"]
+    typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
+    path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
+    wrong = {"code_verifier": new_code_verifier()}
+    await stage.refused("invalid_code_verifier", 403, "POST", path, json=wrong)
+    await stage.fine("POST", path, json={"code_verifier": verifier})
 
 
 @plays("invalid_auth_mode")

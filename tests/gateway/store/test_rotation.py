@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.records.call import Call, Reply
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.secret import Secret
@@ -26,6 +26,7 @@ from tests.gateway.store.test_flows import flow
 NEXT = os.urandom(32)
 DIGEST = "ab" * 32
 TTL = timedelta(seconds=30)
+TERMS = SessionTerms(session_digest=DIGEST, code_challenge="c" * 43)
 MADE: dict[str, Any] = {"environment": "dev", "integration_id": "made", "provider": "jira"}
 BATCH = 8
 
@@ -77,6 +78,7 @@ async def fill(store: Store, count: int) -> None:
     )
     await store.sessions.add(session)
     await store.flows.add(flow())
+    await store.pending.add(new(nth(0), secret_config={"pin": "2"}), TERMS, expires_at=NOW + TTL, reconnects=True)
     made = await store.integrations.add(Integration(**MADE, client_secret=Secret("s3cret")), now=NOW)
     assert made is not None
     assert await store.signing_keys.ensure("dev", lambda: Secret("whsec_x"), now=NOW)
@@ -101,7 +103,7 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
     await before.close()
     rotated = await opener(NEXT, KEY)
     counted = await rotated.rotation.counts()
-    assert counted.total == BATCH + 7 + 7
+    assert counted.total == BATCH + 7 + 8
     assert {name for key in counted.data_keys for name in key.values} == {column.name for column in SEALED}
     steps: list[tuple[int, int]] = []
     done = await rotated.rotation.rotate(lambda *step: steps.append(step))
@@ -119,6 +121,8 @@ async def test_every_value_opens_under_the_new_key_alone(opener: Opener) -> None
     session = await after.sessions.get(DIGEST, now=NOW)
     assert session is not None
     assert session.defaults == {"jira": {"x": "y"}}
+    (pending,) = await after.pending.of_session(DIGEST, now=NOW)
+    assert pending.new == new(nth(0), secret_config={"pin": "2"})
     taken = await after.flows.consume(flow().state_digest, now=NOW)
     assert taken is not None
     assert after.open(taken.details) == flow().details
@@ -133,7 +137,7 @@ async def test_what_is_done_is_not_done_again_unless_asked(opener: Opener) -> No
     assert (idle.sealed, idle.new_keys, idle.removed_keys, idle.left) == (0, 0, 0, 0)
     keys_before = {key.id for key in (await store.rotation.counts()).data_keys}
     anew = await store.rotation.rotate(quietly, fresh=True)
-    assert (anew.sealed, anew.new_keys, anew.removed_keys, anew.left) == (10, 2, 2, 0)
+    assert (anew.sealed, anew.new_keys, anew.removed_keys, anew.left) == (11, 2, 2, 0)
     assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
 
 
@@ -312,7 +316,7 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
     with pytest.raises(StoreRefused) as refusal:
         await opener(NEXT)
     told = str(refusal.value)
-    assert "2 data keys, with 16 values, under an encryption key that is not in store.encryption_keys" in told
+    assert "2 data keys, with 17 values, under an encryption key that is not in store.encryption_keys" in told
     assert "`gateway keys rotate`" in told
     assert "\n" not in told
 

@@ -1,17 +1,22 @@
 """Connect sessions live until they expire, are deleted, or lose the connection they were made for."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
 
-from gateway.records.connecting import ConnectSession
+import pytest
+
+from gateway.errors import Forbidden
+from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import EndUser
 from gateway.store import Store
 from gateway.store.sessions import COUNTED_AFTER
 from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 SOON = NOW + timedelta(minutes=30)
+TERMS = SessionTerms(session_digest="d1")
 FULL = ConnectSession(
     digest="d1",
     environment="dev",
@@ -77,32 +82,43 @@ async def test_of_many_browsers_at_once_one_keeps_a_session(opener: Opener) -> N
     assert not await stores[0].sessions.keep_for_browser("unknown", "b1")
 
 
-async def test_no_more_connections_are_counted_than_a_session_may_make(opener: Opener) -> None:
+async def test_no_more_connections_are_stored_than_a_session_may_make(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].sessions.add(replace(FULL, max_connections=3))
-    taken = await asyncio.gather(*(stores[n % 2].sessions.take_connection("d1") for n in range(8)))
-    assert sum(taken) == 3
+
+    async def made(n: int) -> bool:
+        ref = REF._replace(connection_id=f"c{n}")
+        with contextlib.suppress(Forbidden):
+            await stores[n % 2].connections.put(new(ref), now=NOW, terms=replace(TERMS, limited=True))
+            return True
+        assert await stores[0].connections.get(ref) is None
+        return False
+
+    assert sum(await asyncio.gather(*map(made, range(8)))) == 3
     found = await stores[0].sessions.get("d1", now=NOW)
     assert found is not None
-    assert found.used_up
-    await stores[0].sessions.give_back_connection("d1")
-    assert [await stores[0].sessions.take_connection("d1") for _ in range(2)] == [True, False]
+    assert (found.connections_made, found.used_up) == (3, True)
 
 
 async def test_a_session_without_a_limit_counts_its_connections(store: Store) -> None:
     await store.sessions.add(replace(FULL, max_connections=None))
-    await store.sessions.give_back_connection("d1")
-    assert [await store.sessions.take_connection("d1") for _ in range(3)] == [True] * 3
+    for _ in range(3):
+        await store.connections.put(new(), now=NOW, terms=TERMS)
     found = await store.sessions.get("d1", now=NOW)
     assert found is not None
     assert (found.connections_made, found.used_up) == (3, False)
-    assert not await store.sessions.take_connection("unknown")
+    await store.sessions.delete("d1")
+    assert await store.connections.put(new(), now=NOW, terms=TERMS), "an authorization outlives its session"
 
 
 async def test_a_session_with_a_limit_counts_authorizations_that_end_after_it(store: Store) -> None:
     await store.sessions.add(replace(FULL, max_connections=1))
     await store.prune(SOON)
     assert await store.sessions.get("d1", now=SOON) is None
-    assert [await store.sessions.take_connection("d1") for _ in range(2)] == [True, False]
+    limited = replace(TERMS, limited=True)
+    await store.connections.put(new(), now=SOON, terms=limited)
+    with pytest.raises(Forbidden, match="1 connection it was for"):
+        await store.connections.put(new(), now=SOON, terms=limited)
     await store.prune(SOON + COUNTED_AFTER)
-    assert not await store.sessions.delete("d1")
+    with pytest.raises(Forbidden, match="was ended"):
+        await store.connections.put(new(), now=SOON, terms=limited)

@@ -1,0 +1,414 @@
+"""Connections that wait for the application: pending, not usable, and completed with the verifier of the code challenge."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from gateway import clock
+from gateway.client import AsyncClient, code_challenge, new_code_verifier
+from gateway.records.connection import Account
+from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_connect_sessions import connected, made, reconnect
+from tests.gateway.api.test_connect_socket import opened
+from tests.gateway.api.test_connecting import arrive, depart
+
+VERIFIER = new_code_verifier()
+BOUND = {"code_challenge": code_challenge(VERIFIER)}
+ANOTHER = new_code_verifier()
+
+
+def path_of(session: dict[str, Any], url: str) -> str:
+    return str(session["poll_url"].removeprefix(url))
+
+
+async def complete(
+    running: RunningGateway, session: dict[str, Any], *, verifier: str = VERIFIER, expect: int = 200
+) -> Any:
+    path = f"{path_of(session, running.url)}/complete"
+    return await running.json("POST", path, json={"code_verifier": verifier}, expect=expect)
+
+
+async def polled(running: RunningGateway, session: dict[str, Any]) -> Any:
+    return (await running.json("GET", path_of(session, running.url), expect=200))["data"]
+
+
+async def listed(running: RunningGateway) -> list[Any]:
+    found: list[Any] = (await running.json("GET", "/connections"))["connections"]
+    return found
+
+
+async def pending_id(running: RunningGateway, session: dict[str, Any]) -> str:
+    (one,) = (await polled(running, session))["connections"]
+    assert one["is_pending"], one
+    return str(one["connection_id"])
+
+
+async def keyed(running: RunningGateway, tracker: Tracker) -> None:
+    """An integration whose key is typed in."""
+    entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
+    proxy = {"base_url": tracker.url, "headers": {"x-api-key": "${apiKey}"}}
+    write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
+    running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
+    await running.restart()
+
+
+async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    told = await polled(running, session)
+    (one,) = told["connections"]
+    assert (told["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
+    assert await listed(running) == []
+    calls = tracker.calls["api"]
+    async with running.proxied(one["connection_id"]) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
+    await running.json("GET", f"/connections/{one['connection_id']}?provider_config_key=tracker", expect=404)
+    assert tracker.calls["api"] == calls
+    done = (await complete(running, session))["data"]
+    assert done == {"status": "connected", "connections": [{**one, "is_pending": False}]}
+    assert [row["connection_id"] for row in await listed(running)] == [one["connection_id"]]
+    async with running.proxied(one["connection_id"], "/ex/jira/x") as answer:
+        assert answer.status == 200
+    told = await polled(running, session)
+    assert (told["status"], told["connections"]) == ("connected", done["connections"])
+    (row,) = await listed(running)
+    assert (row["end_user"]["id"], row["tags"]["end_user_id"]) == ("u1", "u1")
+
+
+async def test_completing_again_returns_the_same_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    first, *others = await asyncio.gather(*(complete(running, session) for _ in range(5)))
+    assert all(one == first for one in others)
+    (row,) = await listed(running)
+    assert await complete(running, session) == first
+    assert await listed(running) == [row]
+    told = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert told["error"]["code"] == "invalid_code_verifier"
+
+
+async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -> None:
+    async with AsyncClient(running.url, SECRET_KEY) as client:
+        session = await client.create_connect_session(
+            end_user={"id": "u1"}, code_challenge=code_challenge(VERIFIER), expires_in=300, max_connections=1
+        )
+        await arrive(running, session["token"])
+        done = await client.complete_connect_session(session["poll_url"].rpartition("/")[2], VERIFIER)
+    assert done["status"] == "connected"
+    assert [one["connection_id"] for one in await listed(running)] == [done["connections"][0]["connection_id"]]
+
+
+async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGateway, tracker: Tracker) -> None:
+    await revocable(running, tracker)
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    for count in range(5):
+        assert len((await polled(running, session))["connections"]) == 1, count
+        told = await complete(running, session, verifier=ANOTHER, expect=403)
+        assert told["error"]["code"] == "invalid_code_verifier"
+    told = await complete(running, session, expect=409)
+    assert told["error"]["code"] == "conflict"
+    told = await polled(running, session)
+    assert (told["status"], told["connections"], told["error"]["code"]) == ("pending", [], "invalid_state")
+    assert await listed(running) == []
+    assert revoked(tracker)
+    await arrive(running, session["token"])
+    await complete(running, session)
+    assert len(await listed(running)) == 1, "the end user can connect again"
+
+
+@pytest.mark.parametrize("verifier", ["x" * 42, "x" * 129, "x" * 42 + "!", "x" * 42 + "é", "x" * 43 + "\n"])
+async def test_what_is_no_verifier_is_refused_and_not_counted(
+    running: RunningGateway, tracker: Tracker, verifier: str
+) -> None:
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    for _ in range(5):
+        told = await complete(running, session, verifier=verifier, expect=400)
+        assert told["error"]["errors"][0]["path"] == ["code_verifier"]
+        assert verifier not in str(told)
+    await complete(running, session)
+
+
+async def test_nothing_is_completed_before_anybody_has_connected(running: RunningGateway) -> None:
+    session = await made(running, **BOUND)
+    assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
+    told = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert told["error"]["code"] == "invalid_code_verifier"
+
+
+async def test_a_session_without_a_code_challenge_needs_no_completion(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    session = await made(running)
+    assert "code_challenge" in (await complete(running, session, expect=400))["error"]["message"]
+    await arrive(running, session["token"])
+    assert (await polled(running, session))["connections"][0]["is_pending"] is False
+
+
+async def test_an_unknown_session_and_another_environments_key_get_404(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    other = "nango_sk_another-environments-key-0123456789"
+    running.document["environments"]["prod"] = {"secret_keys": [other]}
+    await running.restart()
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    body = {"code_verifier": VERIFIER}
+    headers = {"Authorization": f"Bearer {other}"}
+    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+    unknown = f"/connect/sessions/{'0' * 64}/complete"
+    assert (await running.json("POST", unknown, json=body, expect=404))["error"]["code"] == "not_found"
+    await complete(running, session)
+
+
+async def test_a_browser_s_token_completes_nothing(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    headers = {"Authorization": f"Bearer {session['token']}"}
+    body = {"code_verifier": VERIFIER}
+    async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
+        assert answer.status == 401
+    assert await listed(running) == []
+
+
+async def test_a_limited_key_completes_what_it_reaches(running: RunningGateway, tracker: Tracker) -> None:
+    connection_id = await connected(running, tracker)
+    session = await reconnect(running, connection_id, **BOUND)
+    await arrive(running, session["token"])
+    body = {"code_verifier": VERIFIER}
+    for limit, status in (("tracker/another", 409), (f"tracker/{connection_id}", 200)):
+        wish = {
+            "display_name": limit,
+            "scopes": ["environment:connect_sessions:write"],
+            "limits": {"connections": [limit]},
+        }
+        key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+        headers = {"Authorization": f"Bearer {key}"}
+        async with running.http.post(f"{session['poll_url']}/complete", json=body, headers=headers) as answer:
+            assert answer.status == status, await answer.text()
+
+
+async def test_it_is_completed_also_after_its_session_has_ended(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    headers = {"Authorization": f"Bearer {session['token']}"}
+    async with running.http.delete(f"{running.url}/connect/session", headers=headers) as answer:
+        assert answer.status == 204
+    told = await polled(running, session)
+    assert (told["status"], told["connections"][0]["is_pending"]) == ("pending", True)
+    first = await complete(running, session)
+    assert await complete(running, session) == first
+    assert (await polled(running, session))["status"] == "connected"
+
+
+async def revocable(running: RunningGateway, tracker: Tracker) -> None:
+    write_entry(running.folder, "tracker", tracker_entry(tracker.url, revocation_url=f"{tracker.url}/revoke"))
+    await running.restart()
+
+
+def revoked(tracker: Tracker) -> bool:
+    return any(one.path == "/revoke" for one in tracker.seen)
+
+
+async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
+    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+) -> None:
+    await revocable(running, tracker)
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    later(599)
+    await running.services.session_connections.expire()
+    assert len((await polled(running, session))["connections"]) == 1
+    later(2)
+    assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
+    await running.services.session_connections.expire()
+    told = await polled(running, session)
+    assert (told["status"], told["connections"], told["error"]["type"]) == ("pending", [], "state_err")
+    assert "10 minutes" in told["error"]["message"]
+    assert await listed(running) == []
+    assert revoked(tracker)
+
+
+async def test_a_grant_that_another_connection_may_live_by_is_not_ended(
+    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+) -> None:
+    entry = tracker_entry(tracker.url, account={"id": "user"}, revocation_url=f"{tracker.url}/revoke")
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.token_extra = {"user": 1}
+    await arrive(running, (await made(running))["token"])  # account 1, in use
+    for user, ended in ((1, False), (2, True)):
+        tracker.token_extra = {"user": user}
+        await arrive(running, (await made(running, **BOUND))["token"])
+        later(601)
+        await running.services.session_connections.expire()
+        assert revoked(tracker) is ended, user
+
+
+async def test_a_reconnect_serves_with_the_old_credential_until_it_is_completed(
+    running: RunningGateway, tracker: Tracker, later: Callable[[float], None]
+) -> None:
+    await revocable(running, tracker)
+    connection_id = await connected(running, tracker)
+    path = f"/connections/{connection_id}?provider_config_key=tracker"
+    before = await running.json("GET", path)
+    session = await reconnect(running, connection_id, **BOUND)
+    await arrive(running, session["token"])
+    assert await pending_id(running, session) == connection_id
+    assert (await running.json("GET", path))["credentials"] == before["credentials"]
+    async with running.proxied(connection_id, "/ex/jira/x") as answer:
+        assert (await answer.json())["token"] == f"Bearer {before['credentials']['access_token']}"
+    await complete(running, session)
+    after = await running.json("GET", path)
+    assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
+    assert (after["id"], after["tags"], after["connection_config"]) == (
+        before["id"],
+        before["tags"],
+        before["connection_config"],
+    )
+    session = await reconnect(running, connection_id, **BOUND)
+    await arrive(running, session["token"])
+    later(601)
+    await running.services.session_connections.expire()
+    assert (await running.json("GET", path))["credentials"] == after["credentials"]
+    assert not revoked(tracker), "the connection may live by the same grant"
+
+
+async def test_a_reconnect_whose_connection_is_gone_is_not_brought_back(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    connection_id = await connected(running, tracker)
+    session = await reconnect(running, connection_id, **BOUND)
+    await arrive(running, session["token"])
+    await running.json("DELETE", f"/connections/{connection_id}?provider_config_key=tracker", expect=200)
+    assert (await complete(running, session, expect=400))["error"]["code"] == "invalid_connection"
+    assert await listed(running) == []
+    await complete(running, session, expect=404)
+
+
+async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    connection_id = await connected(running, tracker)
+    session = await reconnect(running, connection_id, **BOUND)
+    await arrive(running, session["token"])
+    store = running.services.store
+    digest = session["poll_url"].rpartition("/")[2]
+    (pending,) = await store.pending.of_session(digest, now=clock.now())
+    assert pending.new is not None
+    await store.connections.put(replace(pending.new, account=Account("a1", "ada")), now=clock.now())
+    other = replace(pending.new, account=Account("a2", "eve"))
+    terms = (await running.services.sessions.find(session["token"])).terms
+    await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
+    told = await complete(running, session, expect=400)
+    assert told["error"]["payload"]["reason"] == "another_account"
+    (row,) = await listed(running)
+    assert row["account"]["id"] == "a1"
+
+
+async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker: Tracker) -> None:
+    await keyed(running, tracker)
+    session = await made(running, **BOUND)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
+        told = await answer.json()
+        assert (answer.status, told["isPending"]) == (200, True)
+    assert await pending_id(running, session) == told["connectionId"]
+    async with running.proxied(told["connectionId"], integration="keyed") as answer:
+        assert answer.status == 404
+    assert tracker.calls["api"] == 0
+    await complete(running, session)
+    async with running.proxied(told["connectionId"], integration="keyed"):
+        assert tracker.seen[-1].headers["x-api-key"] == "k3y"
+
+
+async def test_the_window_is_told_that_it_is_pending(running: RunningGateway, tracker: Tracker) -> None:
+    socket, client = await opened(running)
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"], f"&ws_client_id={client}")
+    message = await socket.receive_json(timeout=PATIENCE_S)
+    await socket.close()
+    assert (message["message_type"], message["is_pending"]) == ("success", True)
+    assert message["connection_id"] == await pending_id(running, session)
+
+
+async def test_several_of_one_session_are_completed_together(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    for _ in range(3):
+        await arrive(running, session["token"])
+    told = await polled(running, session)
+    assert [one["is_pending"] for one in told["connections"]] == [True] * 3
+    done = (await complete(running, session))["data"]["connections"]
+    assert {one["connection_id"] for one in done} == {one["connection_id"] for one in await listed(running)}
+    assert len(done) == 3
+
+
+async def test_the_events_of_a_connection_begin_with_its_completion(running: RunningGateway, tracker: Tracker) -> None:
+    running.document["environments"]["dev"]["webhook_url"] = f"{tracker.url}/events"
+    await running.restart()
+
+    async def history() -> int:
+        async with running.services.store._transactions.read() as db:
+            return int((await db.execute(text("SELECT count(*) FROM outbox"))).scalar_one())
+
+    session = await made(running, **BOUND)
+    await arrive(running, session["token"])
+    assert await history() == 0
+    await complete(running, session)
+    assert await history() >= 1 or any(one.path == "/events" for one in tracker.seen)
+
+
+async def test_two_tabs_make_no_more_than_one_connection_where_one_is_allowed(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    for options in ({}, BOUND):
+        before = len(await listed(running))
+        session = await made(running, max_connections=1, **options)
+        consents = []
+        for _ in range(2):
+            answer = await depart(running, session["token"])
+            consents.append(answer.headers["Location"])
+
+        async def finish(consent: str) -> int:
+            async with running.http.get(consent) as answer:
+                return int(answer.status)
+
+        statuses = sorted(await asyncio.gather(*map(finish, consents)))
+        assert statuses in ([200, 400], [200, 403]), statuses
+        if options:
+            await complete(running, session)
+        assert len(await listed(running)) == before + 1
+        answer = await depart(running, session["token"])
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
+        assert "1 connection" in (await answer.json())["error"]["message"]
+
+
+async def test_what_is_typed_in_counts_and_is_refused_before_it_is_tried(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await keyed(running, tracker)
+    session = await made(running, single_use=True)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    statuses = []
+    for _ in range(2):
+        async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
+            statuses.append(answer.status)
+    assert statuses == [200, 403]
+    assert len(await listed(running)) == 1
+    assert (await polled(running, session))["error"]["code"] == "connect_session_used"
+
+
+async def test_a_failed_attempt_does_not_use_a_session_up(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, max_connections=1)
+    await arrive(running, session["token"], "&params[subdomain]=nowhere")
+    assert (await arrive(running, session["token"]))[0] == 200
+    assert len(await listed(running)) == 1

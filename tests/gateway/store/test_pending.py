@@ -1,0 +1,191 @@
+"""A connection is pending or stored, never both and never neither, however many ask at once and wherever a process ends."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from gateway.errors import Forbidden, InvalidRequest
+from gateway.records.connecting import ConnectSession, PendingConnection, SessionTerms
+from gateway.records.connection import Account, Connection, EndUser, Lifespan, NewConnection, RefreshFailure
+from gateway.store import Store
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+SOON = NOW + timedelta(minutes=10)
+TERMS = SessionTerms(session_digest="d1", code_challenge="c" * 43)
+LIMITED = replace(TERMS, limited=True)
+FULL = NewConnection(
+    ref=REF,
+    provider="jira",
+    credential={"type": "OAUTH2", "access_token": "t0ken-a", "raw": {"scope": "x"}},
+    expires_at=NOW + timedelta(hours=1),
+    config={"cloudId": "c"},
+    secret_config={"pin": "s3cret-pin"},
+    metadata={"plan": 1},
+    tags={"a": "b"},
+    end_user=EndUser("e1", "a@b.example", "Ann", {"x": "y"}, "o1", "Org"),
+    webhook_url_override="https://hook.example",
+    life=Lifespan(NOW, SOON, True),
+    account=Account("a1", "ann@example.com"),
+    ended=RefreshFailure("not_renewable", "over", True, NOW, 1, None),
+    warning="ends",
+)
+
+
+def anything(_there: Connection | None) -> None:
+    pass
+
+
+async def add(store: Store, given: NewConnection = FULL, terms: SessionTerms = TERMS) -> PendingConnection:
+    return (await store.pending.add(given, terms, expires_at=SOON, reconnects=False))[0]
+
+
+async def session(store: Store, most: int | None = 1) -> None:
+    await store.sessions.add(ConnectSession(digest="d1", environment="dev", expires_at=SOON, max_connections=most))
+
+
+async def made(store: Store) -> int:
+    found = await store.sessions.get("d1", now=NOW)
+    assert found is not None
+    return found.connections_made
+
+
+async def test_it_comes_back_whole_and_is_sealed(store: Store) -> None:
+    added = await add(store)
+    assert added.new == FULL
+    assert await store.pending.of_session("d1", now=NOW) == [added]
+    assert (added.provider, added.account, added.config) == ("jira", FULL.account, {"cloudId": "c"})
+    async with store._transactions.read() as db:
+        row = (await db.execute(text("SELECT * FROM pending_connections"))).mappings().one()
+    assert b"t0ken-a" not in bytes(row["sealed"])
+    assert "t0ken-a" not in repr(row["sealed"])
+    assert "t0ken-a" not in repr(added)
+    assert "s3cret-pin" not in repr(added)
+    assert await store.connections.get(REF) is None
+
+
+async def test_completing_stores_it_once(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    added = await add(stores[0])
+    done = await asyncio.gather(
+        *(stores[n % 2].pending.complete(added, now=NOW, check=anything) for n in range(8)), return_exceptions=True
+    )
+    stored = [one for one in done if one is not None]
+    assert len(stored) == 1, done
+    connection, created = stored[0]  # type: ignore[misc]
+    assert (created, connection.ref, connection.version, connection.account) == (True, REF, 1, FULL.account)
+    assert stores[1].open(connection.credential) == FULL.credential
+    (completed,) = await stores[1].pending.of_session("d1", now=NOW)
+    assert (completed.uid, completed.new) == (added.uid, None)
+    assert await stores[0].pending.expire(SOON) == []
+    assert await stores[0].pending.of_session("d1", now=NOW) == []
+
+
+async def test_what_a_check_refuses_stays_pending_and_stores_nothing(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    before = await store.connections.get(REF)
+    added = await add(store)
+    seen = []
+
+    def refuse(there: Connection | None) -> None:
+        seen.append(there)
+        raise InvalidRequest("invalid_connection", "no")
+
+    with pytest.raises(InvalidRequest):
+        await store.pending.complete(added, now=NOW, check=refuse)
+    assert seen == [before]
+    assert await store.connections.get(REF) == before
+    assert await store.pending.of_session("d1", now=NOW) == [added]
+
+
+async def test_a_process_that_ends_within_a_completion_leaves_it_pending(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = await add(store)
+
+    async def killed(*_args: object, **_options: object) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.store.connections.note_change", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await store.pending.complete(added, now=NOW, check=anything)
+    assert await store.connections.get(REF) is None
+    assert await store.pending.of_session("d1", now=NOW) == [added]
+    assert await store.pending.complete(added, now=NOW, check=anything)
+
+
+async def test_an_expired_one_is_neither_shown_nor_completed_and_one_node_removes_it(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await session(stores[0])
+    added = await add(stores[0], terms=LIMITED)
+    assert await made(stores[0]) == 1
+    assert await stores[0].pending.of_session("d1", now=SOON) == []
+    assert await stores[0].pending.complete(added, now=SOON, check=anything) is None
+    assert await stores[0].pending.expire(NOW) == []
+    gone = await asyncio.gather(*(one.pending.expire(SOON) for one in stores))
+    assert sorted(gone, key=len) == [[], [added]]
+    assert await made(stores[0]) == 0, "the session may be used again"
+    assert await stores[0].connections.get(REF) is None
+
+
+async def test_a_session_makes_no_more_pending_connections_than_it_may(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await session(stores[0], most=2)
+
+    async def one(n: int) -> bool:
+        try:
+            await add(stores[n % 2], new(REF._replace(connection_id=f"c{n}")), LIMITED)
+        except Forbidden:
+            return False
+        return True
+
+    assert sum(await asyncio.gather(*map(one, range(8)))) == 2
+    waiting = await stores[0].pending.of_session("d1", now=NOW)
+    assert len(waiting) == await made(stores[0]) == 2
+    await stores[0].pending.complete(waiting[0], now=NOW, check=anything)
+    assert await made(stores[0]) == 2, "it was counted when it became pending"
+
+
+async def test_the_same_address_again_replaces_what_waits_there(store: Store) -> None:
+    await session(store)
+    first = await add(store, terms=LIMITED)
+    second, former = await store.pending.add(FULL, LIMITED, expires_at=SOON, reconnects=True)
+    assert former == [first]
+    assert await store.pending.of_session("d1", now=NOW) == [second]
+    assert await made(store) == 1
+    assert await store.pending.complete(first, now=NOW, check=anything) is None
+
+
+async def test_wrong_verifiers_are_counted_and_the_last_one_drops_what_waits(store: Store) -> None:
+    await session(store, most=None)
+    added = await add(store)
+    other = await add(store, new(REF._replace(connection_id="c2")))
+    assert [await store.pending.refuse_verifier("d1", most=3) for _ in range(2)] == [[], []]
+    dropped = await store.pending.refuse_verifier("d1", most=3)
+    assert {one.uid for one in dropped} == {added.uid, other.uid}
+    assert await store.pending.of_session("d1", now=NOW) == []
+    assert await made(store) == 0
+    assert await store.pending.complete(added, now=NOW, check=anything) is None
+
+
+async def test_a_wrong_verifier_leaves_what_was_completed(store: Store) -> None:
+    added = await add(store)
+    await store.pending.complete(added, now=NOW, check=anything)
+    assert await store.pending.refuse_verifier("d1", most=1) == []
+    assert len(await store.pending.of_session("d1", now=NOW)) == 1
+
+
+async def test_one_is_dropped_once(store: Store) -> None:
+    added = await add(store)
+    assert [await store.pending.drop(added) for _ in range(2)] == [True, False]
+
+
+async def test_one_that_no_key_opens_is_left_out_and_removed_in_time(store: Store) -> None:
+    added = await add(store)
+    await store._transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
+    assert await store.pending.of_session("d1", now=NOW) == []
+    assert await store.pending.expire(SOON) == []
+    assert not await store.pending.drop(added)
