@@ -52,7 +52,8 @@ def complete(services: Services) -> Dialogues:
     services.page_cursors = Tokens(services.config.store.encryption_keys, "page cursor")
     environments = services.config.environments.values()
     open_to_declared = [one.name for one in environments if one.connect_links_in_errors]
-    services.links = Links(store, services.sessions, public_url, open_to_declared)
+    bound = [one.name for one in environments if one.requires_binding]
+    services.links = Links(store, services.sessions, public_url, open_to_declared, bound)
     services.issuer = Issuer(store, services.keys.minted)
     live.followers = (services.keys.minted, services.links)
     revoker = Revoker(catalog, dialogues)

@@ -237,7 +237,14 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
 
 
 def _options(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """Raises InvalidRequest for a `return_url` of a page that is not the application's."""
+    """Raises InvalidRequest for a session that must be bound and is not, and for a `return_url` of a page that is not the
+    application's."""
+    if body.code_challenge is None and config.environments[environment].requires_binding:
+        message = (
+            f"Environment '{environment}' requires a code_challenge (connect_binding). Send the S256 challenge of a verifier, "
+            "and complete the session with that verifier."
+        )
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("code_challenge",))])
     if body.return_url is not None:
         origin = origin_of(body.return_url)
         if not is_registered(config, environment, origin):

@@ -110,6 +110,7 @@ def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
         integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
         connect_origins=tuple(dict.fromkeys(origin for origin in shape.connect_origins if origin is not None)),
         connect_links_in_errors=shape.connect_links_in_errors,
+        requires_binding=shape.connect_binding == "required",
     )
 
 

@@ -109,7 +109,8 @@ class IntegrationConfig:
 class EnvironmentConfig:
     """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``).
 
-    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424.
+    `connect_links_in_errors`: whether keys declared here get connect links in errors 404 and 424. `requires_binding`: each
+    connect session must have a code challenge, so that the application completes what is connected.
     """
 
     name: str
@@ -122,6 +123,7 @@ class EnvironmentConfig:
     integrations: Mapping[str, IntegrationConfig]
     connect_origins: tuple[str, ...] = ()
     connect_links_in_errors: bool = False
+    requires_binding: bool = False
 
 
 @dataclass(frozen=True, slots=True)

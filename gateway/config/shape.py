@@ -175,6 +175,7 @@ class EnvironmentShape(Section):
     variables: dict[VariableName, Variable] = {}
     connect_origins: list[PageOrigin | None] = []
     connect_links_in_errors: Truth = False
+    connect_binding: Literal["optional", "required"] = "optional"
     integrations: dict[IntegrationId, IntegrationShape] = {}
 
 

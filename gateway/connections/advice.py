@@ -22,6 +22,16 @@ def with_link(message: str, url: str) -> str:
     return _instead(_instead(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect")
 
 
+def bound(message: str) -> str:
+    """`message` where a link must be bound to the application's own user."""
+    return _instead(_instead(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
+
+
+def with_challenge(step: str) -> str:
+    method, _, then = step.partition(" and let ")
+    return f"{method} and a code_challenge, let {then}, and complete the session"
+
+
 def without_scope(message: str) -> str:
     """`message` for a key that may not create that link."""
     return _instead(_instead(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))

@@ -45,17 +45,24 @@ class Link:
 class Links:
     """`public_url`: how our own addresses begin. What is kept goes over to the next configuration: `take_over`.
 
-    `open_to_declared`: the environments where keys of gateway.yaml get links too. One link for each key and connection: two
+    `open_to_declared`: the environments where keys of gateway.yaml get links too. `bound`: those that require a code challenge,
+    where the application makes the link, since it alone has the verifier. One link for each key and connection: two
     keys share none, since the holder of a link can end it.
     """
 
     def __init__(
-        self, store: Store, sessions: Sessions, public_url: str, open_to_declared: Collection[str] = ()
+        self,
+        store: Store,
+        sessions: Sessions,
+        public_url: str,
+        open_to_declared: Collection[str] = (),
+        bound: Collection[str] = (),
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._public_url = public_url
         self._open_to_declared = frozenset(open_to_declared)
+        self._bound = frozenset(bound)
         self._kept: dict[ConnectionRef, dict[str, Link]] = {}
         self._making: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -83,6 +90,11 @@ class Links:
             fix = advice.sentence(advice.with_scope(step))
             remedy = told("connection", fix, "the application's back end")
             return with_more(fault, remedy, advice.without_scope(fault.message))
+        if ref.environment in self._bound:
+            fix = advice.sentence(advice.with_challenge(step))
+            remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
+            remedy |= told("connection", fix, "the application's back end")
+            return with_more(fault, remedy, advice.bound(fault.message))
         if not key_id and ref.environment not in self._open_to_declared:
             remedy = {"poll_url": self.poll_url(ref)} | told("connection", advice.sentence(step), "the end user")
             return with_more(fault, remedy)

@@ -112,3 +112,19 @@ async def test_a_registered_origin_may_be_returned_to(running: RunningGateway) -
         assert (await stored(running, (await made(running, return_url=address))["token"])).return_url == address
     body = {"end_user": {"id": "u1"}, "return_url": "https://app.example.com:8443/"}
     await running.json("POST", "/connect/sessions", json=body, expect=400)
+
+
+async def test_an_environment_may_require_a_code_challenge(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), "u1")
+    running.document["environments"]["dev"]["connect_binding"] = "required"
+    await running.restart()
+    calls = {
+        "/connect/sessions": {"end_user": {"id": "u1"}},
+        "/connect/sessions/reconnect": {"connection_id": "u1", "integration_id": "tracker"},
+    }
+    for path, body in calls.items():
+        told = await running.json("POST", path, json=body, expect=400)
+        (fault,) = told["error"]["errors"]
+        assert (told["error"]["code"], fault["path"]) == ("invalid_body", ["code_challenge"])
+        assert "connect_binding" in fault["message"]
+        await running.json("POST", path, json={**body, "code_challenge": CHALLENGE}, expect=201)

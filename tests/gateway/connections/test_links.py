@@ -363,3 +363,23 @@ async def test_a_connection_whose_integration_moved_to_another_provider_is_autho
     await connected(running, error["payload"]["connect_url"])
     async with running.proxied("c1", "/ex/jira/x") as answer:
         assert answer.status == 200
+
+
+async def test_where_links_must_be_bound_errors_hold_none_and_say_how_to_make_one(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    running.document["environments"]["dev"]["connect_binding"] = "required"
+    await running.restart()
+    await ended(running, tracker)
+    agent = await minted(running, scopes=BOTH)
+    for connection_id, status, path in (("u1", 404, "/connect/sessions"), ("c1", 424, "/connect/sessions/reconnect")):
+        for key in (None, agent):
+            code, error = await failed(running, connection_id, key)
+            assert code == status
+            assert "session_token" not in str(error)
+            assert "connect_url" not in error["payload"]
+            for text in (error["message"], error["payload"]["fix"]):
+                assert f"with POST {path} and a code_challenge, let the end user" in text
+                assert "complete the session" in text
+            assert error["payload"]["changed_by"] == "the application's back end"
+            assert (await polled(running, error["payload"]["poll_url"], key))[0] == status
