@@ -1,10 +1,7 @@
 """Connect sessions: the customer's back end says who may connect what (api-contract 1.5)."""
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from typing import Annotated, Any, Final, Literal
-from urllib.parse import parse_qs, urlsplit
+from typing import Annotated, Any, Final
 
 from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
@@ -12,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from gateway.access.refusals import beyond_limits, no_integration
 from gateway.api.body import Strict, query_of, read_json
 from gateway.api.narrow import check_fixed
+from gateway.api.session_options import SessionOptions, fields_of
 from gateway.api.shapes import (
     MOST_NAMED,
     ConnectionId,
@@ -26,10 +24,7 @@ from gateway.api.shapes import (
 )
 from gateway.auth.moments import iso
 from gateway.catalog.value import is_web_address
-from gateway.config import Config
-from gateway.connections.origins import is_registered
-from gateway.connections.return_address import origin_of
-from gateway.connections.sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
+from gateway.connections.sessions import connect_link, poll_url
 from gateway.errors import InvalidRequest, Issue
 from gateway.keys.caller import Caller
 from gateway.records.connecting import ConnectSession
@@ -37,12 +32,10 @@ from gateway.records.connection import ConnectionRef
 from gateway.services import SERVICES, Services
 from middleware.connection import check_reach
 from middleware.connection import check_tags as check_tags_of
-from middleware.facts import CALLER, ENVIRONMENT
+from middleware.facts import CALLER
 from middleware.scope import needs
 
 READ: Final = "environment:connections:read"
-S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
 
 
 class FixedSettings(Strict):
@@ -61,24 +54,6 @@ class IntegrationDefaults(Strict):
     connection_config: FixedSettings | None = None
 
 
-def _s256(text: str) -> str:
-    if not S256.fullmatch(text):
-        raise ValueError(
-            "must be the S256 challenge of a verifier: 43 characters of base64url, without padding (RFC 7636 §4.2)"
-        )
-    return text
-
-
-def _return_url(text: str) -> str:
-    parts = urlsplit(text)
-    if not is_web_address(text) or "#" in text or "@" in parts.netloc:
-        raise ValueError("must be an https:// address of a page, without a user name and without '#'")
-    if taken := {"state", "result"} & parse_qs(parts.query, keep_blank_values=True).keys():
-        raise ValueError(f"must not have {min(taken)} in its query: the gateway adds it")
-    origin_of(text)  # https, or http on loopback
-    return text
-
-
 def _page(text: str) -> str:
     if text and not (text.lower().startswith("https://") and is_web_address(text)):
         raise ValueError("must be an https:// address of a page")
@@ -89,34 +64,6 @@ class Override(Strict):
     """`docs_connect`: the help page that the connect page links to, in place of the entry's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
-
-
-class SessionOptions(Strict):
-    """How long a session lives, what it may make, and what it is bound to; the same for new connections and reconnects.
-
-    `expires_in`: in seconds. `max_connections`: how many connections it may make. `single_use`: it serves the first browser
-    in which its end user continues, and no other. `code_challenge`: S256 (RFC 7636 §4.2); connections stay pending until
-    ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the application to which the end
-    user returns, with `state`.
-    """
-
-    expires_in: int = Field(
-        int(LIFETIME.total_seconds()), ge=int(SHORTEST.total_seconds()), le=int(LONGEST.total_seconds())
-    )
-    max_connections: Annotated[int, Field(ge=1, le=MOST_CONNECTIONS)] | None = None
-    single_use: bool = False
-    code_challenge: Annotated[str, AfterValidator(_s256), Field(json_schema_extra=S256_SCHEMA)] | None = None
-    code_challenge_method: Literal["S256"] | None = None
-    return_url: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_return_url)] | None = None
-    state: Annotated[str, StringConstraints(max_length=512)] | None = None
-
-    @model_validator(mode="after")
-    def _together(self) -> "SessionOptions":
-        if self.code_challenge_method is not None and self.code_challenge is None:
-            raise ValueError("code_challenge_method comes with a code_challenge; give both or neither")
-        if self.state is not None and self.return_url is None:
-            raise ValueError("state comes back with return_url; give return_url too, or leave state out")
-        return self
 
 
 class NewSession(SessionOptions):
@@ -154,27 +101,9 @@ class Reconnect(SessionOptions):
 async def create_session(request: web.Request) -> web.Response:
     """201 with the token, the link to hand to the end user, and when both end."""
     query_of(request, ())
-    body = await read_json(request, NewSession)
     services = request.app[SERVICES]
-    environment = request[ENVIRONMENT].name
-    _check_integrations(services, environment, body, body.allowed_integrations)
-    offered = offered_to(services, request[CALLER], environment, body.allowed_integrations)
-    user = end_user(body.end_user, body.organization)
-    tags = derived_tags(user, body.tags)
-    check_tags(request[CALLER], tags)
-    fixed = _fixed(body)
-    check_fixed(services, request[CALLER], fixed)
-    options = _options(services.config, environment, body)
-    token, session = await services.sessions.open(
-        environment,
-        request[CALLER].key_id,
-        end_user=user,
-        tags=tags,
-        allowed_integrations=offered,
-        **fixed,
-        **options,
-    )
-    return _opened(services, token, session)
+    made = await new_session(services, request[CALLER], await read_json(request, NewSession))
+    return web.json_response({"data": shown(services, *made)}, status=201)
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -182,9 +111,35 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     """201 of the same shape, for a connection that is there; an unknown one is 400. What it knows of its end user stays,
     unless another is given."""
     query_of(request, ())
-    body = await read_json(request, Reconnect)
-    services, caller = request.app[SERVICES], request[CALLER]
-    ref = ConnectionRef(request[ENVIRONMENT].name, body.integration_id, body.connection_id)
+    services = request.app[SERVICES]
+    made = await reconnect_session(services, request[CALLER], await read_json(request, Reconnect))
+    return web.json_response({"data": shown(services, *made)}, status=201)
+
+
+async def new_session(services: Services, caller: Caller, body: NewSession) -> tuple[str, ConnectSession]:
+    """The token, and the session behind it. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
+    environment = caller.environment.name
+    _check_integrations(services, environment, body, body.allowed_integrations)
+    offered = offered_to(services, caller, environment, body.allowed_integrations)
+    user = end_user(body.end_user, body.organization)
+    tags = derived_tags(user, body.tags)
+    check_tags(caller, tags)
+    fixed = _fixed(body)
+    check_fixed(services, caller, fixed)
+    return await services.sessions.open(
+        environment,
+        caller.key_id,
+        end_user=user,
+        tags=tags,
+        allowed_integrations=offered,
+        **fixed,
+        **fields_of(services.config, environment, body),
+    )
+
+
+async def reconnect_session(services: Services, caller: Caller, body: Reconnect) -> tuple[str, ConnectSession]:
+    """The same for a connection that is there."""
+    ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
     await check_tags_of(services, caller, ref)
     _check_integrations(services, ref.environment, body, ())
@@ -204,10 +159,9 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     check_tags(caller, tags)
     fixed = _fixed(body)
     check_fixed(services, caller, fixed, reconnects=True)
-    options = _options(services.config, ref.environment, body)
     # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
     known_user = row.end_user if caller.policy.allows(READ) else None
-    token, session = await services.sessions.open(
+    return await services.sessions.open(
         ref.environment,
         caller.key_id,
         end_user=user or known_user,
@@ -217,9 +171,8 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
         integration_id=ref.integration_id,
         pinned=caller.policy.pins,
         **fixed,
-        **options,
+        **fields_of(services.config, ref.environment, body),
     )
-    return _opened(services, token, session)
 
 
 def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
@@ -236,42 +189,15 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def _options(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """Raises InvalidRequest for a session that must be bound and is not, and for a `return_url` of a page that is not the
-    application's."""
-    if body.code_challenge is None and config.environments[environment].requires_binding:
-        message = (
-            f"Environment '{environment}' requires a code_challenge (connect_binding). Send the S256 challenge of a verifier, "
-            "and complete the session with that verifier."
-        )
-        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("code_challenge",))])
-    if body.return_url is not None:
-        origin = origin_of(body.return_url)
-        if not is_registered(config, environment, origin):
-            message = (
-                f"return_url is a page of {origin}, which is not among the connect_origins of environment '{environment}'. "
-                "Add that origin in gateway.yaml, or use a page of one that is there."
-            )
-            raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("return_url",))])
-    return {
-        "lifetime": timedelta(seconds=body.expires_in),
-        "single_use": body.single_use,
-        "max_connections": 1 if body.single_use and body.max_connections is None else body.max_connections,
-        "code_challenge": body.code_challenge,
-        "return_url": body.return_url,
-        "return_state": body.state,
-    }
-
-
-def _opened(services: Services, token: str, session: ConnectSession) -> web.Response:
+def shown(services: Services, token: str, session: ConnectSession) -> dict[str, Any]:
+    """What its maker is given of a new session."""
     public_url = services.config.server.public_url
-    told = {
+    return {
         "token": token,
         "connect_link": connect_link(public_url, token),
         "expires_at": iso(session.expires_at),
         "poll_url": poll_url(public_url, session),
     }
-    return web.json_response({"data": told}, status=201)
 
 
 def offered_to(services: Services, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:

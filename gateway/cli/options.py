@@ -1,6 +1,8 @@
 """The options that several commands share, so that they are spelled and explained alike."""
 
+import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +12,22 @@ from click.core import ParameterSource
 from gateway import resources
 
 DEMO: Final = Path(".gateway", "gateway.yaml")
+_SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Span(click.ParamType[timedelta]):
+    """``90s``, ``15m``, ``12h`` or ``30d``."""
+
+    name = "span"
+
+    def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = _SPAN.fullmatch(value)
+        if found is None:
+            self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
+        return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:

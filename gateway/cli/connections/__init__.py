@@ -1,4 +1,4 @@
-"""``gateway connections``: look at connections, renew them, end them here and at their providers, move them in and out."""
+"""``gateway connections``: look at connections, make connect links, renew and end connections, move them in and out."""
 
 import click
 
@@ -8,6 +8,7 @@ COMMANDS = {
     "list": Command("gateway.cli.connections.list:list_connections", "connections, newest first, a line each"),
     "show": Command("gateway.cli.connections.show:show", "one connection, without its credential"),
     "why": Command("gateway.cli.connections.why:why", "what happened to a connection, and the one action that helps"),
+    "link": Command("gateway.cli.connections.link:link", "a link by which an end user connects, or authorizes again"),
     "refresh": Command("gateway.cli.connections.refresh:refresh", "renew credentials now"),
     "delete": Command(
         "gateway.cli.connections.delete:delete", "delete connections and end their tokens at the provider"

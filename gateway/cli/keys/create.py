@@ -1,41 +1,23 @@
 """``gateway keys create``: make a secret key, or an address that stands for one connection."""
 
 import json
-import re
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.connections.options import environment
 from gateway.cli.connections.work import environment_of, run
 from gateway.cli.keys.told import limits, strangers
-from gateway.cli.options import as_json, config_file
+from gateway.cli.options import Span, as_json, config_file
 
 if TYPE_CHECKING:
     from gateway.keys.wish import Wish
     from gateway.records.access import Key
     from gateway.secret import Secret
     from gateway.services import Services
-
-_SPAN: Final = re.compile(r"([0-9]{1,6})([smhd])")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-class Span(click.ParamType[timedelta]):
-    """``90s``, ``15m``, ``12h`` or ``30d``."""
-
-    name = "span"
-
-    def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        found = _SPAN.fullmatch(value)
-        if found is None:
-            self.fail("write a number and a unit: 90s, 15m, 12h or 30d", param, ctx)
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 class Tag(click.ParamType[tuple[str, str]]):

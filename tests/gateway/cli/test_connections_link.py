@@ -1,0 +1,103 @@
+"""``gateway connections link``: a link to send to an end user, made on the store of a gateway that runs beside it."""
+
+import json
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateway import clock
+from gateway.client import code_challenge, new_code_verifier
+from gateway.records.connecting import ConnectSession
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_connecting import arrive
+from tests.gateway.cli.examined import Examined
+from tests.gateway.cli.test_connections import connections
+
+FOR_ADA = ("--integration", "tracker", "--end-user", "u1")
+
+
+def token_in(link: str) -> str:
+    return parse_qs(urlsplit(link).query)["session_token"][0]
+
+
+async def session_of(running: RunningGateway, link: str) -> ConnectSession:
+    return await running.services.sessions.find(token_in(link))
+
+
+async def test_it_prints_a_link_that_works(running: RunningGateway, tracker: Tracker, examined: Examined) -> None:
+    done = await connections(examined, "link", *FOR_ADA, "--display-name", "Ada", "--email", "ada@example.com")
+    assert done.exit_code == 0, done.stderr
+    (link,) = done.stdout.splitlines()
+    assert link.startswith(f"{running.url}/connect?session_token=")
+    assert "Works until " in done.stderr
+    assert f"GET {running.url}/connect/sessions/" in done.stderr
+    assert token_in(link) not in done.stderr
+    session = await session_of(running, link)
+    assert session.end_user is not None
+    assert (session.end_user.display_name, session.allowed_integrations) == ("Ada", ("tracker",))
+    assert (await arrive(running, token_in(link)))[0] == 200
+    (row,) = (await running.json("GET", "/connections"))["connections"]
+    assert (row["end_user"]["email"], row["tags"]["end_user_id"]) == ("ada@example.com", "u1")
+
+
+async def test_its_options_are_those_of_the_api(running: RunningGateway, examined: Examined) -> None:
+    challenge = code_challenge(new_code_verifier())
+    options = ("--expires-in", "3d", "--single-use", "--max-connections", "2", "--code-challenge", challenge)
+    back = ("--return-url", "http://localhost:8000/back", "--state", "s")
+    done = await connections(examined, "link", *FOR_ADA, *options, *back, "--json")
+    assert done.exit_code == 0, done.stderr
+    told: Any = json.loads(done.stdout)
+    assert sorted(told) == ["connect_link", "expires_at", "poll_url", "token"]
+    left = (datetime.fromisoformat(told["expires_at"]) - clock.now()).total_seconds()
+    assert 3 * 86400 - 60 < left <= 3 * 86400
+    session = await session_of(running, told["connect_link"])
+    assert (session.single_use, session.max_connections, session.code_challenge) == (True, 2, challenge)
+    assert (session.return_url, session.return_state) == ("http://localhost:8000/back", "s")
+
+
+async def test_a_connection_is_authorized_again_under_its_id(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    await running.imported(tracker.grant(), "c1", end_user={"id": "ada"})
+    done = await connections(examined, "link", "--integration", "tracker", "--reconnect", "c1")
+    assert done.exit_code == 0, done.stderr
+    session = await session_of(running, done.stdout.strip())
+    assert (session.reconnects, session.connection_id) == (True, "c1")
+    assert session.end_user is not None
+    assert session.end_user.id == "ada"
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--integration", "tracker"), 2, "--end-user"),
+        (("--integration", "tracker", "--reconnect", "c1", "--email", "a@b.example"), 2, "--end-user"),
+        (("--end-user", "u1"), 2, "--integration"),
+        (("--integration", "tracker", "--integration", "x", "--reconnect", "c1"), 2, "one --integration"),
+        (("--integration", "trakcer", "--end-user", "u1"), 1, "did you mean 'tracker'?"),
+        (("--integration", "tracker", "--reconnect", "c1"), 1, "has no connection 'c1'"),
+        ((*FOR_ADA, "--email", "ada"), 1, "end_user.email"),
+        ((*FOR_ADA, "--expires-in", "8d"), 1, "expires_in"),
+        ((*FOR_ADA, "--expires-in", "soon"), 2, "12h or 30d"),
+        ((*FOR_ADA, "--return-url", "https://app.example.com/"), 1, "connect_origins"),
+        ((*FOR_ADA, "--state", "s"), 1, "return_url"),
+        ((*FOR_ADA, "--environment", "prod"), 2, "--environment dev"),
+    ],
+)
+async def test_what_is_wrong_is_named(
+    running: RunningGateway, examined: Examined, options: tuple[str, ...], code: int, says: str
+) -> None:
+    done = await connections(examined, "link", *options)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert says in done.stderr
+
+
+async def test_a_link_must_be_bound_where_its_environment_says_so(running: RunningGateway, examined: Examined) -> None:
+    examined.document["environments"]["dev"]["connect_binding"] = "required"
+    refused = await connections(examined, "link", *FOR_ADA)
+    assert (refused.exit_code, "connect_binding" in refused.stderr) == (1, True)
+    bound = await connections(examined, "link", *FOR_ADA, "--code-challenge", code_challenge(new_code_verifier()))
+    assert (bound.exit_code, "pending" in bound.stderr) == (0, True)
