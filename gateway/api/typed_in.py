@@ -35,6 +35,7 @@ class Form:
         """200 with the connection's id. Raises what making a connection raises, paths of issues being those of the body."""
         services = request.app[SERVICES]
         session = await services.sessions.find(request.query.get("connect_session_token", ""))
+        _check_browser(session)
         integration = _integration(services, session, request.match_info["integration_id"])
         provider = services.creator.provider_of(integration)
         if "connection_id" in request.query:
@@ -73,6 +74,16 @@ class Form:
         override = {OVERRIDE[name]: text for name, text in given.items() if name in OVERRIDE}
         typed = {name: value for name, value in given.items() if name not in OVERRIDE and name != "type"}
         return {**typed, **({"config_override": override} if override else {})}
+
+
+def _check_browser(session: ConnectSession) -> None:
+    """Raises Forbidden where a browser keeps the session: its own page is the way in then."""
+    if session.single_use and session.browser_digest is not None:
+        raise Forbidden(
+            "connect_session_used",
+            "This link is for one browser, and one uses it already. Go on in that browser, or ask the application for a new "
+            "link.",
+        )
 
 
 def _integration(services: Services, session: ConnectSession, key: str) -> Integration:

@@ -407,6 +407,16 @@ async def test_what_is_typed_in_counts_and_is_refused_before_it_is_tried(
     assert (await polled(running, session))["error"]["code"] == "connect_session_used"
 
 
+async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
+    await keyed(running, tracker)
+    session = await made(running, single_use=True)
+    assert await running.services.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
+    assert await listed(running) == []
+
+
 async def test_a_failed_attempt_does_not_use_a_session_up(running: RunningGateway, tracker: Tracker) -> None:
     session = await made(running, max_connections=1)
     await arrive(running, session["token"], "&params[subdomain]=nowhere")
