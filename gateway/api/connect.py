@@ -193,6 +193,7 @@ def shown(services: Services, token: str, session: ConnectSession) -> dict[str, 
     """What its maker is given of a new session."""
     public_url = services.config.server.public_url
     return {
+        "session_id": session.digest,
         "token": token,
         "connect_link": connect_link(public_url, token),
         "expires_at": iso(session.expires_at),

@@ -16,7 +16,7 @@ from gateway.services import SERVICES
 from gateway.wire.client_network import client_network
 
 HEARTBEAT_S: Final = 25.0
-LONGEST_S: Final = 3600.0  # a window that is not finished by then has no session left
+LONGEST_S: Final = 3600.0  # six authorizations long: a window that is not finished by then was left open
 CLOSE_S: Final = 2.0
 LIMIT_BYTES: Final = 4096
 

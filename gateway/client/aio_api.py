@@ -108,8 +108,8 @@ class AsyncOwnApi(ABC):
     async def complete_connect_session(self, session_id: str, code_verifier: str) -> Json:
         """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
 
-        Call it for your own signed-in user, once they are back. `session_id`: of the verified result, or the last part of
-        the session's `poll_url`. The same call again returns the same."""
+        Call it for your own signed-in user, once they are back. `session_id`: of the session, or of the
+        verified result. The same call again returns the same."""
         return await self._data(calls.completed_session(session_id, code_verifier))
 
     async def create_reconnect_session(

@@ -96,8 +96,9 @@ class SessionConnections:
 
     async def expire(self) -> None:
         """Delete what was not completed in time, and end its grants."""
-        for one in await self._store.pending.expire(clock.now()):
-            await self._dropped(one, EXPIRED, "pending_connection_expired")
+        while some := await self._store.pending.expire(clock.now()):
+            for one in some:
+                await self._dropped(one, EXPIRED, "pending_connection_expired")
 
     async def _completed(self, one: PendingConnection, new: NewConnection) -> bool:
         """False: it does not wait any more. Raises InvalidRequest where it can never be completed; then it is dropped."""

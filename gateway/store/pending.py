@@ -135,19 +135,17 @@ class PendingStore:
         return await self._transactions.write(write)
 
     async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove all that have expired. Returns those that waited; of several nodes, one gets each."""
+        """Remove the oldest that have expired, at most `AT_ONCE`. Returns those that waited; of several nodes, one gets each."""
         over = pending_connections.c.expires_at <= now
         oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
         found: list[PendingConnection] = []
-        while True:
-            async with self._transactions.read() as db:
-                rows = (await db.execute(oldest)).mappings().all()
-            for row in rows:
-                removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
-                if removed and row["sealed"] is not None and (one := await self._openable(row)) is not None:
-                    found.append(one)
-            if len(rows) < AT_ONCE:
-                return found
+        async with self._transactions.read() as db:
+            rows = (await db.execute(oldest)).mappings().all()
+        for row in rows:
+            removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
+            if removed and row["sealed"] is not None and (one := await self._openable(row)) is not None:
+                found.append(one)
+        return found
 
     async def _openable(self, row: RowMapping) -> PendingConnection | None:
         content: dict[str, Any] = {}

@@ -9,6 +9,8 @@ from gateway.openapi.answers.model import Absent, Answer, Moment
 
 
 class ConnectSession(Answer):
+    session_id: str
+    """By which the application completes it, and which the result of a return names; no secret."""
     token: str
     connect_link: str
     """The page to open for the end user."""

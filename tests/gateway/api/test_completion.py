@@ -99,7 +99,7 @@ async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -
             end_user={"id": "u1"}, code_challenge=code_challenge(VERIFIER), expires_in=300, max_connections=1
         )
         await arrive(running, session["token"])
-        done = await client.complete_connect_session(session["poll_url"].rpartition("/")[2], VERIFIER)
+        done = await client.complete_connect_session(session["session_id"], VERIFIER)
     assert done["status"] == "connected"
     assert [one["connection_id"] for one in await listed(running)] == [done["connections"][0]["connection_id"]]
 

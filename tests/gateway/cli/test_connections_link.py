@@ -50,7 +50,7 @@ async def test_its_options_are_those_of_the_api(running: RunningGateway, examine
     done = await connections(examined, "link", *FOR_ADA, *options, *back, "--json")
     assert done.exit_code == 0, done.stderr
     told: Any = json.loads(done.stdout)
-    assert sorted(told) == ["connect_link", "expires_at", "poll_url", "token"]
+    assert sorted(told) == ["connect_link", "expires_at", "poll_url", "session_id", "token"]
     left = (datetime.fromisoformat(told["expires_at"]) - clock.now()).total_seconds()
     assert 3 * 86400 - 60 < left <= 3 * 86400
     session = await session_of(running, told["connect_link"])
