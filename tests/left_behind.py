@@ -3,23 +3,26 @@
 A transport, a file or a process that nobody closed warns when the garbage collector finds it, which may be many tests
 later. So whatever is unreachable is collected at the end of each test. After a test that has failed it is only thrown
 away: it stopped before it could close what it had opened.
+
+A collection costs by the objects that it looks through. So nothing may hold on to what a test has used: neither pytest,
+which keeps the fixtures' values a little longer, nor aiohttp, which remembers the handlers of 1024 applications.
 """
 
 import gc
 import sys
-import time
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
+from aiohttp import web_app
 
-SLOW_S: Final = 0.01  # what a collection may take before the objects that have survived it are set aside
+LOOKED_THROUGH: Final = 20_000  # objects that each collection may pass; where more have survived, they are set aside
 
-ASIDE: Final = 1_000_000  # so many objects more, and what is set aside is looked through again
+ASIDE: Final = 1_000_000  # so many objects set aside, and all are looked through again
 
-_most_aside = ASIDE
+_aside = 0
 _failed = pytest.StashKey[bool]()
 _spoiled: Final = set[str]()  # modules and sessions with one loop, in which a test has failed
 
@@ -34,6 +37,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
+    getattr(item, "funcargs", {}).clear()
+    web_app._cached_build_middleware.cache_clear()
     if not item.stash.get(_failed, False) and (left := collected()) and _loop(item) not in _spoiled:
         pytest.fail(f"the test left open what it should close:\n{left}", pytrace=False)
     return result
@@ -61,23 +66,22 @@ def _loop(item: pytest.Item) -> str:
 def collected() -> str:
     """Collect what is unreachable; its warnings and the errors of its finalizers, a line each."""
     with _noted() as found:
-        began = time.perf_counter()
         gc.collect()
-        if time.perf_counter() - began > SLOW_S:
-            _set_aside()
+    if (alive := len(gc.get_objects())) > LOOKED_THROUGH:
+        _set_aside(alive)
     return "\n".join(found)
 
 
-def _set_aside() -> None:
+def _set_aside(alive: int) -> None:
     """Let collections pass over the objects that have survived this one. From time to time free what has died of them."""
-    global _most_aside
-    if gc.get_freeze_count() > _most_aside:
+    global _aside
+    if _aside > ASIDE:
         gc.unfreeze()
         with _noted():  # of what tests left nobody can say any more which
             gc.collect()
-        gc.freeze()
-        _most_aside = gc.get_freeze_count() + ASIDE
+        _aside = 0
     gc.freeze()
+    _aside += alive
 
 
 @contextmanager
