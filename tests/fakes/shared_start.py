@@ -11,11 +11,13 @@ import structlog
 from gateway import resources
 from gateway.catalog import load
 from gateway.catalog.checks import Words
+from gateway.config import Fault
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped catalog is read once, and nobody reads the system's certificates, since no test calls a public host."""
-    shipped, read = resources.folder("catalog"), load._read
+    shipped, read, list_files = resources.folder("catalog"), load._read, load.files_in
+    shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load.Row], list[str]]] = {}
 
     def read_once(
@@ -31,6 +33,9 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         keys += made
         return iter(rows)
 
+    def files_once(folder: Path) -> tuple[list[Path], list[Fault]]:
+        return shipped_files if folder == shipped else list_files(folder)
+
     load_all = ssl.SSLContext.load_default_certs
 
     def load_named(self: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
@@ -38,6 +43,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
             load_all(self, purpose)
 
     monkeypatch.setattr(load, "_read", read_once)
+    monkeypatch.setattr(load, "files_in", files_once)
     configure = structlog.configure
     # A logger that remembers its first set-up would keep it for the tests that follow.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
