@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ ENVIRON = {
     "JIRA_CLIENT_SECRET": "secret",
 }
 ROOT = Path(__file__).parents[2]
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # the former is ten times as quick
 Place = tuple[str | int, ...]
 
 WRONG: list[Any] = [
@@ -36,6 +38,7 @@ WRONG: list[Any] = [
 ]
 
 
+@cache
 def reference() -> dict[str, Any]:
     """The reference file with its commented part, and something in every list and mapping."""
     text = (ROOT / "gateway.yaml").read_text().replace("    integrations: {}", "    x: {}", 1)
@@ -73,7 +76,7 @@ def with_value(place: Place, value: Any) -> dict[str, Any]:
 
 def faults(file: Path, document: Any) -> list[str]:
     """Empty where it loads. Whatever else is raised fails the test."""
-    file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    file.write_text(yaml.dump(document, Dumper=DUMPER, sort_keys=False, allow_unicode=True))
     try:
         load(file, environ=ENVIRON)
     except Faults as found:

@@ -222,7 +222,7 @@ async def test_an_upload_of_single_bytes_is_cut_once_it_is_below_the_floor(frami
     ids=["within the grace", "no floor", "above the floor"],
 )
 async def test_a_slow_upload_that_is_allowed_arrives(limits: ClientLimitsConfig, framing: str) -> None:
-    assert (await trickled(limits, framing, 60)).startswith(b"HTTP/1.1 200")
+    assert (await trickled(limits, framing, 20)).startswith(b"HTTP/1.1 200")
 
 
 async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> None:
