@@ -6,10 +6,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LEAVING = (
+    "test_leaves",
+    "test_leaves_a_transport",
+    "test_leaves_what_its_fixture_made",
+    "test_leaves_what_an_application_holds",
+)
 SUITE = """
 import asyncio
 import gc
 import socket
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+HELD = web.AppKey("held", object)
 
 class Open:
     '''A socket that only the garbage collector closes.'''
@@ -25,6 +37,28 @@ async def test_leaves_a_transport():
     held = Open()
     held.server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     held.ends = await asyncio.open_connection("127.0.0.1", held.server.sockets[0].getsockname()[1])
+    assert {passes}
+
+@pytest.fixture
+def made():
+    return Open()
+
+def test_leaves_what_its_fixture_made(made):
+    assert {passes}
+
+@web.middleware
+async def one(request, handler):
+    return await handler(request)
+
+async def answer(request):
+    return web.Response()
+
+async def test_leaves_what_an_application_holds():
+    app = web.Application(middlewares=[one])
+    app[HELD] = Open()
+    app.router.add_get("/", answer)
+    async with TestClient(TestServer(app)) as client:
+        assert (await client.get("/")).status == 200
     assert {passes}
 
 def test_another():
@@ -50,11 +84,11 @@ def outcomes(folder: Path, *, passes: bool) -> tuple[dict[str, str], str]:
 
 def test_a_test_that_passes_and_leaves_something_open_is_an_error(tmp_path: Path) -> None:
     found, printed = outcomes(tmp_path, passes=True)
-    assert found == {"test_leaves": "ERROR", "test_leaves_a_transport": "ERROR", "test_another": "PASSED"}, printed
+    assert found == dict.fromkeys(LEAVING, "ERROR") | {"test_another": "PASSED"}, printed
     assert "ResourceWarning: unclosed <socket.socket" in printed
 
 
 def test_a_test_that_fails_and_leaves_something_open_fails_alone(tmp_path: Path) -> None:
     found, printed = outcomes(tmp_path, passes=False)
-    assert found == {"test_leaves": "FAILED", "test_leaves_a_transport": "FAILED", "test_another": "PASSED"}, printed
+    assert found == dict.fromkeys(LEAVING, "FAILED") | {"test_another": "PASSED"}, printed
     assert "ResourceWarning" not in printed

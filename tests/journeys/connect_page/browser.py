@@ -1,17 +1,27 @@
-"""Chromium for tests, and what npm packages they need; both are looked for, and a test without them is skipped."""
+"""Chromium for tests, and what npm packages they need; both are looked for, and a test without them is skipped.
+
+All tests of a process use one Chromium. Each page is in a browser context of its own, so tests share no cookies.
+"""
 
 import asyncio
+import atexit
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.fakes.patience import PATIENCE_S
+
 SWITCHES = [
+    "--headless",
+    "--remote-debugging-port=0",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -34,16 +44,38 @@ def chromium() -> str:
     return found
 
 
+@cache
+def started(path: str) -> str:
+    """The address of the debugger of a headless Chromium with a fresh profile, which ends with this process."""
+    profile = Path(tempfile.mkdtemp(prefix="gateway-chromium-"))
+    command = [path, *SWITCHES, f"--user-data-dir={profile}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @atexit.register
+    def end() -> None:
+        process.kill()
+        process.wait()
+        shutil.rmtree(profile, ignore_errors=True)
+
+    file = profile / "DevToolsActivePort"  # two lines, the port and a path
+    deadline = time.monotonic() + PATIENCE_S
+    while not file.exists() or file.read_text().count("\n") < 1:
+        assert process.poll() is None, f"Chromium ended with exit code {process.returncode}"
+        assert time.monotonic() < deadline, "Chromium opened no debugging port"
+        time.sleep(0.02)
+    return f"http://127.0.0.1:{file.read_text().split()[0]}"
+
+
 @asynccontextmanager
 async def launched() -> AsyncIterator[Any]:
-    """A headless browser with a fresh profile."""
+    """A connection to the browser; the contexts that it opens are closed with it."""
     path = chromium()
     try:
         from playwright.async_api import async_playwright
     except ImportError:
         pytest.skip("PyPI's `playwright` is not installed: `make venv-dev` does that")
     async with async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=path, headless=True, args=SWITCHES)
+        browser = await driver.chromium.connect_over_cdp(await asyncio.to_thread(started, path))
         try:
             yield browser
         finally:
