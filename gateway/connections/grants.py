@@ -78,6 +78,7 @@ class Grants:
         details = {
             **returned.details,
             "kept": {},
+            "began": flow.state_digest,
             "held": dict(granted.held),
             "told": dict(granted.config),
             "sites": [asdict(site) for site in sites],

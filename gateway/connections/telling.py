@@ -64,6 +64,7 @@ def _outcome(flow: Flow, details: Mapping[str, Any], **what: Any) -> Outcome:
         session_digest=flow.session_digest,
         integration_id=flow.integration_id,
         client_digest=details.get("client"),
+        flow_digest=details.get("began", flow.state_digest),
         at=clock.now(),
         **what,
     )

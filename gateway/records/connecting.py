@@ -71,6 +71,11 @@ class ConnectSession:
         return self.code_challenge is not None
 
     @property
+    def for_one_browser(self) -> bool:
+        """Whether it serves one browser only: it is for one use, or its result shows the application which browser connected."""
+        return self.single_use or self.bound
+
+    @property
     def used_up(self) -> bool:
         """Whether it has made all the connections that it may make."""
         return self.max_connections is not None and self.connections_made >= self.max_connections
@@ -147,9 +152,9 @@ SESSION_ENDED: Final = "session_ended"  # as `error_type`: no attempt, but the m
 class Outcome:
     """What came of one attempt to connect, for the browser's WebSocket and for whoever polls.
 
-    `client_digest`: of the ``ws_client_id`` that the browser's window named. `error_type` (api-contract 1.6) and `error_desc`
-    are there where it failed; `code` is then ours of docs/http-api.md. `is_pending`: the application has yet to complete it
-    or, of a failure, did not complete it.
+    `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the `state` of the
+    authorization, which is spent. `error_type` (api-contract 1.6) and `error_desc` are there where it failed; `code` is then
+    ours of docs/http-api.md. `is_pending`: the application has yet to complete it or, of a failure, did not complete it.
     """
 
     environment: str
@@ -158,6 +163,7 @@ class Outcome:
     at: datetime
     connection_id: str | None = None
     client_digest: str | None = None
+    flow_digest: str | None = None
     is_pending: bool = False
     error_type: str | None = None
     error_desc: str | None = None

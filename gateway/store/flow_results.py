@@ -1,14 +1,14 @@
-"""What came of authorizations, kept for an hour: a node that did not see one end learns it here."""
+"""What came of authorizations, kept for an hour and as long as their session: a node that did not see one end learns it here."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import RowMapping, Select, delete, insert, select
+from sqlalchemy import RowMapping, Select, delete, exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connecting import SESSION_ENDED, Outcome
-from gateway.store.tables import flow_results
+from gateway.store.tables import connect_sessions, flow_results
 from gateway.store.transactions import NOTIFIES, Transactions
 
 KEPT: Final = timedelta(hours=1)
@@ -43,8 +43,14 @@ class FlowResults:
         of_it = select(flow_results).where(flow_results.c.session_digest == session_digest)
         return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
 
+    async def of_flow(self, flow_digest: str) -> Outcome | None:
+        """What came of the authorization whose `state` has this digest."""
+        found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
+        return found[0] if found else None
+
     async def prune(self, now: datetime) -> None:
-        old = delete(flow_results).where(flow_results.c.at < now - KEPT)
+        of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
+        old = delete(flow_results).where(flow_results.c.at < now - KEPT, ~exists(of_it))
         await self._transactions.write(lambda db: db.execute(old))
 
     async def _found(self, wanted: Select[Any]) -> list[Outcome]:

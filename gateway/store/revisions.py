@@ -15,6 +15,7 @@ REVISIONS: Final = (
     "0010",
     "0011",
     "0012",
+    "0013",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

@@ -68,6 +68,7 @@ flow_results = Table(
     environment_name(),
     Column("session_digest", Text, nullable=False),
     Column("client_digest", Text),
+    Column("flow_digest", Text),
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text),
     Column("is_pending", Boolean, nullable=False),
@@ -76,6 +77,7 @@ flow_results = Table(
     Column("code", Text),
     Column("at", UtcTime, nullable=False),
     Index("flow_results_by_session", "session_digest", "id"),
+    Index("flow_results_by_flow", "flow_digest"),
     Index("flow_results_by_age", "at"),
     sqlite_autoincrement=True,
 )
