@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from gateway import clock
 from gateway.api.body import Strict, number, query_of, read_json
 from gateway.api.connection_json import end_user_json
+from gateway.api.shapes import ConnectionId
 from gateway.auth.moments import iso
 from gateway.connections.outcomes import client_digest
 from gateway.errors import InvalidRequest, NotFound
@@ -42,11 +43,13 @@ class Telemetry(Strict):
 
 
 class Completion(Strict):
-    """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1)."""
+    """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1).
+    `connection_id`: complete that connection only, which a verified result names; without it, all that is pending."""
 
     code_verifier: Annotated[
         str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)
     ]
+    connection_id: ConnectionId | None = None
 
 
 async def show(request: web.Request) -> web.Response:
@@ -121,6 +124,8 @@ async def complete(request: web.Request) -> web.Response:
     pending = await services.store.pending.of_session(name, now=clock.now())
     policy = request[CALLER].policy
     pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
+    if body.connection_id is not None:
+        pending = [one for one in pending if one.ref.connection_id == body.connection_id]
     if session is None and not pending:
         raise _unknown()
     done = await services.session_connections.complete(session, pending, Secret(body.code_verifier))

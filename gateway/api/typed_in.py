@@ -78,9 +78,9 @@ class Form:
 
 def _check_browser(session: ConnectSession) -> None:
     """Raises Forbidden where a browser keeps the session: its own page is the way in then."""
-    if session.single_use and session.browser_digest is not None:
+    if session.for_one_browser and session.browser_digest is not None:
         raise Forbidden(
-            "connect_session_used",
+            "connect_session_in_use",
             "This link is for one browser, and one uses it already. Go on in that browser, or ask the application for a new "
             "link.",
         )

@@ -105,12 +105,15 @@ class AsyncOwnApi(ABC):
         there), `expires_at`."""
         return await self._data(calls.connect_session(session))
 
-    async def complete_connect_session(self, session_id: str, code_verifier: str) -> Json:
+    async def complete_connect_session(
+        self, session_id: str, code_verifier: str, connection_id: str | None = None
+    ) -> Json:
         """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
 
         Call it for your own signed-in user, once they are back. `session_id`: of the session, or of the
-        verified result. The same call again returns the same."""
-        return await self._data(calls.completed_session(session_id, code_verifier))
+        verified result; `connection_id`: of that result, so that nothing else is stored. The same call again returns
+        the same."""
+        return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(
         self, provider_config_key: str | None = None, connection_id: str | None = None, **session: Unpack[Session]

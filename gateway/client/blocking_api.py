@@ -84,9 +84,9 @@ class OwnApi:
         """A session of 30 minutes for one end user: `token`, `connect_link` (send the user there), `expires_at`."""
         return self._loop.run(self._client.create_connect_session(**session))
 
-    def complete_connect_session(self, session_id: str, code_verifier: str) -> Json:
+    def complete_connect_session(self, session_id: str, code_verifier: str, connection_id: str | None = None) -> Json:
         """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`."""
-        return self._loop.run(self._client.complete_connect_session(session_id, code_verifier))
+        return self._loop.run(self._client.complete_connect_session(session_id, code_verifier, connection_id))
 
     def create_reconnect_session(
         self, provider_config_key: str | None = None, connection_id: str | None = None, **session: Unpack[Session]

@@ -133,9 +133,10 @@ def reconnect_session(key: str, connection_id: str, session: Session) -> Call:
     return Call("POST", "/connect/sessions/reconnect", body)
 
 
-def completed_session(session_id: str, code_verifier: str) -> Call:
+def completed_session(session_id: str, code_verifier: str, connection_id: str | None) -> Call:
     target = f"/connect/sessions/{quote(session_id, safe='')}/complete"
-    return Call("POST", target, {"code_verifier": code_verifier})
+    body = {"code_verifier": code_verifier, "connection_id": connection_id}
+    return Call("POST", target, {name: text for name, text in body.items() if text is not None})
 
 
 def integrations() -> Call:

@@ -413,7 +413,7 @@ async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: Running
     assert await running.services.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
-        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
     assert await listed(running) == []
 
 
