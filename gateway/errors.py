@@ -49,6 +49,8 @@ Code = Literal[
     "invalid_auth_mode",
     "integration_not_allowed",
     "connect_session_used",
+    "connect_session_in_use",
+    "not_confirmed",
     "invalid_code_verifier",
     "conflict",
     # making a connection

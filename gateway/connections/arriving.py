@@ -63,7 +63,11 @@ class Arrivals:
 
     def cookie_name(self, state: str) -> str:
         """One cookie a flow, so that two windows of a browser can authorize side by side."""
-        return self._cookie_prefix + str(int(digest(state)[:12], 16))
+        return self.cookie_of(digest(state))
+
+    def cookie_of(self, state_digest: str) -> str:
+        """The same, of the digest of its state."""
+        return self._cookie_prefix + str(int(state_digest[:12], 16))
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""

@@ -27,6 +27,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "invalid_connection",
         "unresolved_setting",
         "invalid_state",
+        "not_confirmed",
         "invalid_issuer",
         "invalid_nonce",
         "authorization_refused",
@@ -42,7 +43,13 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unknown_connect_session_token",
         *WEBHOOK_SIGNATURE,
     ),
-    403: ("forbidden", "integration_not_allowed", "connect_session_used", "invalid_code_verifier"),
+    403: (
+        "forbidden",
+        "integration_not_allowed",
+        "connect_session_used",
+        "connect_session_in_use",
+        "invalid_code_verifier",
+    ),
     404: (
         "not_found",
         "unknown_provider_config",

@@ -7,7 +7,11 @@ from aiohttp import hdrs, web
 from gateway.connections.arrived import LIFETIME
 from gateway.connections.flow import Asked, Departure
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
+from gateway.pages.confirmation import Browser, claim, in_other_browser, is_browser
+from gateway.pages.connect_cookie import address_of, keep, quoted
 from gateway.pages.failing import failed
+from gateway.pages.frame import see_other
+from gateway.pages.words import words_for
 from gateway.records.connecting import ConnectSession
 from gateway.services import SERVICES
 from gateway.wire.query import members
@@ -22,7 +26,8 @@ LONGEST_CLIENT_ID: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    """302 to the provider, with the cookie that binds the flow to this browser.
+    """A browser is led to the confirmation page (303), which keeps what the address says; its cookie binds the session to it.
+    A program, which holds nobody's cookies, gets the 302 to the provider with the cookie that binds the flow to it.
 
     A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
     The window's WebSocket hears of it either way.
@@ -32,7 +37,12 @@ async def begin(request: web.Request) -> web.StreamResponse:
     integration_id = request.match_info["integration_id"]
     ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
     try:
-        departure = await _set_out(request, session, integration_id, ws_client_id)
+        asked = await _asked(request, session, integration_id, ws_client_id)
+        if is_browser(request):
+            return await _to_confirmation(request, session, integration_id, asked)
+        if session.single_use:  # a program keeps no cookie, so under a code challenge it takes the link from nobody
+            await claim(request, Browser(request, session), session)
+        departure = await services.flows.begin(session, integration_id, asked)
     except Unauthorized:
         raise
     except GatewayError as fault:
@@ -68,9 +78,20 @@ def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:
     )
 
 
-async def _set_out(
-    request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
-) -> Departure:
+async def _to_confirmation(
+    request: web.Request, session: ConnectSession, integration_id: str, asked: Asked
+) -> web.Response:
+    if not Browser(request, session).has_it:
+        raise in_other_browser()
+    token = await request.app[SERVICES].flows.ask(session, integration_id, asked)
+    words = words_for(request, asked.lang)
+    address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)
+    answer = see_other(address)
+    keep(request, answer, request.query.get("connect_session_token", ""), session)
+    return answer
+
+
+async def _asked(request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None) -> Asked:
     services = request.app[SERVICES]
     if "connection_id" in request.query:
         message = "The session decides about the connection id; leave it out."
@@ -78,7 +99,7 @@ async def _set_out(
         await services.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
     brought = members(request.query, "credentials")
-    asked = Asked(
+    return Asked(
         config=members(request.query, "params"),
         authorization_params=members(request.query, "authorization_params"),
         user_scope=request.query.get("user_scope"),
@@ -87,4 +108,3 @@ async def _set_out(
         lang=request.query.get("lang"),
         request_id=request[REQUEST_ID],
     )
-    return await services.flows.begin(session, integration_id, asked)

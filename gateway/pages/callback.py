@@ -4,19 +4,21 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway import clock
 from gateway.connections.arrived import Arrived, Choice
 from gateway.connections.arriving import state_in
 from gateway.connections.flow_faults import CallbackFailed
 from gateway.errors import GatewayError
 from gateway.pages.begin import set_flow_cookie
-from gateway.pages.choices import offer, offered
-from gateway.pages.connect_cookie import base_of, holds
+from gateway.pages.choices import offer
+from gateway.pages.connect_cookie import address_of, base_of, holds, quoted
 from gateway.pages.failing import failed
 from gateway.pages.form import posted
-from gateway.pages.frame import connect_page, openers
+from gateway.pages.frame import connect_page, see_other
+from gateway.pages.result import application_address, connected_page, way_to_application
 from gateway.pages.words import Words, words_for
-from gateway.records.connecting import ConnectSession, PendingConnection
-from gateway.records.connection import Connection
+from gateway.records.connecting import ConnectSession, Outcome
+from gateway.secret import digest
 from gateway.services import SERVICES
 from middleware.facts import REQUEST_ID
 
@@ -24,12 +26,15 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """HTML: 200 with the integration and the connection's id, or with sites to choose from; 400 with what went wrong."""
+    """303 to the page of the result, or to the application; in a browser that does not hold the session, that page itself.
+    200 with sites to choose from; 400 with what went wrong."""
     services = request.app[SERVICES]
     name = services.flows.cookie_name(state_in(request.query))
     try:
         came = await services.flows.finish(request.query, request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
+        if fault.code == "invalid_state" and (done := await _done_before(request, state_in(request.query))) is not None:
+            return done
         answer = await _failed(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "spent", False):
             return answer  # such a one may be another browser's, or still to come
@@ -56,8 +61,7 @@ async def site(request: web.Request) -> web.Response:
 async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
     words = words_for(request, came.lang)
     if isinstance(came, Arrived):
-        back = await _way_back(request, came.session_digest, words)
-        return connected(request, words, came.connection, back=back, tells=True)
+        return await _arrived(request, came, words)
     answer = connect_page(
         request,
         "connect/sites.html",
@@ -71,61 +75,6 @@ async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
     return answer
 
 
-def connected(
-    request: web.Request,
-    words: Words,
-    connection: Connection | PendingConnection,
-    *,
-    back: str | None = None,
-    tells: bool = False,
-    framed: bool = False,
-) -> web.Response:
-    """The page of success. `tells`: it says so to the window that opened it, and closes."""
-    services = request.app[SERVICES]
-    provider = services.catalog.get(connection.provider)
-    ref = connection.ref
-    integration = services.integrations.find(ref.environment, ref.integration_id)
-    shown = provider.display_name if provider else connection.provider
-    address = connection.config.get("baseUrl") or connection.config.get("subdomain")
-    return connect_page(
-        request,
-        "connect/result.html",
-        words,
-        framed=framed,
-        title=words("done_title", name=(integration.display_name if integration else None) or shown),
-        message=words("done_embedded")
-        if framed
-        else words("done", app=services.config.branding.name or words.plain("the_app")),
-        detail=None,
-        advice=None,
-        success=True,
-        facts=[
-            (label, text)
-            for label, text in (
-                (words("account"), connection.account.label),
-                (words("integration"), ref.integration_id),
-                (words("connection"), ref.connection_id),
-                (words("site"), address),
-            )
-            if text
-        ],
-        reference=None,
-        back=back,
-        back_label=words("done_more"),
-        tells="success" if tells else None,
-        told={},
-        openers=openers(request, ref.environment),
-        event={
-            "type": "connect",
-            "payload": {
-                "providerConfigKey": ref.integration_id,
-                "connectionId": ref.connection_id,
-                "isPending": isinstance(connection, PendingConnection),
-            },
-        },
-    )
-
-
 async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
         return failed(request, fault, tells=True)
@@ -135,14 +84,45 @@ async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     if session is None or integration is None or services.catalog.get(integration.provider) is None:
         return failed(request, fault, words=words, integration_id=fault.integration_id, tells=True)
     one = offer(services, integration, base_of(request, session.digest, words), words)
-    return failed(request, fault, words=words, name=one.name, integration_id=one.key, back=one.address, tells=True)
+    return failed(
+        request,
+        fault,
+        words=words,
+        name=one.name,
+        integration_id=one.key,
+        back=one.address,
+        done=way_to_application(request, session, words, one.key),
+        tells=True,
+    )
 
 
-async def _way_back(request: web.Request, session_digest: str, words: Words) -> str | None:
-    """To the page that the authorization was begun on, where this browser has it open and there is more to connect."""
-    session = await _held_session(request, session_digest)
-    more = session is not None and len(offered(request.app[SERVICES], session)) > 1
-    return base_of(request, session_digest, words) if more else None
+async def _arrived(request: web.Request, came: Arrived, words: Words) -> web.Response:
+    ref = came.connection.ref
+    made = Outcome(
+        environment=ref.environment,
+        session_digest=came.session_digest,
+        integration_id=ref.integration_id,
+        connection_id=ref.connection_id,
+        is_pending=came.is_pending,
+        at=clock.now(),
+    )
+    if not holds(request, came.session_digest):
+        return await connected_page(request, words, made, None)
+    session = await request.app[SERVICES].sessions.known(came.session_digest)
+    if came.is_pending and session is not None and session.return_url is not None:
+        address = await application_address(request, session, made, ref.integration_id)
+    else:
+        address = address_of(request, came.session_digest, words, f"/i/{quoted(ref.integration_id)}/result")
+    return see_other(address)
+
+
+async def _done_before(request: web.Request, state: str) -> web.Response | None:
+    """Where this browser has come back with this state before and was connected then: the page that says so."""
+    made = await request.app[SERVICES].store.flow_results.of_flow(digest(state)) if state else None
+    if made is None or not made.succeeded or not holds(request, made.session_digest):
+        return None
+    words = words_for(request)
+    return see_other(address_of(request, made.session_digest, words, f"/i/{quoted(made.integration_id)}/result"))
 
 
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:

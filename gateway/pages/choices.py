@@ -1,4 +1,4 @@
-"""What a connect session offers, as its page shows it: names, logos, what is granted, how far the entry can be trusted."""
+"""What a connect session offers, as its page shows it: names, logos, what is granted."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,8 @@ from gateway.services import Services
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One integration. `how` says in a sentence what the end user does; `host` is where they sign in."""
+    """One integration. `how` says in a sentence what the end user does; `host` is where they sign in; `connected`: this
+    session has connected it."""
 
     key: str
     name: str
@@ -29,7 +30,7 @@ class Offer:
     oauth: bool
     host: str
     how: str
-    trust: str | None
+    connected: bool = False
 
 
 def offered(services: Services, session: ConnectSession) -> list[Integration]:
@@ -56,7 +57,6 @@ def offer(services: Services, integration: Integration, start: str, words: Words
         words("sign_in_at", host=host) if oauth else words("uses_none" if provider.auth_mode == "NONE" else "uses_key")
     )
     path, _, query = start.partition("?")
-    trust = f"trust_{provider.provenance}"
     return Offer(
         key=integration.integration_id,
         name=name,
@@ -67,7 +67,6 @@ def offer(services: Services, integration: Integration, start: str, words: Words
         oauth=oauth,
         host=host,
         how=how,
-        trust=words(trust) if provider.provenance and words.has(trust) else None,
     )
 
 
@@ -81,8 +80,11 @@ def _searched(one: Offer) -> str:
     return " ".join((one.name, one.provider.display_name, one.key, *one.provider.categories)).casefold()
 
 
-def grants(session: ConnectSession, one: Offer, app: str, words: Words) -> dict[str, Any]:
-    """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``."""
+def grants(
+    session: ConnectSession, one: Offer, app: str, words: Words, user_scope: str | None = None
+) -> dict[str, Any]:
+    """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
+    what the way in asks for besides, where the session does not fix it."""
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
     if not one.oauth:
@@ -90,5 +92,5 @@ def grants(session: ConnectSession, one: Offer, app: str, words: Words) -> dict[
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
     scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes
-    told = granted([*scopes, *scope_list(defaults.get("user_scopes") or "")], words)
+    told = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
     return {"list": told, "sentence": None if told else words("granted_unnamed", name=one.name)}

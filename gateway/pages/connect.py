@@ -1,27 +1,46 @@
 """The connect page: what a session offers, what will be granted, the form, and the way to the provider and back.
 
-Works without JavaScript; with it, and in a frame, the same pages are fetched and shown in place (templates/connect/connect.js).
+Each form is its own confirmation (gateway.pages.confirmation). A form that was taken is answered by 303, so that a page can
+be loaded again without doing anything again. All of it works without JavaScript; with it, and in a frame, the same pages are
+fetched and shown in place (templates/connect/connect.js).
 """
 
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from gateway.connections.flow import Asked
 from gateway.connections.offered import check_offered
-from gateway.errors import Forbidden, GatewayError, Unauthorized
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, Unauthorized
 from gateway.pages.begin import LONGEST_CLIENT_ID, bind
-from gateway.pages.callback import connected
-from gateway.pages.choices import Offer, offer, offered
-from gateway.pages.connect_cookie import TOKEN_FIELD, base_of, check_own_form, is_embedded, keep, session_of
-from gateway.pages.connect_pages import expired, first_page, form_page, frame_page
-from gateway.pages.failing import failed
+from gateway.pages.choices import Offer, offer
+from gateway.pages.confirmation import (
+    CONFIRMATION_FIELD,
+    UNCONFIRMED,
+    Browser,
+    check_confirmed,
+    claim,
+    in_other_browser,
+)
+from gateway.pages.connect_cookie import (
+    TOKEN_FIELD,
+    address_of,
+    base_of,
+    check_own_form,
+    is_embedded,
+    keep,
+    quoted,
+    session_of,
+)
+from gateway.pages.connect_pages import first_page, form_page, frame_page
+from gateway.pages.failing import expired, failed
 from gateway.pages.fields import fields_of, typed
 from gateway.pages.form import posted as form_of
-from gateway.pages.frame import connect_page
+from gateway.pages.frame import connect_page, see_other
+from gateway.pages.result import result_page
 from gateway.pages.words import Words, words_for
-from gateway.records.connecting import ConnectSession, PendingConnection
-from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.connecting import ConnectSession
 from gateway.services import SERVICES
 from middleware.facts import REQUEST_ID
 
@@ -39,14 +58,7 @@ async def entrance(request: web.Request) -> web.StreamResponse:
     except Unauthorized as fault:
         return expired(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
-        answer: web.StreamResponse = web.Response(
-            status=303,
-            headers={
-                hdrs.LOCATION: base_of(request, session.digest, words),
-                hdrs.CACHE_CONTROL: "no-store",
-                "Referrer-Policy": "no-referrer",
-            },
-        )
+        answer: web.StreamResponse = see_other(base_of(request, session.digest, words))
     else:  # a program, which may keep no cookies: it sees the page at once
         answer = await first_page(request, session, words)
     keep(request, answer, token or "", session)
@@ -57,24 +69,27 @@ async def start(request: web.Request) -> web.StreamResponse:
     """The list of what can be connected; where that is one, its form."""
     words = words_for(request)
     try:
-        session = await session_of(request)
+        session = await _session(request)
     except (Unauthorized, Forbidden) as fault:
         return expired(request, fault, words)
     return await first_page(request, session, words)
 
 
 async def form(request: web.Request) -> web.StreamResponse:
-    """The form of one integration; with ``?connected=`` what has come of it, once that is known."""
+    """The form of one integration. ``?asked=``: the way in was an address that said more, kept under that token. With
+    ``?connected=`` a frame asks for what has come of it."""
     words = words_for(request)
     try:
-        session = await session_of(request)
+        session = await _session(request)
         one = _offer(request, session, words)
-        made = await _made(request, session)
+        asked = await _asked(request, session, one, request.query.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
-    if made is not None:
-        return _connected(request, session, words, made)
-    return await form_page(request, session, one, words)
+    if is_embedded(request) and request.query.get("connected"):
+        return await result_page(request, session.digest, session, one.key, words) or await form_page(
+            request, session, one, words
+        )
+    return await form_page(request, session, one, words, asked=asked, asked_token=request.query.get("asked"))
 
 
 async def act(request: web.Request) -> web.StreamResponse:
@@ -83,74 +98,106 @@ async def act(request: web.Request) -> web.StreamResponse:
     try:
         check_own_form(request)
         # The cookie comes first: without it nothing of the form is read. In a frame the form itself holds the token.
-        session = None if is_embedded(request) else await session_of(request)
+        session = None if is_embedded(request) else await _session(request)
         posted = await form_of(request, FORM_BYTES)
         session = session or await session_of(request, posted.get(TOKEN_FIELD))
         one = _offer(request, session, words)
+        asked = await _asked(request, session, one, posted.get("asked"))
     except GatewayError as fault:
         return expired(request, fault, words)
-    fields = fields_of(one.provider, session, one.key, words, {})
+    browser = Browser(request, session)
+    popup = one.oauth and TOKEN_FIELD in posted  # the window that the page in a frame has opened
+    fields = [] if asked else fields_of(one.provider, session, one.key, words, {})
     params, credential = typed(fields, posted)
     try:
+        check_confirmed(request, browser, one.key, posted.get(CONFIRMATION_FIELD, ""))
+        if popup or not is_embedded(request):
+            await claim(request, browser, session)
+        elif session.for_one_browser and session.browser_digest is not None:
+            raise in_other_browser()  # a frame keeps no cookie by which its browser could be known again
         if one.oauth:
-            return await _depart(request, session, one, words, params, posted)
-        typed_in = request.app[SERVICES].typed_in
-        connection = await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID])
+            answer = await _depart(
+                request, session, one, words, asked or _typed_wish(params, posted), request[REQUEST_ID]
+            )
+        else:
+            typed_in = request.app[SERVICES].typed_in
+            await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID])
+            answer = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
     except GatewayError as fault:
-        if one.oauth and TOKEN_FIELD in posted:  # in the window that the page has opened
+        if isinstance(fault, Forbidden):
+            return expired(request, fault, words)
+        if popup:
             environment = session.environment
             return failed(
                 request, fault, words=words, name=one.name, integration_id=one.key, tells=True, environment=environment
             )
-        return await form_page(request, session, one, words, posted=posted, fault=fault)
-    return _connected(request, session, words, connection)
+        shown = None if fault.code == UNCONFIRMED else posted
+        token = posted.get("asked")
+        return await form_page(request, session, one, words, posted=shown, fault=fault, asked=asked, asked_token=token)
+    if popup:
+        keep(request, answer, posted[TOKEN_FIELD], session)  # this window has cookies, unlike the frame
+    if popup or not is_embedded(request):
+        browser.keep(answer)
+    return answer
+
+
+async def leave(request: web.Request) -> web.StreamResponse:
+    """On to the provider, in the browser that has just begun. A page that goes on by itself, not a redirect: so that forms of
+    ours may go nowhere but to us (CSP form-action), and that it can be loaded again."""
+    words, services = words_for(request), request.app[SERVICES]
+    try:
+        session = await _session(request)
+        going = await services.flows.under_way(request.match_info["flow"], request.cookies)
+        if going is None:  # it is over, or belongs to another browser
+            return see_other(base_of(request, session.digest, words))
+        one = offer_of(request, session, going[0], words)
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    return connect_page(request, "connect/leaving.html", words, name=one.name, host=one.host, url=going[1], logo_of=one)
+
+
+async def _session(request: web.Request) -> ConnectSession:
+    """The page's session. Raises Unauthorized, Forbidden: also where it serves another browser."""
+    session = await session_of(request)
+    if not is_embedded(request) and not Browser(request, session).has_it:
+        raise in_other_browser()
+    return session
 
 
 async def _depart(
-    request: web.Request,
-    session: ConnectSession,
-    one: Offer,
-    words: Words,
-    params: dict[str, str],
-    posted: dict[str, str],
-) -> web.StreamResponse:
-    """A page that goes on by itself, not a redirect: so that forms of ours may go nowhere but to us (CSP form-action)."""
-    asked = Asked(
-        config=params,
-        ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None,
-        lang=words.lang if words.asked else None,
-        request_id=request[REQUEST_ID],
+    request: web.Request, session: ConnectSession, one: Offer, words: Words, asked: Asked, request_id: str
+) -> web.Response:
+    lang = words.lang if words.asked else asked.lang
+    departure = await request.app[SERVICES].flows.begin(
+        session, one.key, replace(asked, lang=lang, request_id=request_id)
     )
-    departure = await request.app[SERVICES].flows.begin(session, one.key, asked)
-    answer = connect_page(
-        request, "connect/leaving.html", words, name=one.name, host=one.host, url=departure.url, logo_of=one
-    )
+    answer = see_other(address_of(request, session.digest, words, f"/leave/{departure.flow}", window=True))
     bind(answer, departure)
     return answer
 
 
+def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> Asked:
+    return Asked(config=params, ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None)
+
+
 def _offer(request: web.Request, session: ConnectSession, words: Words) -> Offer:
     """Raises NotFound, Forbidden."""
+    return offer_of(request, session, request.match_info["integration_id"], words)
+
+
+def offer_of(request: web.Request, session: ConnectSession, integration_id: str, words: Words) -> Offer:
+    """What the session offers of this integration. Raises NotFound, Forbidden."""
     services = request.app[SERVICES]
-    integration = services.integrations.get(session.environment, request.match_info["integration_id"])
+    integration = services.integrations.get(session.environment, integration_id)
     check_offered(session, integration.integration_id)
     return offer(services, integration, base_of(request, session.digest, words), words)
 
 
-async def _made(request: web.Request, session: ConnectSession) -> Connection | None:
-    """The connection that the page asks about, if this session made it."""
-    name, store = request.query.get("connected"), request.app[SERVICES].store
-    if not name:
+async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> Asked | None:
+    """What the way in has said, where it did. Raises InvalidRequest where that is not known any more."""
+    if not token:
         return None
-    key = request.match_info["integration_id"]
-    made = {
-        one.connection_id for one in await store.flow_results.of_session(session.digest) if one.integration_id == key
-    }
-    return await store.connections.get(ConnectionRef(session.environment, key, name)) if name in made else None
-
-
-def _connected(
-    request: web.Request, session: ConnectSession, words: Words, connection: Connection | PendingConnection
-) -> web.Response:
-    back = base_of(request, session.digest, words) if len(offered(request.app[SERVICES], session)) > 1 else None
-    return connected(request, words, connection, back=back, framed=is_embedded(request))
+    asked = await request.app[SERVICES].flows.asked_for(session, one.key, token)
+    if asked is None:
+        raise InvalidRequest("invalid_state", "This page was open too long. Start again from the application.")
+    return asked

@@ -6,7 +6,7 @@ that opens a window posts it.
 """
 
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from aiohttp import hdrs, web
 
@@ -29,15 +29,28 @@ def name_of(session_digest: str) -> str:
     return session_digest[:NAME_CHARS]
 
 
+def quoted(integration_id: str) -> str:
+    """As it stands in the path of a page."""
+    return quote(integration_id, safe="")
+
+
 def is_embedded(request: web.Request) -> bool:
     return request.match_info.get("session_id") == EMBEDDED
 
 
 def base_of(request: web.Request, session_digest: str, words: Words) -> str:
     """The address of the session's first page; it keeps a language that was chosen."""
-    name = EMBEDDED if is_embedded(request) else name_of(session_digest)
-    path = f"{request.app[SERVICES].config.server.public_url}/connect/s/{name}"
-    kept = {"lang": words.lang} if words.asked else {}
+    return address_of(request, session_digest, words)
+
+
+def address_of(
+    request: web.Request, session_digest: str, words: Words, below: str = "", *, window: bool = False, **query: str
+) -> str:
+    """The address of the page `below` the session's first one, which keeps a language and a theme that were chosen. `window`:
+    of a page in a window of its own, also where a frame has opened that."""
+    name = EMBEDDED if is_embedded(request) and not window else name_of(session_digest)
+    path = f"{request.app[SERVICES].config.server.public_url}/connect/s/{name}{below}"
+    kept = {**query, **({"lang": words.lang} if words.asked else {})}
     if request.query.get("theme") in {"light", "dark"}:
         kept["theme"] = request.query["theme"]
     return f"{path}?{urlencode(kept)}" if kept else path
@@ -58,6 +71,16 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
     if not may_embed(request.app[SERVICES], session.environment, request.headers.get(EMBEDDER, "")):
         raise Forbidden("forbidden", "The page that embeds this one is not among the environment's connect_origins.")
     return session
+
+
+def held_digest(request: web.Request) -> str:
+    """The digest of the session whose page this browser has had open, also where the session has ended since. Raises
+    Unauthorized."""
+    name = request.match_info["session_id"]
+    found = digest(request.cookies.get(cookie_name(request, name), ""))
+    if name_of(found) != name:
+        raise Unauthorized("unknown_connect_session_token", "This connect session is unknown or has expired.")
+    return found
 
 
 def keep(request: web.Request, answer: web.StreamResponse, token: str, session: ConnectSession) -> None:

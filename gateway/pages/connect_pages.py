@@ -1,27 +1,37 @@
 """What the connect page shows: the list, a form, an empty frame, and a link that does not work."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
 
-from gateway.errors import Forbidden, GatewayError, Issue, Unauthorized
+from gateway.auth.moments import iso
+from gateway.connections.flow import Asked
+from gateway.errors import GatewayError, Issue
 from gateway.pages.choices import Offer, found, grants, offer, offered
-from gateway.pages.connect_cookie import base_of, is_embedded, name_of
-from gateway.pages.failing import failed
+from gateway.pages.confirmation import Browser
+from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
+from gateway.pages.failing import expired
 from gateway.pages.fields import fields_of, filled
 from gateway.pages.frame import connect_page, embedders
+from gateway.pages.result import connected_page, made_by
 from gateway.pages.words import Words
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES
+from gateway.store.sessions import used
 
 
 async def first_page(request: web.Request, session: ConnectSession, words: Words) -> web.StreamResponse:
     """The list of what can be connected; where that is one, its form."""
     services = request.app[SERVICES]
     begin = base_of(request, session.digest, words)
-    offers = [offer(services, one, begin, words) for one in offered(services, session)]
+    made = await made_by(request, session)
+    offers = [
+        replace(offer(services, one, begin, words), connected=one.integration_id in made)
+        for one in offered(services, session)
+    ]
     if len(offers) == 1:
         return await form_page(request, session, offers[0], words)
     search = request.query.get("q", "")[:100]
@@ -47,11 +57,22 @@ async def form_page(
     *,
     posted: dict[str, str] | None = None,
     fault: GatewayError | None = None,
+    asked: Asked | None = None,
+    asked_token: str | None = None,
 ) -> web.StreamResponse:
-    """The form of `one`; with what was `posted` and the `fault` of that, where it led to one."""
+    """The form of `one`, which is its confirmation too; with what was `posted` and the `fault` of that, where it led to one.
+    `asked`: what the way in has said already, kept under `asked_token`. Where the session has connected `one`, a page that
+    says so."""
     services = request.app[SERVICES]
+    made = (await made_by(request, session)).get(one.key)
+    if fault is None and made is not None and (session.used_up or "again" not in request.query):
+        return await connected_page(request, words, made, session, already=True)
+    if session.used_up:
+        return expired(request, used(session.max_connections), words)
+    browser = Browser(request, session)
     row = await _renewed(request, session, one.key)
-    fields = fields_of(one.provider, session, one.key, words, row.config if row else {})
+    fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
+    app = services.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
     if posted is not None:
         fields = filled(fields, posted, issues)
@@ -65,7 +86,11 @@ async def form_page(
         framed=is_embedded(request),
         one=one,
         fields=fields,
-        grants=grants(session, one, services.config.branding.name or words.plain("the_app"), words),
+        grants=grants(session, one, app, words, asked.user_scope if asked else None),
+        confirmation=None if is_embedded(request) else browser.confirmation(one.key),
+        asked=asked_token if asked else None,
+        asked_by=await _asked_by(request, session, words),
+        cancel=address_of(request, session.digest, words, "/return", i=one.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
         back=base_of(request, session.digest, words) if len(offered(services, session)) > 1 else None,
@@ -77,6 +102,8 @@ async def form_page(
         pinned=_pinned(request, session, words),
         **_whose(session, words, row),
     )
+    if not is_embedded(request):
+        browser.keep(answer)
     if fault:
         answer.headers["Gateway-Error"] = fault.code
     return answer
@@ -103,24 +130,12 @@ def frame_page(request: web.Request, words: Words) -> web.Response:
     )
 
 
-def expired(request: web.Request, fault: GatewayError, words: Words) -> web.Response:
-    """A link that does not work, for whatever reason: the page says what to do, in words that are not a programmer's."""
-    forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
-    lost_cookie = isinstance(fault, Unauthorized) and "session_id" in request.match_info and not is_embedded(request)
-    message = words("embedder" if forbidden else "expired")
-    if lost_cookie and fault.code == "invalid_connect_session_token_format":
-        message = f"{message} {words('cookies')}"
-    if not isinstance(fault, Forbidden | Unauthorized):
-        return failed(request, fault, fault.status, words=words, framed=is_embedded(request))
-    return failed(
-        request,
-        fault,
-        fault.status,
-        words=words,
-        title=words("embedder_title" if forbidden else "expired_title"),
-        message=message,
-        framed=is_embedded(request),
-    )
+async def _asked_by(request: web.Request, session: ConnectSession, words: Words) -> str | None:
+    """Who asks beside the application: an agent, by the name of its key. A key that may do anything is the application's."""
+    if not session.key_id:
+        return None
+    key = await request.app[SERVICES].store.keys.find(session.environment, int(session.key_id))
+    return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
 
 
 def shortened(email: str) -> str:
@@ -149,12 +164,15 @@ def _whose(session: ConnectSession, words: Words, row: Connection | None = None)
     its link may have been created by a key that reads no addresses."""
     user = session.end_user
     who = (user.display_name or user.email or user.id) if user else None
+    if who is None:
+        who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
     if user is None and row is not None and (user := row.end_user) is not None:
-        who = user.display_name or (shortened(user.email) if user.email else user.id)
+        who = who or user.display_name or (shortened(user.email) if user.email else user.id)
     if user and user.organization_display_name:
         who = f"{who} · {user.organization_display_name}"
     return {
         "who": words("for_who", who=who) if who else None,
-        "until": words("until", time=session.expires_at.strftime("%H:%M UTC")),
+        "until": words("until", time=session.expires_at.strftime("%Y-%m-%d %H:%M UTC")),
+        "until_at": iso(session.expires_at),
         "session_name": name_of(session.digest),
     }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.connections.origins import is_registered, trusts_loopback
 from gateway.pages.assets import logo_mark, own
@@ -51,6 +51,14 @@ def connect_page(
         dark=color(branding.color_dark),
         theme=theme if theme in THEMES else None,
         **context,
+    )
+
+
+def see_other(address: str) -> web.Response:
+    """303: the page at `address`, got afresh. The address we come from may hold a token, so that it goes along nowhere."""
+    return web.Response(
+        status=303,
+        headers={hdrs.LOCATION: address, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
     )
 
 

@@ -27,6 +27,24 @@ async def act(request: web.Request) -> web.StreamResponse:
     return await connect.act(request)
 
 
+async def leave(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect
+
+    return await connect.leave(request)
+
+
+async def result(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.result import result as own
+
+    return await own(request)
+
+
+async def to_application(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.result import to_application as own
+
+    return await own(request)
+
+
 async def asset(request: web.Request) -> web.StreamResponse:
     from gateway.pages import assets
 

@@ -22,6 +22,7 @@ from gateway.client import code_challenge, new_code_verifier
 from gateway.errors import Code
 from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import write_entry
+from tests.fakes.pages import BROWSER, submit
 from tests.gateway.errors.stage import ENTRY, HOOK_SECRET, Play, Stage, staged
 
 ROOT = Path(__file__).parents[3]
@@ -124,6 +125,29 @@ async def _(stage: Stage) -> None:
     told = await stage.refused("connect_session_used", 403, "POST", typed + once, headers={}, json={"apiKey": "k"})
     assert "new link" in told["message"]
     await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
+
+
+@plays("connect_session_in_use")
+async def _(stage: Stage) -> None:
+    path = "/oauth/connect/tracker?connect_session_token="
+    once = await stage.gateway.session_token(single_use=True)
+    async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as answer:
+        assert answer.status == 302
+    told = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
+    assert "new one" in told["message"]
+
+
+@plays("not_confirmed")
+async def _(stage: Stage) -> None:
+    gateway = stage.gateway
+    async with gateway.http.get(
+        f"{gateway.url}/connect?session_token={await gateway.session_token()}", headers=BROWSER
+    ) as page:
+        address = f"{str(page.url).partition('/i/')[0]}/i/tracker"
+    async with gateway.http.post(address, data={}) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    stage.seen.add("not_confirmed")
+    assert (await submit(gateway.http, address)).status == 200
 
 
 @plays("invalid_code_verifier")

@@ -191,7 +191,8 @@ async def test_two_steps_are_one_form(page: Any, site: ConnectSite) -> None:
     await page.fill('[name="credentials[user]"]', "ada")
     await page.fill('[name="credentials[secret]"]', "open sesame")
     await page.click("button.main")
-    await page.wait_for_selector("dl")
+    await page.wait_for_url("**/i/vault/result")
+    assert "is connected" in await page.inner_text("h1")
     assert (await site.connections())[0]["provider_config_key"] == "vault"
 
 

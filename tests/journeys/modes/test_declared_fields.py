@@ -15,10 +15,9 @@ from gateway.declared import SCRIPTS, known_modes
 from gateway.sandbox.rehearsal.play import rehearse
 from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.pages import BROWSER, submit
 from tests.journeys.modes.conftest import Far, imported, only_id, read
 from tests.journeys.modes.test_posted import post
-
-BROWSER = {"Accept": "text/html"}
 
 SECRET = "signing-secret-0123456789"
 EXTRA = {"apiSecret": {"title": "Secret", "description": "Beside the key.", "secret": True, "pattern": "[a-z0-9-]{8,}"}}
@@ -149,10 +148,10 @@ async def test_the_connect_page_asks_for_a_declared_field(far: Far, start: Any) 
     assert 'name="credentials[apiSecret]"' in html
     assert html.count('type="password"') == 2
     form = {"credentials[apiKey]": "k-1", "credentials[apiSecret]": "short"}
-    await (await gateway.http.post(address, data=form)).release()
+    await submit(gateway.http, address, form)
     assert (await gateway.json("GET", "/connections"))["connections"] == []
-    async with gateway.http.post(address, data=form | {"credentials[apiSecret]": SECRET}) as answer:
-        assert answer.status == 200, await answer.text()
+    answer = await submit(gateway.http, address, form | {"credentials[apiSecret]": SECRET})
+    assert answer.status == 200, await answer.text()
     await assert_signed(gateway, seen, await only_id(gateway))
 
 

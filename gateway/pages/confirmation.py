@@ -1,0 +1,112 @@
+"""The confirmation that no way in can skip: a person has seen for whom and for which application this account is connected,
+in this browser, and clicked.
+
+Whoever has a link has its token, so a form that the token alone could send would prove nothing. Each browser gets a random
+value in a cookie with the first page of a session; the form holds what only that value yields, for its integration. A frame
+keeps no cookies: there the browser itself must say that the form came from our own page (Fetch Metadata, Origin).
+"""
+
+import hmac
+import secrets
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.errors import Forbidden, InvalidRequest
+from gateway.pages.connect_cookie import is_embedded, name_of
+from gateway.pages.frame import origin_of
+from gateway.records.connecting import ConnectSession
+from gateway.secret import Secret, digest
+from gateway.services import SERVICES
+
+CONFIRMATION_FIELD: Final = "confirmation"
+UNCONFIRMED: Final = "not_confirmed"
+
+
+def is_browser(request: web.Request) -> bool:
+    """Whether a person may be behind it, whose cookies and sign-ins come along: what every browser sends is there. What sends
+    none of it is a program, and holds nobody's cookies."""
+    headers = request.headers
+    return (
+        "text/html" in headers.get(hdrs.ACCEPT, "")
+        or "Sec-Fetch-Mode" in headers
+        or headers.get(hdrs.USER_AGENT, "").startswith("Mozilla/")
+    )
+
+
+class Browser:
+    """What one browser holds of one session."""
+
+    def __init__(self, request: web.Request, session: ConnectSession) -> None:
+        secure = request.app[SERVICES].config.server.public_url.startswith("https://")
+        self._name = f"{'__Host-' if secure else ''}gw-confirm-{name_of(session.digest)}"
+        self._secure = secure
+        self._session = session
+        known = request.cookies.get(self._name, "")
+        self._is_new = not known
+        self._value = Secret(known or secrets.token_urlsafe(32))
+
+    @property
+    def digest(self) -> str:
+        """By which the session knows the browser that it serves."""
+        return digest(self._value.reveal())
+
+    @property
+    def has_it(self) -> bool:
+        """Whether another browser may not use the session: it is for one browser, and this is it or none is yet."""
+        return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether somebody continued past the confirmation in this browser, as far as the session keeps that."""
+        return self._session.browser_digest == self.digest
+
+    def confirmation(self, integration_id: str) -> str:
+        """What the form of this integration holds."""
+        return hmac.digest(self._value.reveal().encode(), f"confirm {integration_id}".encode(), "sha256").hex()
+
+    def confirms(self, integration_id: str, posted: str) -> bool:
+        """Whether `posted` is of a form that was shown here."""
+        return not self._is_new and hmac.compare_digest(self.confirmation(integration_id), posted)
+
+    def keep(self, answer: web.StreamResponse) -> None:
+        left = max(0, int((self._session.expires_at - clock.now()).total_seconds()))
+        answer.set_cookie(
+            self._name,
+            self._value.reveal(),
+            max_age=left,
+            path="/",
+            secure=self._secure,
+            httponly=True,
+            samesite="Lax",
+        )
+
+
+def check_confirmed(request: web.Request, browser: Browser, integration_id: str, posted: str) -> None:
+    """Raises InvalidRequest where nobody can have seen the page that asks for it."""
+    if is_embedded(request):
+        own = origin_of(request.app[SERVICES].config.server.public_url)
+        shown = request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
+    else:
+        shown = browser.confirms(integration_id, posted)
+    if not shown:
+        raise InvalidRequest(
+            UNCONFIRMED,
+            "This form was not sent from its own page in this browser. Look at the page, and confirm there.",
+        )
+
+
+async def claim(request: web.Request, browser: Browser, session: ConnectSession) -> None:
+    """Let a session for one browser serve this one from now on. Raises Forbidden where another one has it."""
+    if session.for_one_browser and not await request.app[SERVICES].store.sessions.keep_for_browser(
+        session.digest, browser.digest
+    ):
+        raise in_other_browser()
+
+
+def in_other_browser() -> Forbidden:
+    return Forbidden(
+        "connect_session_in_use",
+        "This link is already in use in another browser. Ask the application that you came from for a new one.",
+    )

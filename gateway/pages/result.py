@@ -1,0 +1,235 @@
+"""The last pages of a connect session: what has come of it, at an address that can be loaded again, and the way back to the
+application."""
+
+from typing import Any
+
+from aiohttp import web
+
+from gateway.connections.return_address import ReturnResult, return_address
+from gateway.errors import GatewayError
+from gateway.pages.choices import offer, offered
+from gateway.pages.confirmation import Browser, in_other_browser
+from gateway.pages.connect_cookie import address_of, base_of, held_digest, is_embedded, quoted, session_of
+from gateway.pages.failing import expired, failed
+from gateway.pages.frame import connect_page, openers, see_other
+from gateway.pages.words import Words, words_for
+from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
+from gateway.records.connection import Account, ConnectionRef
+from gateway.services import SERVICES
+from gateway.webhooks.keys import signing_keys
+
+
+async def result(request: web.Request) -> web.StreamResponse:
+    """What has come of connecting one integration; the session may be over meanwhile, which ends no page that says so."""
+    words, services = words_for(request), request.app[SERVICES]
+    key = request.match_info["integration_id"]
+    try:
+        if is_embedded(request):
+            session: ConnectSession | None = await session_of(request)
+            assert session is not None
+            session_digest = session.digest
+        else:
+            session_digest = held_digest(request)
+            session = await services.sessions.known(session_digest)
+            if session is not None and not Browser(request, session).has_it:
+                raise in_other_browser()
+        page = await result_page(request, session_digest, session, key, words)
+        if page is not None:
+            return page
+        session = session or await session_of(request)  # nothing has come of it, so it must live
+        services.integrations.get(session.environment, key)
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    return see_other(address_of(request, session.digest, words, f"/i/{quoted(key)}"))
+
+
+async def to_application(request: web.Request) -> web.StreamResponse:
+    """GET …/return: where Done and Cancel lead. 303 to the session's `return_url`; without one, a page that ends here."""
+    words = words_for(request)
+    try:
+        session = await session_of(request)
+        browser = Browser(request, session)
+        if not browser.has_it:
+            raise in_other_browser()
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    key = request.query.get("i")
+    outcomes = await _outcomes(request, session.digest, key)
+    if session.bound and not browser.confirmed:  # what another browser has done is not this one's to bring back
+        outcomes = []
+    made = [one for one in outcomes if one.succeeded]
+    if session.return_url is not None:
+        last = next(reversed(made or outcomes), None)
+        return see_other(await application_address(request, session, last, key))
+    if made:
+        return see_other(address_of(request, session.digest, words, f"/i/{quoted(made[-1].integration_id)}/result"))
+    return _last_page(
+        request,
+        words,
+        success=None,
+        title=words("cancelled_title"),
+        message=words("cancelled"),
+        back=base_of(request, session.digest, words),
+        back_label=words("again"),
+        tells="error",
+        told={"message": words("cancelled"), "errorType": "window_closed"},
+        openers=openers(request, session.environment),
+        event={"type": "close"},
+    )
+
+
+async def application_address(
+    request: web.Request, session: ConnectSession, outcome: Outcome | None, key: str | None
+) -> str:
+    """`return_url` with the signed result; `outcome` None: the end user has cancelled."""
+    services = request.app[SERVICES]
+    if outcome is None:
+        told = ReturnResult(outcome="cancelled", provider_config_key=key)
+    elif not outcome.succeeded:
+        told = ReturnResult(outcome="failed", provider_config_key=outcome.integration_id, error=outcome.code)
+    else:
+        told = ReturnResult(
+            outcome="pending" if outcome.is_pending else "connected",
+            provider_config_key=outcome.integration_id,
+            connection_id=outcome.connection_id,
+        )
+    signing_key = (await signing_keys(services.config, services.store, session.environment))[0]
+    return return_address(session, told, public_url=services.config.server.public_url, signing_key=signing_key)
+
+
+async def result_page(
+    request: web.Request, session_digest: str, session: ConnectSession | None, key: str, words: Words
+) -> web.Response | None:
+    """What has come of connecting `key` under this session; None where nothing has yet."""
+    outcomes = await _outcomes(request, session_digest, key)
+    made = next((one for one in reversed(outcomes) if one.succeeded), None)
+    if made is not None:
+        return await connected_page(request, words, made, session)
+    if not outcomes:
+        return None
+    return _failure(request, words, outcomes[-1], session)
+
+
+async def connected_page(
+    request: web.Request, words: Words, made: Outcome, session: ConnectSession | None, *, already: bool = False
+) -> web.Response:
+    """`made`: what connected it. `session` None: it is over, or this browser does not hold it. `already`: the end user asks
+    to connect what this session has connected."""
+    services = request.app[SERVICES]
+    if (
+        made.is_pending
+        and session is not None
+        and session.return_url is not None
+        and not is_embedded(request)
+        and Browser(request, session).confirmed
+    ):
+        address = await application_address(request, session, made, made.integration_id)
+        return connect_page(request, "connect/onward.html", words, url=address)
+    integration = services.integrations.find(made.environment, made.integration_id)
+    provider = services.catalog.get(integration.provider) if integration else None
+    name = (integration.display_name if integration else None) or (
+        provider.display_name if provider else made.integration_id
+    )
+    facts = await _facts(request, made, words)
+    many = session is not None and len(offered(services, session)) > 1
+    open_for_more = session is not None and not session.used_up and session.connection_id is None
+    state = "already" if already else "one_more" if made.is_pending else "done"
+    app = services.config.branding.name or words.plain("the_app")
+    returns = session is not None and session.return_url is not None
+    message = (
+        words("done_embedded") if state == "done" and is_embedded(request)
+        else words("done_return", app=app) if state == "done" and returns
+        else words(state, app=app, name=name)
+    )  # fmt: skip
+    base = base_of(request, session.digest, words) if session is not None else None
+    another = None
+    if already and open_for_more and session is not None:
+        another = address_of(request, session.digest, words, f"/i/{quoted(made.integration_id)}", again="1")
+    return _last_page(
+        request,
+        words,
+        success=True,
+        title=words(f"{state}_title", name=name),
+        message=message,
+        facts=facts,
+        back=base if many and open_for_more else None,
+        back_label=words("done_more"),
+        another=another,
+        done=way_to_application(request, session, words, made.integration_id),
+        tells="success" if not already else None,
+        openers=openers(request, made.environment),
+        event=None
+        if already
+        else {
+            "type": "connect",
+            "payload": {
+                "providerConfigKey": made.integration_id,
+                "connectionId": made.connection_id,
+                "isPending": made.is_pending,
+            },
+        },
+    )
+
+
+def way_to_application(request: web.Request, session: ConnectSession | None, words: Words, key: str) -> str | None:
+    """Where a last page of this session leads back to the application; None where the session names no address of it."""
+    if session is None or session.return_url is None or is_embedded(request):
+        return None
+    return address_of(request, session.digest, words, "/return", i=key)
+
+
+def _failure(request: web.Request, words: Words, outcome: Outcome, session: ConnectSession | None) -> web.Response:
+    services = request.app[SERVICES]
+    name = back = None
+    integration = services.integrations.find(outcome.environment, outcome.integration_id)
+    if session is not None and integration is not None and services.catalog.get(integration.provider) is not None:
+        one = offer(services, integration, base_of(request, session.digest, words), words)
+        name, back = one.name, one.address
+    fault = GatewayError(outcome.code or "generic_error_support", outcome.error_desc or "")  # type: ignore[arg-type]
+    return failed(
+        request,
+        fault,
+        words=words,
+        name=name,
+        integration_id=outcome.integration_id,
+        back=back,
+        done=way_to_application(request, session, words, outcome.integration_id),
+        framed=is_embedded(request),
+    )
+
+
+async def _facts(request: web.Request, made: Outcome, words: Words) -> list[tuple[str, str]]:
+    """Whose account, and which site, in words that its owner knows."""
+    if made.connection_id is None:
+        return []
+    ref = ConnectionRef(made.environment, made.integration_id, made.connection_id)
+    row = None if made.is_pending else await request.app[SERVICES].store.connections.get(ref)
+    account = row.account if row else Account()
+    config = row.config if row else {}
+    site = config.get("baseUrl") or config.get("subdomain")
+    found = ((words("account"), account.label), (words("site"), site))
+    return [(label, text) for label, text in found if text]
+
+
+async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:
+    found = await request.app[SERVICES].store.flow_results.of_session(session_digest)
+    return [one for one in found if one.error_type != SESSION_ENDED and key in {None, one.integration_id}]
+
+
+async def made_by(request: web.Request, session: ConnectSession) -> dict[str, Outcome]:
+    """What the session has connected: the last of each integration."""
+    return {one.integration_id: one for one in await _outcomes(request, session.digest, None) if one.succeeded}
+
+
+def _last_page(request: web.Request, words: Words, **context: Any) -> web.Response:
+    plain: dict[str, Any] = {
+        "detail": None,
+        "advice": None,
+        "facts": [],
+        "reference": None,
+        "done": None,
+        "done_label": words("done_button"),
+        "another": None,
+        "told": {},
+    }
+    return connect_page(request, "connect/result.html", words, framed=is_embedded(request), **{**plain, **context})

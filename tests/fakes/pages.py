@@ -1,0 +1,40 @@
+"""What a browser does with a form of our pages: it loads the page first, and sends the hidden inputs along."""
+
+import re
+from collections.abc import Mapping
+from html import unescape
+from typing import Final
+
+import aiohttp
+
+BROWSER: Final = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+HIDDEN: Final = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)"')
+
+ACTION: Final = re.compile(r'<form method="post" action="([^"]+)"')
+
+
+def hidden_in(html: str) -> dict[str, str]:
+    """The hidden inputs of the page's form."""
+    return {name: unescape(value) for name, value in HIDDEN.findall(html)}
+
+
+async def submit(
+    http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None, **options: object
+) -> aiohttp.ClientResponse:
+    """The answer to the form at `address`, read, with what was `typed` in. `options`: of the POST."""
+    async with http.get(address, headers=BROWSER) as page:
+        html = await page.text()
+    form = {**hidden_in(html), **(typed or {})}
+    action = unescape(ACTION.search(html)[1])  # type: ignore[index]
+    async with http.post(action, data=form, **options) as answer:  # type: ignore[arg-type]
+        await answer.read()
+        return answer
+
+
+async def to_consent(http: aiohttp.ClientSession, address: str, typed: Mapping[str, str] | None = None) -> str:
+    """The provider's address to which the form at `address` leads a browser."""
+    answer = await submit(http, address, typed)
+    html = await answer.text()
+    found = re.search(r'http-equiv="refresh" content="0;url=([^"]+)"', html)
+    assert found is not None, html
+    return unescape(found[1])

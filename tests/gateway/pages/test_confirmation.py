@@ -1,0 +1,232 @@
+"""Nothing leaves for a provider, and nothing is stored, before somebody has seen in this browser for whom it is."""
+
+import re
+from collections.abc import AsyncIterator
+from html import unescape
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.pages import BROWSER, hidden_in, submit, to_consent
+from tests.fakes.tracker import Tracker
+
+CHROME = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"}
+ADA = {"id": "u-1", "display_name": "Ada Lovelace", "email": "ada@example.com"}
+
+
+@pytest.fixture
+async def bob() -> AsyncIterator[aiohttp.ClientSession]:
+    """Another browser."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+        yield http
+
+
+async def link(running: RunningGateway, **session: Any) -> tuple[str, str]:
+    """The address of the session's pages after its link was opened in the first browser, and the token."""
+    token = await running.session_token(**{"end_user": ADA, "allowed_integrations": ["tracker"], **session})
+    return await opened(running, running.http, token), token
+
+
+async def opened(running: RunningGateway, http: aiohttp.ClientSession, token: str) -> str:
+    async with http.get(f"{running.url}/connect?session_token={token}", headers=BROWSER) as answer:
+        return str(answer.url)
+
+
+async def connections(running: RunningGateway) -> list[Any]:
+    found: list[Any] = (await running.json("GET", "/connections"))["connections"]
+    return found
+
+
+@pytest.mark.parametrize("headers", [BROWSER, CHROME, {"Sec-Fetch-Mode": "navigate"}])
+async def test_a_browser_is_shown_for_whom_before_it_leaves(
+    running: RunningGateway, tracker: Tracker, headers: dict[str, str]
+) -> None:
+    token = await running.session_token(end_user=ADA)
+    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(address, headers=headers) as page:
+        html = await page.text()
+        assert (page.status, page.history[0].status) == (200, 303)
+        assert token not in str(page.url)
+    assert "For Ada Lovelace" in unescape(html)
+    assert "authorize" not in tracker.calls
+    consent = await to_consent(running.http, str(page.url), {"asked": hidden_in(html)["asked"]})
+    async with running.http.get(consent, headers=BROWSER) as answer:
+        assert (answer.status, "is connected" in await answer.text()) == (200, True)
+        assert "code=" not in str(answer.url)
+    assert len(await connections(running)) == 1
+
+
+async def test_a_program_holds_nobody_s_cookies_and_is_sent_on(running: RunningGateway, tracker: Tracker) -> None:
+    token = await running.session_token(end_user=ADA)
+    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(address, allow_redirects=False) as answer:
+        assert answer.status == 302
+        assert answer.headers["Location"].startswith(f"{tracker.url}/authorize?")
+
+
+async def test_what_the_address_said_is_kept_until_the_click(running: RunningGateway, tracker: Tracker) -> None:
+    token = await running.session_token(end_user=ADA)
+    said = (
+        "&params[subdomain]=globex&authorization_params[prompt]=consent&user_scope=read:mail"
+        "&credentials[oauth_client_id_override]=own&credentials[oauth_client_secret_override]=own-secret-01"
+    )
+    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}{said}"
+    async with running.http.get(address, headers=BROWSER) as page:
+        html, where = await page.text(), str(page.url)
+    assert "own-secret-01" not in html + where
+    assert "read:mail" in html
+    consent = await to_consent(running.http, where)
+    assert "prompt=consent" in consent
+    assert "client_id=own" in consent
+    async with running.http.get(consent):
+        pass
+    (listed,) = await connections(running)
+    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert shown["connection_config"]["subdomain"] == "globex"
+    assert shown["credentials"]["config_override"]["client_secret"] == "own-secret-01"
+
+
+async def test_what_cannot_begin_is_told_before_anybody_confirms(running: RunningGateway) -> None:
+    token = await running.session_token(allowed_integrations=["tracker"])
+    address = f"{running.url}/oauth/connect/nothing?connect_session_token={token}"
+    async with running.http.get(address, headers=BROWSER) as page:
+        assert (page.status, page.headers["Gateway-Error"]) == (400, "unknown_provider_config")
+
+
+@pytest.mark.parametrize("confirmation", [None, "", "0" * 64])
+async def test_a_form_that_nobody_has_seen_here_does_nothing(
+    running: RunningGateway, tracker: Tracker, confirmation: str | None
+) -> None:
+    address, _ = await link(running)
+    form = {} if confirmation is None else {"confirmation": confirmation}
+    async with running.http.post(f"{address}/i/tracker", data=form, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+        again = await answer.text()
+    assert hidden_in(again)["confirmation"]  # the page itself, where one click is enough
+    assert "gw-flow" not in str(answer.cookies)
+    assert not tracker.calls
+
+
+async def test_a_confirmation_of_another_browser_is_none(
+    running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
+) -> None:
+    address, token = await link(running)
+    async with running.http.get(address, headers=BROWSER) as page:
+        hidden = hidden_in(await page.text())
+    await opened(running, bob, token)
+    async with bob.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    assert not tracker.calls
+
+
+async def test_a_confirmation_of_one_integration_is_none_of_another(running: RunningGateway) -> None:
+    environment = running.document["environments"]["dev"]
+    environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
+    await running.restart()
+    address, _ = await link(running, allowed_integrations=["tracker", "second"])
+    async with running.http.get(f"{address}/i/tracker", headers=BROWSER) as page:
+        hidden = hidden_in(await page.text())
+    async with running.http.post(f"{address}/i/second", data=hidden, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+
+
+async def test_two_tabs_of_one_browser_can_both_be_confirmed(running: RunningGateway) -> None:
+    address, _ = await link(running)
+    tabs = []
+    for _ in range(2):
+        async with running.http.get(address, headers=BROWSER) as page:
+            tabs.append(hidden_in(await page.text()))
+    for hidden in tabs:
+        async with running.http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
+            assert (answer.status, "/leave/" in answer.headers["Location"]) == (303, True)
+
+
+async def test_a_link_for_one_use_serves_the_browser_that_began(
+    running: RunningGateway, bob: aiohttp.ClientSession
+) -> None:
+    address, token = await link(running, single_use=True)
+    bobs = await opened(running, bob, token)  # looking is no use
+    consent = await to_consent(running.http, address)
+    async with bob.get(bobs, headers=BROWSER) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+        assert "another browser" in await answer.text()
+    for path in ("/connect?session_token=", "/oauth/connect/tracker?connect_session_token="):
+        async with bob.get(f"{running.url}{path}{token}", headers=BROWSER) as answer:
+            assert answer.headers["Gateway-Error"] == "connect_session_in_use"
+    async with bob.get(
+        f"{running.url}/oauth/connect/tracker?connect_session_token={token}", allow_redirects=False
+    ) as answer:
+        assert answer.status == 403
+    async with running.http.get(consent, headers=BROWSER) as answer:
+        assert "is connected" in await answer.text()
+    async with running.http.get(address, headers=BROWSER) as answer:
+        assert "is already connected" in await answer.text()
+        assert "Connect another" not in await answer.text()
+    assert len(await connections(running)) == 1
+
+
+async def test_of_browsers_that_confirm_at_once_one_goes_on(
+    running: RunningGateway, bob: aiohttp.ClientSession
+) -> None:
+    address, token = await link(running, single_use=True)
+    await opened(running, bob, token)
+    forms = []
+    for http in (running.http, bob):
+        async with http.get(address, headers=BROWSER) as page:
+            forms.append((http, hidden_in(await page.text())))
+    statuses = []
+    for http, hidden in forms:
+        async with http.post(f"{address}/i/tracker", data=hidden, allow_redirects=False) as answer:
+            statuses.append(answer.status)
+    assert statuses == [303, 403]
+
+
+async def test_in_a_frame_the_browser_s_word_counts(running: RunningGateway, tracker: Tracker) -> None:
+    token = await running.session_token(end_user=ADA)
+    form = {"connect_session_token": token, "ws_client_id": "w"}
+    address = f"{running.url}/connect/s/embedded/i/tracker"
+    for headers in ({}, {"Origin": "null"}):
+        async with running.http.post(address, data=form, headers=headers, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    ours = {"Origin": "null", "Sec-Fetch-Site": "same-origin"}
+    async with running.http.post(address, data=form, headers=ours, allow_redirects=False) as answer:
+        assert (answer.status, "/leave/" in answer.headers["Location"]) == (303, True)
+
+
+async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
+    wish = {
+        "display_name": "invoice agent",
+        "scopes": ["environment:connect_sessions:write", "environment:proxy"],
+        "limits": {"integrations": ["tracker"]},
+    }
+    minted = await running.json("POST", "/environment/api-keys", json=wish)
+    headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
+    wish = {"end_user": ADA}
+    async with running.http.post(f"{running.url}/connect/sessions", headers=headers, json=wish) as answer:
+        made = await answer.json()
+    async with running.http.get(made["data"]["connect_link"], headers=BROWSER) as page:
+        html = unescape(await page.text())
+    assert "At the request of “invoice agent”" in html
+    assert "For Ada Lovelace" in html
+
+
+async def test_of_tags_alone_the_person_s_name_is_shown(running: RunningGateway) -> None:
+    address, _ = await link(running, end_user=None, tags={"end_user_display_name": "Ada by tag"})
+    async with running.http.get(address, headers=BROWSER) as page:
+        assert "For Ada by tag" in await page.text()
+
+
+async def test_the_address_of_the_provider_is_for_the_browser_that_began(
+    running: RunningGateway, tracker: Tracker, bob: aiohttp.ClientSession
+) -> None:
+    address, token = await link(running)
+    answer = await submit(running.http, f"{address}/i/tracker")
+    leaving = str(answer.url)
+    async with running.http.get(leaving, headers=BROWSER) as again:  # loaded again: the same authorization
+        assert re.findall(r"state=[^&]+", await again.text())[0] in await answer.text()
+    await opened(running, bob, token)
+    async with bob.get(leaving, headers=BROWSER) as page:
+        assert tracker.url not in await page.text()
+        assert str(page.url) == address

@@ -1,0 +1,292 @@
+"""What has come of it stays to be seen: pages can be loaded again, show no ids, and lead back to the application."""
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+
+from gateway.client import code_challenge, new_code_verifier, verify_return
+from gateway.webhooks.keys import signing_keys
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.pages import BROWSER, submit, to_consent
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_completion import keyed
+from tests.gateway.pages.test_confirmation import ADA, connections, link, opened
+
+APP = "http://127.0.0.1:9/back?tab=2"
+
+
+def browser() -> aiohttp.ClientSession:
+    """One of its own, with its own cookies."""
+    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+
+async def walked(running: RunningGateway, address: str) -> aiohttp.ClientResponse:
+    """The page that a browser ends on, or is sent to outside of the gateway."""
+    consent = await to_consent(running.http, address)
+    async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
+        callback = granted.headers["Location"]
+    async with running.http.get(callback, headers=BROWSER, allow_redirects=False) as answer:
+        await answer.read()
+        return answer
+
+
+async def text_of(running: RunningGateway, address: str) -> str:
+    async with running.http.get(address, headers=BROWSER) as answer:
+        return await answer.text()
+
+
+def result_in(address: str, key: str, state: str | None = None) -> Any:
+    return verify_return(address, key, audience="http://127.0.0.1:9", state=state)
+
+
+async def test_the_result_has_an_address_of_its_own_and_no_ids(running: RunningGateway) -> None:
+    address, _ = await link(running)
+    answer = await walked(running, address)
+    assert (answer.status, answer.headers["Location"]) == (303, f"{address}/i/tracker/result")
+    html = await text_of(running, answer.headers["Location"])
+    assert "is connected" in html
+    (made,) = await connections(running)
+    visible = html.partition("<h1")[2]
+    assert made["connection_id"] not in visible
+    assert "u-1" not in visible
+    assert html.partition("<h1")[2] == (await text_of(running, answer.headers["Location"])).partition("<h1")[2]
+    assert len(await connections(running)) == 1
+
+
+async def test_a_callback_loaded_again_shows_what_came_of_it(running: RunningGateway, tracker: Tracker) -> None:
+    address, _ = await link(running)
+    consent = await to_consent(running.http, address)
+    async with running.http.get(consent, headers=BROWSER, allow_redirects=False) as granted:
+        callback = granted.headers["Location"]
+    for _ in range(3):
+        async with running.http.get(callback, headers=BROWSER) as answer:
+            assert (answer.status, "is connected" in await answer.text()) == (200, True)
+            assert "code=" not in str(answer.url)
+    async with aiohttp.ClientSession() as stranger, stranger.get(callback, headers=BROWSER) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
+    assert tracker.calls["authorization_code"] == 1
+
+
+async def test_opening_the_link_again_says_that_it_is_done(running: RunningGateway) -> None:
+    address, token = await link(running)
+    await walked(running, address)
+    html = await text_of(running, f"{running.url}/connect?session_token={token}")
+    assert "is already connected" in html
+    assert "Connect another account" in html
+    again = await text_of(running, f"{address}/i/tracker?again=1")
+    assert 'name="confirmation"' in again
+
+
+async def test_a_link_that_is_used_up_says_so(running: RunningGateway) -> None:
+    environment = running.document["environments"]["dev"]
+    environment["integrations"]["second"] = dict(environment["integrations"]["tracker"])
+    await running.restart()
+    address, _ = await link(running, max_connections=1, allowed_integrations=["tracker", "second"])
+    await walked(running, f"{address}/i/tracker")
+    async with running.http.get(f"{address}/i/second", headers=BROWSER) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_used")
+        assert "has been used" in await answer.text()
+    assert "is already connected" in await text_of(running, f"{address}/i/tracker?again=1")
+
+
+async def test_done_leads_to_the_application_with_a_signed_result(running: RunningGateway) -> None:
+    address, _ = await link(running, return_url=APP, state="s 1&x")
+    await walked(running, address)
+    html = await text_of(running, f"{address}/i/tracker/result")
+    assert f'href="{address}/return?i=tracker"' in html
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
+        assert answer.status == 303
+        back = answer.headers["Location"]
+    query = parse_qs(urlsplit(back).query)
+    assert (query["tab"], query["state"]) == (["2"], ["s 1&x"])
+    (made,) = await connections(running)
+    result = result_in(back, await signing_key(running), "s 1&x")
+    assert (result.outcome, result.connection_id) == ("connected", made["connection_id"])
+    assert result.provider_config_key == "tracker"
+
+
+async def signing_key(running: RunningGateway) -> str:
+    services = running.services
+    return (await signing_keys(services.config, services.store, "dev"))[0].reveal()
+
+
+async def test_cancel_leads_there_too(running: RunningGateway, tracker: Tracker) -> None:
+    address, _ = await link(running, return_url=APP)
+    html = await text_of(running, address)
+    assert f'href="{address}/return?i=tracker"' in html
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
+        result = result_in(answer.headers["Location"], await signing_key(running))
+    assert (result.outcome, result.provider_config_key, result.connection_id) == ("cancelled", "tracker", None)
+    assert not tracker.calls
+
+
+async def test_without_an_address_cancel_ends_cleanly(running: RunningGateway) -> None:
+    address, _ = await link(running)
+    html = await text_of(running, f"{address}/return?i=tracker")
+    assert "Nothing was shared" in html
+    assert 'role="alert"' not in html
+
+
+async def test_what_the_application_completes_goes_there_at_once(running: RunningGateway) -> None:
+    verifier = new_code_verifier()
+    address, _ = await link(running, return_url=APP, state="mine", code_challenge=code_challenge(verifier))
+    answer = await walked(running, address)
+    assert answer.status == 303
+    result = result_in(answer.headers["Location"], await signing_key(running), "mine")
+    assert result.outcome == "pending"
+    assert await connections(running) == []
+    path = f"/connect/sessions/{result.session_id}/complete"
+    done = await running.json("POST", path, json={"code_verifier": verifier})
+    assert done["data"]["status"] == "connected"
+    assert len(await connections(running)) == 1
+
+
+async def test_without_an_address_it_says_that_a_step_is_left(running: RunningGateway) -> None:
+    verifier = new_code_verifier()
+    address, _ = await link(running, code_challenge=code_challenge(verifier))
+    answer = await walked(running, address)
+    html = await text_of(running, answer.headers["Location"])
+    assert "One more step" in html
+    assert "is connected" not in html
+
+
+async def test_a_result_is_for_the_browser_that_holds_the_session(running: RunningGateway) -> None:
+    address, _ = await link(running)
+    await walked(running, address)
+    async with aiohttp.ClientSession() as stranger:
+        for page in (f"{address}/i/tracker/result", f"{address}/return"):
+            async with stranger.get(page, headers=BROWSER) as answer:
+                assert answer.status == 401
+
+
+async def test_a_result_outlives_its_session(running: RunningGateway) -> None:
+    address, token = await link(running)
+    await walked(running, address)
+    async with running.http.delete(
+        f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}
+    ) as answer:
+        assert answer.status == 204
+    assert "is connected" in await text_of(running, f"{address}/i/tracker/result")
+    async with running.http.get(address, headers=BROWSER) as answer:
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize("path", ["/i/tracker/result", "/i/tracker"])
+async def test_before_anything_came_of_it_the_form_is_shown(running: RunningGateway, path: str) -> None:
+    address, _ = await link(running)
+    assert 'name="confirmation"' in await text_of(running, address + path)
+
+
+async def test_what_failed_is_told_with_another_try(running: RunningGateway, tracker: Tracker) -> None:
+    address, _ = await link(running)
+    consent = await to_consent(running.http, address)
+    state = parse_qs(urlsplit(consent).query)["state"][0]
+    refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied"
+    async with running.http.get(refusal, headers=BROWSER) as answer:
+        assert answer.status == 400
+    html = await text_of(running, f"{address}/i/tracker/result")
+    assert "was not connected" in html
+    assert f'href="{address}/i/tracker"' in html
+    assert ADA["display_name"] not in html
+
+
+async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page_is_loaded(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await keyed(running, tracker)
+    address, _ = await link(running, allowed_integrations=["keyed"])
+    answer = await submit(running.http, f"{address}/i/keyed", {"credentials[apiKey]": "right"})
+    assert (answer.status, answer.history[0].status) == (200, 303)
+    for _ in range(2):
+        assert "is connected" in await text_of(running, str(answer.url))
+    assert len(await connections(running)) == 1
+
+
+@pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result", "i/tracker", "leave/0"])
+async def test_what_another_browser_connected_is_not_brought_back_by_this_one(
+    running: RunningGateway, way: str
+) -> None:
+    """Alice's link, forwarded: Bob authorizes his account, and Alice, who has the link too, goes to the application."""
+    verifier = new_code_verifier()
+    wish = {"return_url": APP, "state": "alice", "code_challenge": code_challenge(verifier)}
+    token = await running.session_token(end_user=ADA, allowed_integrations=["tracker"], **wish)
+    async with browser() as bob:
+        address = await opened(running, bob, token)
+        async with bob.get(await to_consent(bob, address), headers=BROWSER, allow_redirects=False) as granted:
+            callback = granted.headers["Location"]
+        async with bob.get(callback, headers=BROWSER, allow_redirects=False) as answer:
+            assert "result=" in answer.headers["Location"]
+    async with browser() as alice:
+        await opened(running, alice, token)
+        async with alice.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as answer:
+            assert "result=" not in answer.headers.get("Location", "") + await answer.text()
+            assert answer.headers["Gateway-Error"] == "connect_session_in_use"
+    assert await connections(running) == []
+
+
+@pytest.mark.parametrize("way", ["return?i=tracker", "i/tracker/result"])
+async def test_a_link_for_one_use_shows_its_result_in_its_browser_alone(running: RunningGateway, way: str) -> None:
+    token = await running.session_token(return_url=APP, single_use=True, allowed_integrations=["tracker"])
+    async with browser() as first, browser() as other:
+        address = await opened(running, first, token)
+        await opened(running, other, token)
+        async with first.get(await to_consent(first, address), headers=BROWSER) as answer:
+            assert "is connected" in await answer.text()
+        async with other.get(f"{address}/{way}", headers=BROWSER, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+
+
+async def test_a_kept_link_takes_no_typed_credential_from_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
+    await keyed(running, tracker)
+    token = await running.session_token(single_use=True, max_connections=5)
+    async with browser() as first:
+        address = await opened(running, first, token)
+        assert (await submit(first, f"{address}/i/keyed", {"credentials[apiKey]": "k"})).status == 200
+    frame = {
+        "Authorization": f"Bearer {token}",
+        "Gateway-Embedder": "http://127.0.0.1:9",
+        "Sec-Fetch-Site": "same-origin",
+    }
+    form = {"credentials[apiKey]": "k2"}
+    async with running.http.post(
+        f"{running.url}/connect/s/embedded/i/keyed", data=form, headers=frame, allow_redirects=False
+    ) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+    typed = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
+    async with running.http.post(typed, json={"apiKey": "k3"}) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")
+    assert len(await connections(running)) == 1
+
+
+async def test_a_failure_leads_back_to_the_application_as_one(running: RunningGateway) -> None:
+    address, _ = await link(running, return_url=APP)
+    consent = await to_consent(running.http, address)
+    state = parse_qs(urlsplit(consent).query)["state"][0]
+    html = await text_of(running, f"{running.url}/oauth/callback?error=access_denied&state={state}")
+    assert f'href="{address}/return?i=tracker"' in html
+    async with running.http.get(f"{address}/return?i=tracker", headers=BROWSER, allow_redirects=False) as answer:
+        result = result_in(answer.headers["Location"], await signing_key(running))
+    assert (result.outcome, result.error) == ("failed", "authorization_refused")
+
+
+async def test_one_connection_alone_can_be_completed(running: RunningGateway, tracker: Tracker) -> None:
+    await keyed(running, tracker)
+    verifier = new_code_verifier()
+    wish = {"end_user": ADA, "code_challenge": code_challenge(verifier)}
+    session = (await running.json("POST", "/connect/sessions", json=wish))["data"]
+    typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    made = [(await running.json("POST", typed, json={"apiKey": key}))["connectionId"] for key in ("k1", "k2")]
+    path = f"/connect/sessions/{session['session_id']}/complete"
+    body = {"code_verifier": verifier, "connection_id": made[1]}
+    done = (await running.json("POST", path, json=body))["data"]
+    assert [one["connection_id"] for one in done["connections"]] == [made[1]]
+    assert [one["connection_id"] for one in await connections(running)] == [made[1]]
+    await running.json("POST", path, json={**body, "connection_id": "another"}, expect=409)
+
+
+async def test_the_page_on_the_way_keeps_the_language(running: RunningGateway) -> None:
+    address, _ = await link(running)
+    answer = await submit(running.http, f"{address}/i/tracker?lang=de&theme=dark")
+    assert '<html lang="de" data-theme="dark">' in await answer.text()
