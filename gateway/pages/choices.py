@@ -18,7 +18,7 @@ from gateway.services import Services
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One integration. `how` says in a sentence what the end user does; `host` is where they sign in; `connected`: this
+    """One integration. `how` says in a few words what the end user does; `host` is where they sign in; `connected`: this
     session has connected it."""
 
     key: str

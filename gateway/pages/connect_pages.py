@@ -172,7 +172,7 @@ def _whose(session: ConnectSession, words: Words, row: Connection | None = None)
         who = f"{who} · {user.organization_display_name}"
     return {
         "who": words("for_who", who=who) if who else None,
-        "until": words("until", time=session.expires_at.strftime("%Y-%m-%d %H:%M UTC")),
+        "until": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
         "until_at": iso(session.expires_at),
         "session_name": name_of(session.digest),
     }

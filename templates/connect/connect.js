@@ -45,11 +45,18 @@
       }
     };
     if (dependent.length) { main().addEventListener("input", fit); fit(); }
+    for (const time of document.querySelectorAll("time[datetime]")) time.textContent = inThisZone(new Date(time.dateTime));
     const search = document.querySelector("[data-search]");
     if (search) search.addEventListener("input", () => filter(search.querySelector("[type=search]").value));
     const wrong = document.querySelector("[aria-invalid]") || (document.querySelector(".fault") && document.querySelector("h1"));
     if (wrong) wrong.focus();
     if (framed) addClose();
+  }
+
+  function inThisZone(when) {
+    const isToday = when.toDateString() === new Date().toDateString();
+    const date = isToday ? {} : { day: "numeric", month: "long", year: "numeric" };
+    return when.toLocaleString(root.lang, { ...date, hour: "numeric", minute: "2-digit", timeZoneName: "short" });
   }
 
   function filter(text) {
@@ -112,7 +119,8 @@
     const link = event.target.closest("a[href]");
     if (!framed || !link || link.target === "_blank" || !token) return;
     event.preventDefault();
-    show(link.href);
+    if ("cancel" in link.dataset) tellParent({ type: "close" });
+    else show(link.href);
   });
 
   function addClose() {
@@ -203,6 +211,7 @@
   function tellOpener() {
     const kind = main().dataset.tells;
     if (!kind) return;
+    if (location.pathname.endsWith("/oauth/callback")) history.replaceState(null, "", location.pathname);
     const message = { type: `nango_oauth_callback_${kind}` };
     if (kind === "error") message.payload = JSON.parse(main().dataset.told);
     // The opener is a page of the application, or our own in a frame: only a registered origin or our own receives it. Where
@@ -212,7 +221,7 @@
     const ended = (event) => { if (event.data && event.data.type === "nango_oauth_callback_ack") window.close(); };
     if (window.BroadcastChannel) { channel = new BroadcastChannel("nango-oauth-callback"); channel.postMessage(message); channel.addEventListener("message", ended); }
     window.addEventListener("message", ended);
-    if (kind === "success" && window.opener) setTimeout(() => window.close(), 500);
+    if ((kind === "success" || "closes" in main().dataset) && window.opener) setTimeout(() => window.close(), 500);
   }
 
   prepare();

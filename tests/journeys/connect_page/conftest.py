@@ -1,0 +1,60 @@
+"""A browser, a gateway and pages in it, one of each for the tests of a module."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.journeys.connect_page.browser import launched
+from tests.journeys.connect_page.looks import LOOKS
+from tests.journeys.connect_page.site import ConnectSite, connect_site
+
+EMBEDDING = """<!doctype html><iframe id="ui" style="width:600px;height:740px;border:0"></iframe><script>
+window.events = [];
+window.addEventListener("message", (event) => {
+  window.events.push(event.data);
+  if (event.data.type === "ready") event.source.postMessage({type: "session_token", sessionToken: window.token}, event.origin);
+});
+</script>"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Any]:
+    async with launched() as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ConnectSite]:
+    async with connect_site(tmp_path_factory.mktemp("connect")) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Any) -> AsyncIterator[Any]:
+    context = await browser.new_context(locale="en-US", **LOOKS["light"])
+    page = await context.new_page()
+    page.faults = []
+    page.on("pageerror", lambda fault: page.faults.append(str(fault)))
+    page.on("console", lambda said: page.faults.append(said.text) if "Content Security" in said.text else None)
+    yield page
+    assert page.faults == []
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def embedding() -> AsyncIterator[str]:
+    """A page of the customer's application that embeds ours and hands it `window.token`."""
+    app = web.Application()
+
+    async def own(_request: web.Request) -> web.Response:
+        return web.Response(text=EMBEDDING, content_type="text/html")
+
+    app.router.add_get("/", own)
+    server = TestServer(app)
+    await server.start_server()
+    yield f"http://127.0.0.1:{server.port}/"
+    await server.close()

@@ -1,0 +1,52 @@
+"""Each state of the connect page as people see it: checked by axe, light, dark and as wide as a phone, and written as images."""
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.journeys.connect_page.browser import violations
+
+SHOTS = os.environ.get("CONNECT_SCREENSHOTS")
+LOOKS = {
+    "light": {"color_scheme": "light", "viewport": {"width": 640, "height": 760}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 640, "height": 760}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 700}},
+}
+
+
+async def looked_at(page: Any, name: str) -> None:
+    """axe finds nothing, light and dark; nothing is cut off on a phone."""
+    for look, how in LOOKS.items():
+        await page.emulate_media(color_scheme=how["color_scheme"])
+        await page.set_viewport_size(how["viewport"])
+        if look != "phone":
+            assert await violations(page) == [], (name, look)
+        else:
+            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if SHOTS:
+            await shot(page, f"{name}-{look}")
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size(LOOKS["light"]["viewport"])
+
+
+async def shot(page: Any, name: str) -> None:
+    devtools = await page.context.new_cdp_session(page)
+    wanted = {"format": "webp", "quality": 70, "captureBeyondViewport": False}
+    image = base64.b64decode((await devtools.send("Page.captureScreenshot", wanted))["data"])
+    folder = Path(SHOTS or ".")
+    folder.mkdir(exist_ok=True)
+    (folder / f"connect-{name}.webp").write_bytes(image)
+    await devtools.detach()
+
+
+async def sign_in(page: Any, decision: str = "allow") -> None:
+    """At the sandbox, which remembers who signed in."""
+    await page.wait_for_url("**/oauth/authorize**")
+    if await page.locator("[name=email]").count():
+        await page.fill("[name=email]", "demo@example.com")
+        await page.fill("[name=password]", "demo")
+        await page.locator("form[action='/oauth/login'] button").click()
+        await page.wait_for_selector("[name=decision]")
+    allow = page.locator("[name=decision][value=allow]")
+    await (allow if decision == "allow" else page.locator("[name=decision]:not([value=allow])")).click()
