@@ -59,7 +59,7 @@ def failed(
         detail=None if words.lang == "en" or message else own,
         advice=None,
         success=False,
-        facts=[(words("integration"), integration_id)] if integration_id else [],
+        facts=[(words("integration"), integration_id)] if integration_id and name is None else [],
         reference=words("reference", code=fault.code, request=request[REQUEST_ID]),
         back=back,
         back_label=words("again"),

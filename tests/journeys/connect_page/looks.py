@@ -25,9 +25,16 @@ async def looked_at(page: Any, name: str) -> None:
         else:
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if SHOTS:
+            await page.set_viewport_size(await whole(page, how["viewport"]))
             await shot(page, f"{name}-{look}")
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(LOOKS["light"]["viewport"])
+
+
+async def whole(page: Any, size: dict[str, int]) -> dict[str, int]:
+    """A window in which all of the page is to be seen; of a long list, its begin."""
+    height: int = await page.evaluate("document.documentElement.scrollHeight")
+    return {**size, "height": min(max(size["height"], height), 1200)}
 
 
 async def shot(page: Any, name: str) -> None:

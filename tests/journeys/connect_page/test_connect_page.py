@@ -20,9 +20,7 @@ async def test_the_list_is_searched_by_name(page: Any, site: ConnectSite) -> Non
     assert await page.locator(".choice").count() == 8
     await looked_at(page, "list")
     await page.fill("[type=search]", "vault")
-    assert await page.locator("li:visible").all_inner_texts() == [
-        "Two Step Vault\nAPI key or password"
-    ]
+    assert await page.locator("li:visible").all_inner_texts() == ["Two Step Vault\nAPI key or password"]
     assert await page.locator("#live").inner_text() == "1 found"
     await page.fill("[type=search]", "no such thing")
     assert await page.locator(".none").is_visible()

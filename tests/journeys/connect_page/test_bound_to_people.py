@@ -1,0 +1,189 @@
+"""The connect page in Chromium where it is about whom a link is for: the confirmation, the ways out of it, and what is said to
+those for whom a link does not work."""
+
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from gateway.client import code_challenge, new_code_verifier
+from tests.journeys.connect_page.looks import LOOKS, looked_at, sign_in
+from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+OAUTH = {
+    "allowed_integrations": ["issues"],
+    "integrations_config_defaults": {"issues": {"connection_config": {"subdomain": "acme"}}},
+}
+KEY = {
+    "allowed_integrations": ["northwind"],
+    "integrations_config_defaults": {"northwind": {"connection_config": {"region": "eu", "account": "acme"}}},
+}
+
+
+async def connect_by_key(page: Any) -> None:
+    await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
+    await page.click("button.main")
+    await page.wait_for_selector(".status")
+
+
+async def test_the_address_for_programs_asks_a_browser_to_confirm(page: Any, site: ConnectSite) -> None:
+    wish = {
+        "display_name": "invoice agent",
+        "scopes": ["environment:connect_sessions:write", "environment:proxy"],
+        "limits": {"integrations": ["issues"]},
+    }
+    minted = await site.gateway.json("POST", "/environment/api-keys", json=wish)
+    headers = {"Authorization": f"Bearer {minted['data']['secret']}"}
+    body = {"end_user": {"id": "u1", "display_name": "Ada Lovelace"}}
+    async with (
+        ClientSession() as agent,
+        agent.post(f"{site.gateway.url}/connect/sessions", headers=headers, json=body) as answer,
+    ):
+        token = (await answer.json())["data"]["token"]
+    await page.goto(f"{site.gateway.url}/oauth/connect/issues?connect_session_token={token}&ws_client_id=w1")
+    assert token not in page.url
+    assert await page.locator(".whom p").all_inner_texts() == [
+        "For Ada Lovelace",
+        "Acme Analytics asks for access to your account",
+        "At the request of “invoice agent”",
+    ]
+    await looked_at(page, "confirm")
+
+
+async def test_the_scopes_are_behind_a_disclosure_that_keys_reach(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(**OAUTH))
+    scope = page.locator("code", has_text="write:sandbox-work")
+    assert not await scope.is_visible()
+    await page.focus("summary")
+    await page.keyboard.press("Enter")
+    assert await scope.is_visible()
+    await looked_at(page, "grants")
+
+
+async def test_the_time_is_that_of_the_browser(browser: Any, site: ConnectSite) -> None:
+    for scripts, said in ((True, "GMT+9"), (False, "UTC")):
+        context = await browser.new_context(locale="en-US", timezone_id="Asia/Tokyo", java_script_enabled=scripts)
+        page = await context.new_page()
+        await page.goto(await site.link(**KEY))
+        assert (await page.inner_text("time")).endswith(said)
+        await context.close()
+
+
+async def test_done_leads_back_to_the_application(page: Any, site: ConnectSite, embedding: str) -> None:
+    await page.goto(await site.link(**KEY, return_url=f"{embedding}?tab=2", state="s1"))
+    await connect_by_key(page)
+    assert await page.inner_text("h1") == "Northwind CRM is connected"
+    await looked_at(page, "done")
+    await page.click("a.main")
+    await page.wait_for_url(f"{embedding}?tab=2&state=s1&result=*")
+
+
+async def test_what_the_application_completes_leaves_one_more_step(page: Any, site: ConnectSite) -> None:
+    before = len(await site.connections())
+    await page.goto(await site.link(**KEY, code_challenge=code_challenge(new_code_verifier())))
+    await connect_by_key(page)
+    assert await page.inner_text("h1") == "One more step"
+    await looked_at(page, "one-more-step")
+    assert len(await site.connections()) == before
+
+
+async def test_pages_on_the_way_have_a_button_for_those_who_stay_there(
+    page: Any, site: ConnectSite, embedding: str
+) -> None:
+    await page.route("**/oauth/authorize**", lambda route: route.fulfill(status=204))
+    await page.goto(await site.link(**OAUTH))
+    await page.click("button.main")
+    await page.wait_for_url("**/leave/**")
+    assert await page.inner_text("h1") == "Taking you to Sandbox Issues"
+    await looked_at(page, "leaving")
+    await page.route(f"{embedding}**", lambda route: route.fulfill(status=204))
+    bound = {"return_url": embedding, "code_challenge": code_challenge(new_code_verifier())}
+    await page.goto(await site.link(**KEY, **bound))
+    await page.fill('[name="credentials[apiKey]"]', GOOD_KEY)
+    await page.click("button.main")
+    await page.wait_for_selector("a.main")
+    assert await page.inner_text("h1") == "Taking you back to Acme Analytics"
+    await looked_at(page, "onward")
+
+
+async def test_cancel_ends_cleanly(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(**OAUTH))
+    await page.click("text=Cancel")
+    await page.wait_for_selector(".status.calm")
+    assert await page.inner_text("h1") == "Nothing was shared"
+    await looked_at(page, "cancelled")
+    await page.click("text=Try again")
+    await page.wait_for_selector("form.entry")
+
+
+async def test_cancel_closes_the_window_that_the_application_opened(
+    page: Any, site: ConnectSite, embedding: str
+) -> None:
+    await page.goto(embedding)
+    address = f"{site.gateway.url}/oauth/connect/issues?connect_session_token={await site.token(**OAUTH)}"
+    async with page.context.expect_page() as opening:
+        await page.evaluate("(address) => { window.open(address); }", address)
+    popup = await opening.value
+    async with popup.expect_event("close"):
+        await popup.click("text=Cancel")
+    await page.wait_for_function("window.events.length > 0")
+    assert await page.evaluate("window.events[0].type") == "nango_oauth_callback_error"
+
+
+async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: ConnectSite, embedding: str) -> None:
+    await page.goto(embedding)
+    address, token = f"{site.gateway.url}/connect?apiURL={site.gateway.url}", await site.token(**OAUTH)
+    await page.evaluate(
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+    )
+    await page.frame_locator("#ui").locator("text=Cancel").click()
+    await page.wait_for_function("window.events.some((event) => event.type === 'close')")
+    assert await page.evaluate("window.events.filter((event) => event.type === 'close').length") == 1
+
+
+async def test_what_a_failure_brought_along_leaves_the_address(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(**OAUTH))
+    await page.click("button.main")
+    await sign_in(page, "deny")
+    await page.wait_for_selector(".status.bad")
+    assert page.url == f"{site.gateway.url}/oauth/callback"
+
+
+async def test_what_is_connected_says_so(page: Any, site: ConnectSite) -> None:
+    link = await site.link(**{**KEY, "allowed_integrations": ["northwind", "issues"]})
+    await page.goto(link)
+    await page.click("text=Northwind CRM")
+    await connect_by_key(page)
+    await page.click("text=Connect something else")
+    await page.wait_for_selector(".choices")
+    assert await page.locator(".choice", has_text="Northwind CRM").locator(".connected").inner_text() == "Connected"
+    assert await page.locator(".connected").count() == 1
+    await looked_at(page, "list-connected")
+    await page.click("text=Northwind CRM")
+    assert await page.inner_text("h1") == "Northwind CRM is already connected"
+    await looked_at(page, "already")
+
+
+async def test_a_link_that_is_used_up_opens_nothing(page: Any, site: ConnectSite) -> None:
+    link = await site.link(**{**KEY, "allowed_integrations": ["northwind", "issues"]}, max_connections=1)
+    await page.goto(link)
+    await page.click("text=Northwind CRM")
+    await connect_by_key(page)
+    await page.goto(link)
+    await page.click("text=Sandbox Issues")
+    assert await page.inner_text("h1") == "This link has been used"
+    await looked_at(page, "used")
+
+
+async def test_a_link_for_one_use_opens_nothing_in_another_browser(page: Any, browser: Any, site: ConnectSite) -> None:
+    link = await site.link(**OAUTH, single_use=True)
+    first = await browser.new_context(locale="en-US", **LOOKS["light"])
+    other = await first.new_page()
+    await other.goto(link)
+    await other.click("button.main")
+    await other.wait_for_url("**/oauth/**")
+    await first.close()
+    await page.goto(link)
+    assert await page.inner_text("h1") == "This link is in use in another browser"
+    await looked_at(page, "other-browser")
