@@ -66,6 +66,7 @@ def failed(
         done=done,
         done_label=words("to_app", app=request.app[SERVICES].config.branding.name or words.plain("the_app")),
         another=None,
+        waits=False,
         tells="error" if tells else None,
         told={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
         openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),

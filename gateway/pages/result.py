@@ -155,6 +155,7 @@ async def connected_page(
         back=base if many and open_for_more else None,
         back_label=words("done_more"),
         another=another,
+        waits=state == "one_more",
         done=way_to_application(request, session, words, made.integration_id),
         tells="success" if not already else None,
         openers=openers(request, made.environment),
@@ -230,6 +231,7 @@ def _last_page(request: web.Request, words: Words, **context: Any) -> web.Respon
         "done": None,
         "done_label": words("done_button"),
         "another": None,
+        "waits": False,
         "told": {},
     }
     return connect_page(request, "connect/result.html", words, framed=is_embedded(request), **{**plain, **context})

@@ -160,7 +160,9 @@
     const cancel = made("button", form.dataset.cancel, { type: "button", class: "quiet" });
     const waiting = made("div", "", { class: "spinner", "aria-hidden": "true" });
     cancel.addEventListener("click", () => { if (popup) popup.close(); restore(""); });
-    main().replaceChildren(made("h1", form.dataset.waitingTitle, { tabindex: "-1" }), made("p", form.dataset.waiting), waiting, cancel);
+    const after = made("p", "", { class: "after" });
+    after.append(cancel);
+    main().replaceChildren(made("h1", form.dataset.waitingTitle, { tabindex: "-1" }), made("p", form.dataset.waiting, { class: "middle" }), waiting, after);
     document.querySelector("h1").focus();
     let closed = 0;
     while (mine === round) {

@@ -25,7 +25,8 @@ async def looked_at(page: Any, name: str) -> None:
         else:
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if SHOTS:
-            await page.set_viewport_size(await whole(page, how["viewport"]))
+            for _ in range(2):  # the page's own margin grows with the window
+                await page.set_viewport_size(await whole(page, how["viewport"]))
             await shot(page, f"{name}-{look}")
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(LOOKS["light"]["viewport"])

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway.client import code_challenge, new_code_verifier
-from tests.journeys.connect_page.looks import LOOKS, looked_at, sign_in
+from tests.journeys.connect_page.looks import LOOKS, SHOTS, looked_at, shot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -137,7 +137,11 @@ async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: 
     await page.evaluate(
         "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
     )
-    await page.frame_locator("#ui").locator("text=Cancel").click()
+    cancel = page.frame_locator("#ui").locator("text=Cancel")
+    await cancel.wait_for()
+    if SHOTS:
+        await shot(page, "frame-light")
+    await cancel.click()
     await page.wait_for_function("window.events.some((event) => event.type === 'close')")
     assert await page.evaluate("window.events.filter((event) => event.type === 'close').length") == 1
 
