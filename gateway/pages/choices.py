@@ -53,9 +53,8 @@ def offer(services: Services, integration: Integration, start: str, words: Words
     if "${" in host or "{" in host:
         host = provider.display_name
     name = integration.display_name or provider.display_name
-    how = (
-        words("sign_in_at", host=host) if oauth else words("uses_none" if provider.auth_mode == "NONE" else "uses_key")
-    )
+    ways = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
+    how = words("sign_in" if oauth else ways.get(provider.auth_mode, "uses_key"))
     path, _, query = start.partition("?")
     return Offer(
         key=integration.integration_id,
@@ -88,7 +87,8 @@ def grants(
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
     if not one.oauth:
-        return {"list": [], "sentence": words("granted_key", app=app, name=one.name)}
+        typed = "granted_key" if one.provider.auth_mode == "API_KEY" else "granted_typed"
+        return {"list": [], "sentence": words(typed, app=app, name=one.name)}
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
     scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes

@@ -54,9 +54,7 @@
   }
 
   function inThisZone(when) {
-    const isToday = when.toDateString() === new Date().toDateString();
-    const date = isToday ? {} : { day: "numeric", month: "long", year: "numeric" };
-    return when.toLocaleString(root.lang, { ...date, hour: "numeric", minute: "2-digit", timeZoneName: "short" });
+    return when.toLocaleString(root.lang, { day: "numeric", month: "long", year: "numeric", hour: "numeric", minute: "2-digit", timeZoneName: "short" });
   }
 
   function filter(text) {

@@ -45,7 +45,7 @@ async def test_the_address_for_programs_asks_a_browser_to_confirm(page: Any, sit
     assert token not in page.url
     assert await page.locator(".whom p").all_inner_texts() == [
         "For Ada Lovelace",
-        "Acme Analytics asks for access to your account",
+        "Acme Analytics asks for this access",
         "At the request of “invoice agent”",
     ]
     await looked_at(page, "confirm")
@@ -189,5 +189,5 @@ async def test_a_link_for_one_use_opens_nothing_in_another_browser(page: Any, br
     await other.wait_for_url("**/oauth/**")
     await first.close()
     await page.goto(link)
-    assert await page.inner_text("h1") == "This link is in use in another browser"
+    assert await page.inner_text("h1") == "This link is already in use in another browser"
     await looked_at(page, "other-browser")
