@@ -25,7 +25,7 @@ async def looked_at(page: Any, name: str) -> None:
         else:
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         if SHOTS:
-            for _ in range(2):  # the page's own margin grows with the window
+            for _ in range(3):  # the page's own margin grows with the window
                 await page.set_viewport_size(await whole(page, how["viewport"]))
             await shot(page, f"{name}-{look}")
     await page.emulate_media(color_scheme="light")

@@ -84,6 +84,7 @@ async def test_what_the_application_completes_leaves_one_more_step(page: Any, si
     await page.goto(await site.link(**KEY, code_challenge=code_challenge(new_code_verifier())))
     await connect_by_key(page)
     assert await page.inner_text("h1") == "One more step"
+    assert await page.locator(".status.calm").count() == 1  # not the check mark of a connection
     await looked_at(page, "one-more-step")
     assert len(await site.connections()) == before
 
@@ -152,6 +153,7 @@ async def test_what_a_failure_brought_along_leaves_the_address(page: Any, site: 
     await sign_in(page, "deny")
     await page.wait_for_selector(".status.bad")
     assert page.url == f"{site.gateway.url}/oauth/callback"
+    assert "issues" not in await page.inner_text("main")  # the integration's id means nothing to end users
 
 
 async def test_what_is_connected_says_so(page: Any, site: ConnectSite) -> None:
