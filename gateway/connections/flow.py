@@ -51,7 +51,8 @@ class Asked:
     """What the browser, or the page it came from, may choose about a flow.
 
     `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
-    the WebSocket that waits for the outcome. `lang`: of the pages that follow. `request_id`: for the log.
+    the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
+    the pages that follow. `request_id`: for the log.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Asked:
     user_scope: str | None = None
     override: Mapping[str, str] = field(default_factory=dict, repr=False)
     ws_client_id: str | None = None
+    browser: str | None = None
     lang: str | None = None
     request_id: str = ""
 
@@ -191,6 +193,7 @@ class Flows(Arrivals):
                     "tags": dict(session.tags),
                     "webhook_url_override": session.webhook_url_override,
                     "client": client_digest(asked.ws_client_id),
+                    "browser": asked.browser,
                     "reconnects": session.reconnects,
                     "pinned": session.pinned,
                     "lang": asked.lang,

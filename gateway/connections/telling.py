@@ -65,6 +65,7 @@ def _outcome(flow: Flow, details: Mapping[str, Any], **what: Any) -> Outcome:
         integration_id=flow.integration_id,
         client_digest=details.get("client"),
         flow_digest=details.get("began", flow.state_digest),
+        browser_digest=details.get("browser"),
         at=clock.now(),
         **what,
     )

@@ -43,15 +43,18 @@ class TypedIn:
         typed: Mapping[str, Any],
         params: Mapping[str, str],
         request_id: str = "",
+        browser: str | None = None,
     ) -> Connection | PendingConnection:
         """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
-        settings. Raises what making a connection raises, with the paths
-        of issues beginning at the field's own name, or at ``params``. Who polls the session hears of either.
+        settings; `browser`: the digest by which the browser that confirmed is known. Raises what making a connection
+        raises, with the paths of issues beginning at the field's own name, or at ``params``. Who polls the session hears of
+        either.
         """
         outcome = Outcome(
             environment=session.environment,
             session_digest=session.digest,
             integration_id=integration.integration_id,
+            browser_digest=browser,
             at=clock.now(),
         )
         try:

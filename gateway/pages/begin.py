@@ -1,5 +1,6 @@
 """Where the end user's browser sets out for the provider's consent page (api-contract 1.6)."""
 
+from dataclasses import replace
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -40,9 +41,9 @@ async def begin(request: web.Request) -> web.StreamResponse:
         asked = await _asked(request, session, integration_id, ws_client_id)
         if is_browser(request):
             return await _to_confirmation(request, session, integration_id, asked)
-        if session.single_use:  # a program keeps no cookie, so under a code challenge it takes the link from nobody
-            await claim(request, Browser(request, session), session)
-        departure = await services.flows.begin(session, integration_id, asked)
+        browser = Browser(request, session)
+        await claim(request, browser, session)
+        departure = await services.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
     except Unauthorized:
         raise
     except GatewayError as fault:
@@ -58,6 +59,8 @@ async def begin(request: web.Request) -> web.StreamResponse:
         },
     )
     bind(answer, departure)
+    if session.for_one_browser:
+        browser.keep(answer)
     return answer
 
 

@@ -16,7 +16,7 @@ from gateway import clock
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.pages.connect_cookie import is_embedded, name_of
 from gateway.pages.frame import origin_of
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, Outcome
 from gateway.secret import Secret, digest
 from gateway.services import SERVICES
 
@@ -61,6 +61,11 @@ class Browser:
     def confirmed(self) -> bool:
         """Whether somebody continued past the confirmation in this browser, as far as the session keeps that."""
         return self._session.browser_digest == self.digest
+
+    def brings_back(self, outcome: Outcome) -> bool:
+        """Whether this browser may return to the application with what has come of it: under a code challenge that is proof
+        of who connected, so what another browser has connected is not."""
+        return not self._session.bound or outcome.browser_digest == self.digest
 
     def confirmation(self, integration_id: str) -> str:
         """What the form of this integration holds."""

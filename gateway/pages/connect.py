@@ -116,12 +116,11 @@ async def act(request: web.Request) -> web.StreamResponse:
         elif session.for_one_browser and session.browser_digest is not None:
             raise in_other_browser()  # a frame keeps no cookie by which its browser could be known again
         if one.oauth:
-            answer = await _depart(
-                request, session, one, words, asked or _typed_wish(params, posted), request[REQUEST_ID]
-            )
+            answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
             typed_in = request.app[SERVICES].typed_in
-            await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID])
+            its = None if is_embedded(request) else browser.digest
+            await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
             answer = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
     except GatewayError as fault:
         if isinstance(fault, Forbidden):
@@ -165,11 +164,11 @@ async def _session(request: web.Request) -> ConnectSession:
 
 
 async def _depart(
-    request: web.Request, session: ConnectSession, one: Offer, words: Words, asked: Asked, request_id: str
+    request: web.Request, session: ConnectSession, one: Offer, words: Words, asked: Asked, browser: str
 ) -> web.Response:
     lang = words.lang if words.asked else asked.lang
     departure = await request.app[SERVICES].flows.begin(
-        session, one.key, replace(asked, lang=lang, request_id=request_id)
+        session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
     )
     answer = see_other(address_of(request, session.digest, words, f"/leave/{departure.flow}", window=True))
     bind(answer, departure)

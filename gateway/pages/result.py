@@ -57,9 +57,11 @@ async def to_application(request: web.Request) -> web.StreamResponse:
     outcomes = await _outcomes(request, session.digest, key)
     if session.bound and not browser.confirmed:  # what another browser has done is not this one's to bring back
         outcomes = []
-    made = [one for one in outcomes if one.succeeded]
+    own = {one.connection_id for one in outcomes if browser.brings_back(one)}
+    made = [one for one in outcomes if one.succeeded and one.connection_id in own]
+    failures = [one for one in outcomes if not one.succeeded]
     if session.return_url is not None:
-        last = next(reversed(made or outcomes), None)
+        last = next(reversed(made or failures), None)
         return see_other(await application_address(request, session, last, key))
     if made:
         return see_other(address_of(request, session.digest, words, f"/i/{quoted(made[-1].integration_id)}/result"))
@@ -121,7 +123,7 @@ async def connected_page(
         and session is not None
         and session.return_url is not None
         and not is_embedded(request)
-        and Browser(request, session).confirmed
+        and Browser(request, session).brings_back(made)
     ):
         address = await application_address(request, session, made, made.integration_id)
         return connect_page(request, "connect/onward.html", words, url=address)

@@ -153,8 +153,9 @@ class Outcome:
     """What came of one attempt to connect, for the browser's WebSocket and for whoever polls.
 
     `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the `state` of the
-    authorization, which is spent. `error_type` (api-contract 1.6) and `error_desc` are there where it failed; `code` is then
-    ours of docs/http-api.md. `is_pending`: the application has yet to complete it or, of a failure, did not complete it.
+    authorization, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`
+    (api-contract 1.6) and `error_desc` are there where it failed; `code` is then ours of docs/http-api.md. `is_pending`: the
+    application has yet to complete it or, of a failure, did not complete it.
     """
 
     environment: str
@@ -164,6 +165,7 @@ class Outcome:
     connection_id: str | None = None
     client_digest: str | None = None
     flow_digest: str | None = None
+    browser_digest: str | None = None
     is_pending: bool = False
     error_type: str | None = None
     error_desc: str | None = None

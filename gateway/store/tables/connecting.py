@@ -69,6 +69,7 @@ flow_results = Table(
     Column("session_digest", Text, nullable=False),
     Column("client_digest", Text),
     Column("flow_digest", Text),
+    Column("browser_digest", Text),
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text),
     Column("is_pending", Boolean, nullable=False),

@@ -1,0 +1,41 @@
+"""A world in which Alice's link comes to Bob."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.journeys.wrong_person.world import Person, World, world_at
+
+
+@pytest.fixture(params=[True, False], ids=["bound", "unbound"])
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """With sessions that have a code challenge, and without."""
+    async with world_at(tmp_path, bound=request.param) as one:
+        yield one
+
+
+@pytest.fixture
+async def bound(tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(tmp_path) as one:
+        yield one
+
+
+@pytest.fixture
+async def alice(request: pytest.FixtureRequest) -> Person:
+    """Signed in as herself, at the application and the provider."""
+    return await _person(request, "alice")
+
+
+@pytest.fixture
+async def bob(request: pytest.FixtureRequest) -> Person:
+    """Signed in as himself, at the application and the provider."""
+    return await _person(request, "bob")
+
+
+async def _person(request: pytest.FixtureRequest, name: str) -> Person:
+    fixture = "bound" if "bound" in request.fixturenames else "world"
+    world: World = request.getfixturevalue(fixture)
+    person = world.person(name)
+    await person.sign_in(world, name)
+    return person

@@ -1,0 +1,543 @@
+"""Alice's link in Bob's hands, over HTTP. With a code challenge, none of it makes Bob's account Alice's connection; without one,
+nothing does but a page that named Alice and a click."""
+
+import asyncio
+import base64
+import hmac
+import json
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from gateway import clock
+from gateway.client import InvalidReturn, verify_return
+from gateway.connections import return_address as signing
+from gateway.connections.return_address import ReturnResult, return_address
+from gateway.secret import Secret
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.pages import hidden_in
+from tests.journeys.wrong_person.world import APP, OTHER_KEY, Link, Person, World
+
+PROGRAM = {"Accept": "application/json"}
+
+
+async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
+    """What a program gets at /oauth/connect, with the cookies of nobody: status, where to, and its cookies."""
+    address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
+    async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as answer:
+        cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+        return answer.status, answer.headers.get("Location", ""), cookies
+
+
+async def callback_of(person: Person, consent: str) -> str:
+    """Where the provider sends that browser, which does not go there."""
+    async with person.http.get(consent, allow_redirects=False) as answer:
+        return answer.headers["Location"]
+
+
+async def begun(person: Person, address: str) -> str:
+    """The provider's address after the click in that browser, not loaded."""
+    await person.go(address)
+    html = person.saw[-1]
+    person.clicks += 1
+    async with person.http.post(f"{address.partition('?')[0]}/i/accounts", data=hidden_in(html)) as answer:
+        leaving = await answer.text()
+    assert "0;url=" in leaving, leaving
+    return leaving.partition("0;url=")[2].partition('"')[0].replace("&amp;", "&")
+
+
+@pytest.mark.parametrize("at_application", ["bob", None])
+@pytest.mark.parametrize("at_provider", [True, False])
+async def test_a_forwarded_link_is_opened_by_bob(world: World, at_application: str | None, at_provider: bool) -> None:
+    link = await world.link()
+    bob = world.person(at_application)
+    if at_provider:
+        await bob.sign_in(world, "bob")
+    where = await bob.click(await world.pages(bob, link))
+    assert bob.knew
+    if not at_provider:
+        assert "Sign in first" in bob.saw[-1]
+    assert await world.back(bob, where) is None or not world.bound
+    assert await world.safe(bob)
+    assert len(await world.pending(link)) == (1 if world.bound and at_provider else 0)
+    assert await world.accounts() == ({} if world.bound or not at_provider else {"alice": "bob"})
+
+
+async def test_alice_herself_is_served(world: World, alice: Person) -> None:
+    """The control: the same steps by the right person lead to her connection."""
+    link = await world.link()
+    where = await alice.click(await world.pages(alice, link))
+    if not world.bound:
+        assert await world.accounts() == {"alice": "alice"}
+        return
+    assert await world.accounts() == {}
+    result = await world.back(alice, where)
+    assert result is not None
+    assert result.outcome == "pending"
+    assert await world.accounts() == {"alice": "alice"}
+    assert await world.back(alice, where) is not None  # a result that is sent again changes nothing
+    assert await world.accounts() == {"alice": "alice"}
+
+
+async def test_a_second_browser_opens_a_link_that_alice_has_begun(bound: World, alice: Person, bob: Person) -> None:
+    link = await bound.link()
+    pages = await bound.pages(alice, link)
+    await begun(alice, pages)
+    await bound.pages(bob, link)
+    assert (bob.status, bob.error) == (403, "connect_session_in_use")
+    for path in ("", "/i/accounts", "/i/accounts/result", "/return?i=accounts"):
+        await bob.go(pages + path)
+        assert (bob.status, bob.error) == (403, "connect_session_in_use"), path
+    assert bob.clicks == 0
+    assert await bound.accounts() == {}
+
+
+async def test_alice_brings_back_what_bob_connected_before_her(bound: World, alice: Person, bob: Person) -> None:
+    link = await bound.link()
+    await bob.click(await bound.pages(bob, link))
+    assert len(await bound.pending(link)) == 1
+    where = await bound.pages(alice, link)
+    assert (alice.status, alice.error) == (403, "connect_session_in_use")
+    assert await bound.back(alice, where) is None
+    assert await bound.accounts() == {}
+
+
+async def test_bob_s_typed_key_waits_as_alice_cancels(bound: World, alice: Person) -> None:
+    """Bob's program plants a pending connection; Alice's own browser must not bring it back for her."""
+    link = await bound.link(allowed_integrations=["keyed"])
+    typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
+        assert answer.status == 200
+    assert len(await bound.pending(link)) == 1
+    pages = await bound.pages(alice, link)
+    await alice.go(f"{pages}/i/keyed?again=1")
+    html = alice.saw[-1]
+    await alice.send(
+        html, {"credentials[apiKey]": ""}
+    )  # she clicks, so the browser is hers, and then thinks better of it
+    where = await alice.go(f"{pages}/return?i=keyed")
+    result = await bound.back(alice, where)
+    assert result is None or (result.outcome, result.connection_id) == ("failed", None)
+    assert await bound.accounts() == {}
+    where = await alice.go(f"{pages}/i/keyed/result")
+    assert "result=" not in where + alice.saw[-1]
+
+
+async def test_bob_s_program_authorizes_while_alice_is_at_the_provider(
+    bound: World, alice: Person, bob: Person
+) -> None:
+    link = await bound.link()
+    pages = await bound.pages(alice, link)
+    await begun(alice, pages)
+    status, _, _ = await program_begins(bound, link)
+    assert status == 403
+    typed = f"{bound.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+    async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
+        assert answer.status in {400, 403}
+    result = await bound.back(alice, await alice.go(f"{pages}/return?i=accounts"))
+    assert result is not None
+    assert (result.outcome, result.connection_id) == ("cancelled", None)
+    assert await bound.pending(link) == []
+    assert await bound.accounts() == {}
+
+
+async def test_bob_s_program_authorizes_before_alice_confirms(bound: World, alice: Person, bob: Person) -> None:
+    link = await bound.link()
+    _, consent, cookies = await program_begins(bound, link)
+    callback = await callback_of(bob, consent)
+    async with aiohttp.ClientSession(cookies=cookies) as http, http.get(callback, headers=PROGRAM) as answer:
+        assert answer.status == 200
+    assert len(await bound.pending(link)) == 1
+    pages = await bound.pages(alice, link)
+    for path in ("", "/i/accounts?again=1", "/i/accounts/result", "/return?i=accounts"):
+        where = await alice.go(f"{pages.partition('?')[0]}{path}")
+        result = await bound.back(alice, where)
+        assert result is None or result.connection_id is None
+    assert await bound.accounts() == {}
+
+
+async def test_a_replayed_session_cookie_without_the_page(world: World, alice: Person, bob: Person) -> None:
+    link = await world.link()
+    pages = await world.pages(alice, link)
+    held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-connect-")}
+    assert held
+    bob.http.cookie_jar.update_cookies(held, response_url=URL(world.gateway.url))
+    await bob.go(f"{pages}/i/accounts", {})
+    assert (bob.status, bob.error) == (400, "not_confirmed")
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+
+
+async def test_all_of_alice_s_cookies_replayed(bound: World, alice: Person, bob: Person) -> None:
+    """Even a browser that is hers by every cookie comes back to the application as Bob."""
+    link = await bound.link()
+    pages = await bound.pages(alice, link)
+    held = {one.key: one.value for one in alice.http.cookie_jar if one.key.startswith("gw-")}
+    bob.http.cookie_jar.update_cookies(held, response_url=URL(bound.gateway.url))
+    where = await bob.click(pages)
+    assert "result=" in where
+    assert await bound.back(bob, where) is None
+    assert await bound.accounts() == {}
+
+
+@pytest.mark.parametrize("confirmation", ["none", "made up", "of his own link"])
+async def test_the_page_is_skipped(world: World, bob: Person, confirmation: str) -> None:
+    link, own = await world.link(), await world.link("bob")
+    await world.pages(bob, own)
+    form = {"none": {}, "made up": {"confirmation": "0" * 64}, "of his own link": hidden_in(bob.saw[-1])}[confirmation]
+    async with bob.http.get(link.address, allow_redirects=False) as answer:  # the token's cookie, and no page
+        pages = answer.headers["Location"]
+    await bob.go(f"{pages}/i/accounts", form)
+    assert (bob.status, bob.error) == (400, "not_confirmed")
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "cross-site"},
+        {"Accept": "image/avif,*/*;q=0.8", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+        {"Accept": "*/*", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "empty"},
+        {"Accept": "*/*", "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/60.0"},
+    ],
+    ids=["navigation", "img", "fetch", "old browser"],
+)
+@pytest.mark.parametrize("query", ["", "&ws_client_id=mallory"], ids=["", "popup"])
+async def test_the_address_that_skipped_the_page(
+    world: World, bob: Person, headers: dict[str, str], query: str
+) -> None:
+    link = await world.link()
+    address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}{query}"
+    where = await bob.go(address, headers=headers)
+    assert where.startswith(f"{world.gateway.url}/connect/s/")
+    assert "For Alice Liddell" in bob.saw[-1]
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+    assert not bob.knew
+
+
+async def test_the_provider_s_address_of_another_flow_is_forwarded(world: World, bob: Person) -> None:
+    """Mallory begins with a program and sends Bob straight to the provider."""
+    link = await world.link()
+    status, consent, _ = await program_begins(world, link)
+    assert (status, consent.startswith(world.provider.url)) == (302, True)
+    where = await bob.go(consent)
+    assert where.startswith(f"{world.gateway.url}/oauth/callback")
+    assert (bob.status, bob.error) == (400, "invalid_state")
+    assert await world.accounts() == {}
+    assert await world.pending(link) == []
+
+
+async def test_a_page_on_the_way_to_the_provider_is_forwarded(world: World, alice: Person, bob: Person) -> None:
+    link = await world.link()
+    pages = await world.pages(alice, link)
+    await alice.go(pages)
+    async with alice.http.post(f"{pages}/i/accounts", data=hidden_in(alice.saw[-1])) as answer:
+        leaving = str(answer.url)
+    assert "/leave/" in leaving
+    await bob.go(link.address)
+    await bob.go(leaving)
+    assert not any(world.provider.url in page for page in bob.saw)
+    assert world.provider.authorizations == 0
+    assert await world.safe(bob)
+
+
+async def test_bob_s_callback_in_alice_s_browser(world: World, alice: Person, bob: Person) -> None:
+    own, link = await world.link("bob"), await world.link()
+    consent = await begun(bob, await world.pages(bob, own))
+    await begun(alice, await world.pages(alice, link))
+    await alice.go(await callback_of(bob, consent))
+    assert (alice.status, alice.error) == (400, "invalid_state")
+    assert await world.accounts() == {}
+
+
+async def test_bob_s_code_in_alice_s_callback(world: World, alice: Person, bob: Person) -> None:
+    own, link = await world.link("bob"), await world.link()
+    code = parse_qs(urlsplit(await callback_of(bob, await begun(bob, await world.pages(bob, own)))).query)["code"][0]
+    consent = await begun(alice, await world.pages(alice, link))
+    state = parse_qs(urlsplit(consent).query)["state"][0]
+    await alice.go(f"{world.gateway.url}/oauth/callback?{urlencode({'code': code, 'state': state})}")
+    assert alice.status == 400
+    assert await world.accounts() == {}
+    assert await world.pending(link) == []
+
+
+async def test_alice_and_bob_confirm_at_once(bound: World, alice: Person, bob: Person) -> None:
+    link = await bound.link()
+    forms = []
+    for person in (alice, bob):
+        await bound.pages(person, link)
+        forms.append(person.saw[-1])
+    ended = await asyncio.gather(alice.send(forms[0]), bob.send(forms[1]))
+    refused = [person for person in (alice, bob) if person.error == "connect_session_in_use"]
+    assert len(refused) == 1
+    assert await bound.back(bob, ended[1]) is None
+    assert "bob" not in (await bound.accounts()).values()
+    if refused == [bob]:
+        assert await bound.back(alice, ended[0]) is not None
+        assert await bound.accounts() == {"alice": "alice"}
+
+
+async def test_raced_tabs_make_no_more_than_the_session_may(world: World, bob: Person) -> None:
+    link = await world.link(max_connections=1)
+    pages = await world.pages(bob, link)
+    callbacks = [await callback_of(bob, await begun(bob, pages)) for _ in range(4)]
+    await asyncio.gather(*(bob.http.get(one, allow_redirects=False) for one in callbacks))
+    listed = (await world.gateway.json("GET", "/connections"))["connections"]
+    assert len(listed) + len(await world.pending(link)) == 1
+    assert await world.safe(bob)
+
+
+async def test_a_stolen_verifier_without_the_key(bound: World, bob: Person) -> None:
+    link = await bound.link()
+    await bob.click(await bound.pages(bob, link))
+    assert len(await bound.pending(link)) == 1
+    assert await bound.completing(link, link.verifier, key=None) == 401
+    assert await bound.completing(link, link.verifier, key=link.token) == 401
+    wish = {"display_name": "reads only", "scopes": ["environment:proxy"]}
+    minted = (await bound.gateway.json("POST", "/environment/api-keys", json=wish))["data"]["secret"]
+    assert await bound.completing(link, link.verifier, key=minted) == 403
+    assert await bound.accounts() == {}
+
+
+async def test_another_environment_s_key_with_the_verifier(bound: World, bob: Person) -> None:
+    link = await bound.link()
+    await bob.click(await bound.pages(bob, link))
+    assert await bound.completing(link, link.verifier, key=OTHER_KEY) == 404
+    assert await bound.accounts() == {}
+    assert len(await bound.pending(link)) == 1
+
+
+async def test_the_result_of_one_session_with_the_verifier_of_another(bound: World, bob: Person) -> None:
+    link, own = await bound.link(), await bound.link("bob")
+    where = await bob.click(await bound.pages(bob, link))
+    assert await bound.back(bob, where) is None
+    assert await bound.completing(link, own.verifier) == 403
+    assert await bound.completing(own, own.verifier) == 409
+    assert await bound.accounts() == {}
+
+
+async def connected(world: World, alice: Person) -> str:
+    """The id of Alice's own connection."""
+    where = await alice.click(await world.pages(alice, await world.link()))
+    await world.back(alice, where)
+    ((listed),) = (await world.gateway.json("GET", "/connections"))["connections"]
+    return str(listed["connection_id"])
+
+
+async def test_a_reconnect_link_is_opened_by_bob(world: World, alice: Person, bob: Person) -> None:
+    connection_id = await connected(world, alice)
+    wish = {"connection_id": connection_id, "integration_id": "accounts"}
+    link = await world.link(path="/connect/sessions/reconnect", **wish)
+    where = await bob.click(await world.pages(bob, link))
+    assert any("For Alice Liddell" in page for page in bob.saw)
+    assert await world.back(bob, where) is None
+    assert await world.accounts() == {"alice": "alice"}
+    headers = {
+        "Provider-Config-Key": "accounts",
+        "Connection-Id": connection_id,
+        "Authorization": f"Bearer {SECRET_KEY}",
+    }
+    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as answer:
+        assert (await answer.json())["id"] == "alice"
+
+
+async def refused(world: World, connection_id: str) -> dict[str, Any]:
+    headers = {
+        "Provider-Config-Key": "accounts",
+        "Connection-Id": connection_id,
+        "Authorization": f"Bearer {SECRET_KEY}",
+    }
+    async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as answer:
+        error: dict[str, Any] = (await answer.json())["error"]
+        return error
+
+
+async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> None:
+    if world.bound:
+        world.gateway.document["environments"]["dev"]["connect_binding"] = "required"
+        await world.gateway.restart()
+    error = await refused(world, "alice-1")
+    assert error["code"] == "unknown_connection"
+    if world.bound:
+        assert "connect_url" not in error["payload"]
+        assert "session_token" not in json.dumps(error)
+        return
+    await bob.go(error["payload"]["connect_url"])
+    assert "alice-1" in bob.saw[-1]
+    assert world.provider.authorizations == 0
+    assert (await world.gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_the_link_of_a_424_is_opened_by_bob(world: World, bob: Person) -> None:
+    credentials = {"type": "OAUTH2", "access_token": "dead", "expires_at": "2020-01-01T00:00:00Z"}
+    body = {"provider_config_key": "accounts", "connection_id": "alice-1", "credentials": credentials}
+    ends = {"end_user": {"id": "alice", "display_name": "Alice Liddell"}}
+    made = await world.gateway.json("POST", "/connections", json={**body, **ends})
+    if world.bound:
+        world.gateway.document["environments"]["dev"]["connect_binding"] = "required"
+        await world.gateway.restart()
+    error = await refused(world, "alice-1")
+    assert error["code"] == "reconnect_needed", made
+    if world.bound:
+        assert "connect_url" not in error["payload"]
+        return
+    await bob.go(error["payload"]["connect_url"])
+    assert "Alice Liddell" in bob.saw[-1]
+    assert world.provider.authorizations == 0
+    assert (await refused(world, "alice-1"))["code"] == "reconnect_needed"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Origin": "https://evil.example"}, {"Origin": "null", "Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}],
+)
+async def test_the_form_of_a_frame_is_sent_by_another_site(world: World, bob: Person, headers: dict[str, str]) -> None:
+    link = await world.link()
+    address = f"{world.gateway.url}/connect/s/embedded/i/accounts"
+    await bob.go(address, {"connect_session_token": link.token, "ws_client_id": "w"}, headers=headers)
+    assert bob.status in {400, 403}
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+
+
+async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None:
+    """The published SDK's frame in a page of Bob's: its form opens a window, where Bob authorizes."""
+    link = await world.link()
+    own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
+    frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": APP, **own}
+    await bob.go(f"{world.gateway.url}/connect/s/embedded/i/accounts", headers=frame)
+    assert "For Alice Liddell" in bob.saw[-1]
+    form = {"connect_session_token": link.token, "ws_client_id": "w"}
+    await bob.go(f"{world.gateway.url}/connect/s/embedded/i/accounts", form, headers=own)
+    bob.clicks += 1
+    where = await bob.go(bob.saw[-1].partition("0;url=")[2].partition('"')[0])
+    assert await world.back(bob, where) is None or not world.bound
+    assert await world.safe(bob)
+    assert len(await world.pending(link)) == (1 if world.bound else 0)
+
+
+@pytest.mark.parametrize("how", ["page", "window"])
+async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: Person, how: str) -> None:
+    link = await world.link(allowed_integrations=["keyed"])
+    if how == "page":
+        where = await bob.click(await world.pages(bob, link), {"credentials[apiKey]": "key-of-bob"})
+        assert bob.knew
+        assert await world.back(bob, where) is None or not world.bound
+        assert await world.safe(bob)
+    else:  # a form of another site's page, in a browser that holds nothing of the session
+        address = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
+        async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as answer:
+            made = await answer.json()
+        if world.bound:
+            assert made["isPending"] is True
+    if world.bound:
+        assert await world.accounts() == {}
+        assert len(await world.pending(link)) == 1
+
+
+async def test_an_expired_link(world: World, bob: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = await world.link(expires_in=60)
+    pages = await world.pages(bob, link)
+    html = bob.saw[-1]
+    later = clock.now() + timedelta(seconds=61)
+    monkeypatch.setattr("gateway.clock.now", lambda: later)
+    for address in (link.address, pages):
+        await bob.go(address)
+        assert bob.status == 401
+    await bob.send(html)
+    assert bob.status == 401
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+
+
+async def test_a_link_for_one_use_that_alice_has_begun(world: World, alice: Person, bob: Person) -> None:
+    link = await world.link(single_use=True)
+    pages = await world.pages(alice, link)
+    await world.pages(bob, link)
+    form = bob.saw[-1]
+    where = await alice.click(pages)
+    await bob.send(form)
+    assert (bob.status, bob.error) == (403, "connect_session_in_use")
+    status, _, _ = await program_begins(world, link)
+    assert status == 403
+    await world.back(alice, where)
+    assert await world.accounts() == {"alice": "alice"}
+
+
+async def test_alice_s_return_address_is_opened_by_bob(bound: World, alice: Person, bob: Person) -> None:
+    link = await bound.link()
+    where = await alice.click(await bound.pages(alice, link))
+    await bound.link("bob")
+    assert await bound.back(bob, where) is None
+    assert await bound.accounts() == {}
+    assert await bound.back(alice, where) is not None
+
+
+async def test_bob_s_return_address_is_opened_by_alice(bound: World, alice: Person, bob: Person) -> None:
+    link, own = await bound.link(), await bound.link("bob")
+    where = await bob.click(await bound.pages(bob, own))
+    assert await bound.back(alice, where) is None
+    swapped = where.replace(f"state={quote(own.state)}", f"state={quote(link.state)}")
+    assert swapped != where
+    assert await bound.back(alice, swapped) is None
+    assert await bound.accounts() == {}
+
+
+def unsigned(claims: dict[str, Any], header: dict[str, str], key: str = "") -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
+    signature = hmac.digest(key.encode(), ".".join(parts).encode(), "sha256") if key else b""
+    return ".".join([*parts, base64.urlsafe_b64encode(signature).rstrip(b"=").decode()])
+
+
+@pytest.mark.parametrize(
+    "forgery", ["alg none", "another key", "another environment", "webhook key itself", "expired", "another audience"]
+)
+async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = await bound.link()
+    where = await bob.click(await bound.pages(bob, link))
+    genuine = verify_return(where, await bound.signing_key(), audience=APP)
+    now = int(clock.now().timestamp())
+    claims = {
+        "iss": bound.gateway.url,
+        "aud": APP,
+        "iat": now,
+        "exp": now + 300,
+        "jti": "j",
+        "session_id": link.session_id,
+        "outcome": "pending",
+        "connection_id": genuine.connection_id,
+        "state": link.state,
+    }
+    key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.TYPE}
+    session = await bound.gateway.services.sessions.find(link.token)
+    if forgery == "alg none":
+        result = unsigned(claims, {**header, "alg": "none"})
+    elif forgery == "another key":
+        result = unsigned(claims, header, "x" * 64)
+    elif forgery == "webhook key itself":
+        result = unsigned(claims, header, key)
+    elif forgery == "another audience":
+        derived = signing.result_key(Secret(key)).reveal()
+        result = unsigned({**claims, "aud": "https://evil.example"}, header, derived)
+    elif forgery == "another environment":
+        other = await bound.signing_key("prod")
+        result = unsigned(claims, header, signing.result_key(Secret(other)).reveal())
+        assert other != key
+    else:
+        with monkeypatch.context() as patch:
+            earlier = clock.now() - timedelta(minutes=7)
+            patch.setattr("gateway.clock.now", lambda: earlier)
+            told = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
+            address = return_address(session, told, public_url=bound.gateway.url, signing_key=Secret(key))
+        result = parse_qs(urlsplit(address).query)["result"][0]
+    with pytest.raises(InvalidReturn):
+        verify_return(result, key, audience=APP, state=link.state)
+    alice = bound.person("alice")
+    assert await bound.back(alice, f"{APP}/back?{urlencode({'state': link.state, 'result': result})}") is None
+    assert await bound.accounts() == {}

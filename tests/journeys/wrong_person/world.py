@@ -1,0 +1,214 @@
+"""Alice, Bob and their browsers; the application that made Alice's link; the provider where both have an account."""
+
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from gateway.client import AsyncClient, ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
+from gateway.webhooks.keys import signing_keys
+from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
+from tests.fakes.pages import ACTION, BROWSER, hidden_in
+from tests.journeys.wrong_person.provider import Provider
+
+ONWARD = 'http-equiv="refresh" content="0;url='
+APP = "http://127.0.0.1:9"
+OTHER_KEY = "nango_sk_another-environments-key-0123456789"
+ALICE = {"id": "alice", "display_name": "Alice Liddell", "email": "alice@example.com"}
+
+
+class Person:
+    """A browser: it keeps cookies and follows redirects within the gateway and the provider. `signed_in`: who the application
+    takes it for. `saw`: the pages that it showed, `clicks`: the forms that its user sent from them."""
+
+    def __init__(self, signed_in: str | None) -> None:
+        self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True), headers=BROWSER)
+        self.signed_in = signed_in
+        self.saw: list[str] = []
+        self.clicks = 0
+        self.status = 0
+        self.error: str | None = None
+
+    async def go(self, address: str, form: Mapping[str, str] | None = None, **options: Any) -> str:
+        """The address where it ends: of a page, or of the application, which is not loaded."""
+        method = "GET" if form is None else "POST"
+        for _ in range(10):
+            async with self.http.request(method, address, data=form, allow_redirects=False, **options) as answer:
+                html = await answer.text()
+                self.status, self.error = answer.status, answer.headers.get("Gateway-Error")
+                if "Location" not in answer.headers:
+                    self.saw.append(unescape(html))
+                    return address
+                address, method, form, options = answer.headers["Location"], "GET", None, {}
+            if address.startswith(APP):
+                return address
+        raise AssertionError(f"too many redirects, the last to {address}")
+
+    async def click(self, address: str, typed: Mapping[str, str] | None = None) -> str:
+        """Look at the page at `address` and send its form; where that ends, on the provider's way too."""
+        await self.go(address)
+        return await self.send(self.saw[-1], typed)
+
+    async def send(self, html: str, typed: Mapping[str, str] | None = None) -> str:
+        found = ACTION.search(html)
+        assert found is not None, html
+        self.clicks += 1
+        where = await self.go(unescape(found[1]), {**hidden_in(html), **(typed or {})})
+        if where.startswith(APP) or ONWARD not in self.saw[-1]:
+            return where
+        onward = self.saw[-1].partition(ONWARD)[2].partition('"')[0]
+        return onward if onward.startswith(APP) else await self.go(onward)
+
+    @property
+    def knew(self) -> bool:
+        """Whether a page named Alice, and its form was sent."""
+        return self.clicks > 0 and any("For Alice Liddell" in page for page in self.saw)
+
+    async def sign_in(self, world: "World", person: str) -> None:
+        await self.go(f"{world.provider.url}/sign-in/{person}")
+
+
+@dataclass
+class Link:
+    """A session that the application made for a user, and what it keeps of it."""
+
+    session: dict[str, Any]
+    verifier: str
+    state: str
+
+    @property
+    def address(self) -> str:
+        return str(self.session["connect_link"])
+
+    @property
+    def token(self) -> str:
+        return str(self.session["token"])
+
+    @property
+    def session_id(self) -> str:
+        return str(self.session["poll_url"]).rpartition("/")[2]
+
+
+@dataclass
+class World:
+    """`bound`: whether the application makes sessions with a code challenge."""
+
+    gateway: RunningGateway
+    provider: Provider
+    bound: bool = True
+    links: dict[str, Link] = field(default_factory=dict)
+    people: list[Person] = field(default_factory=list)
+
+    def person(self, signed_in: str | None) -> Person:
+        self.people.append(Person(signed_in))
+        return self.people[-1]
+
+    async def link(self, user: str = "alice", path: str = "/connect/sessions", **wish: Any) -> Link:
+        """The application makes one for its signed-in user."""
+        verifier, state = new_code_verifier(), secrets.token_urlsafe(8)
+        body = {"return_url": f"{APP}/back", "state": state, **wish}
+        if self.bound:
+            body["code_challenge"] = code_challenge(verifier)
+        if path == "/connect/sessions":
+            body = {"allowed_integrations": ["accounts"], **body}
+        end_user = ALICE if user == "alice" else {"id": user, "display_name": user.title()}
+        made = await self.gateway.json("POST", path, json={"end_user": end_user, **body}, expect=201)
+        self.links[user] = Link(made["data"], verifier, state)
+        return self.links[user]
+
+    async def pages(self, person: Person, link: Link) -> str:
+        """The address of the link's form, opened in that browser."""
+        return await person.go(link.address)
+
+    async def signing_key(self, environment: str = "dev") -> str:
+        services = self.gateway.services
+        return (await signing_keys(services.config, services.store, environment))[0].reveal()
+
+    async def back(self, person: Person, address: str) -> ConnectResult | None:
+        """The application when a browser comes back: it completes what its own signed-in user has brought. None: refused."""
+        link = self.links.get(person.signed_in or "")
+        if link is None or not address.startswith(APP):
+            return None
+        try:
+            result = verify_return(address, await self.signing_key(), audience=APP, state=link.state)
+        except InvalidReturn:
+            return None
+        if result.session_id != link.session_id:
+            return None
+        if result.outcome == "pending":
+            async with AsyncClient(self.gateway.url, SECRET_KEY) as client:
+                await client.complete_connect_session(
+                    link.session_id, link.verifier, connection_id=result.connection_id
+                )
+        return result
+
+    async def completing(self, link: Link, verifier: str, key: str | None = SECRET_KEY) -> int:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        address = f"{self.gateway.url}/connect/sessions/{link.session_id}/complete"
+        async with self.gateway.http.post(address, json={"code_verifier": verifier}, headers=headers) as answer:
+            return answer.status
+
+    async def accounts(self) -> dict[str, str]:
+        """Whose account each connection is, by its end user."""
+        listed = (await self.gateway.json("GET", "/connections"))["connections"]
+        return {one["end_user"]["id"]: one["account"]["id"] for one in listed}
+
+    async def pending(self, link: Link) -> list[str]:
+        """The ids of what the application could complete under a session."""
+        told = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
+        return [one["connection_id"] for one in told["data"]["connections"] if one["is_pending"]]
+
+    async def safe(self, bob: Person | None = None) -> bool:
+        """The promise: with binding, Alice's connection is never Bob's account; without, only after a page that named her and
+        a click."""
+        if (await self.accounts()).get("alice") != "bob":
+            return True
+        return not self.bound and bob is not None and bob.knew
+
+
+@asynccontextmanager
+async def world_at(folder: Path, *, bound: bool = True) -> AsyncIterator[World]:
+    provider = Provider()
+    server = await provider.serve()
+    common = {
+        "display_name": "Accounts",
+        "categories": ["crm"],
+        "docs": "https://docs.example.com",
+        "account": {"endpoint": "/me", "id": "id", "label": ["email"]},
+    }
+    oauth = {
+        **common,
+        "auth_mode": "OAUTH2",
+        "authorization_url": f"{provider.url}/authorize",
+        "token_url": f"{provider.url}/token",
+        "proxy": {"base_url": provider.url},
+    }
+    keyed = {
+        **common,
+        "auth_mode": "API_KEY",
+        "proxy": {"base_url": provider.url, "headers": {"x-api-key": "${apiKey}"}},
+    }
+    write_entry(folder, "accounts", oauth)
+    write_entry(folder, "keyed", keyed)
+    whole = document(
+        [f"127.0.0.1/32:{provider.url.rpartition(':')[2]}"],
+        accounts={"provider": "accounts", "client_id": "client", "client_secret": "client-secret-0123456789"},
+        keyed={"provider": "keyed"},
+    )
+    del whole["environments"]["dev"]["integrations"]["tracker"]
+    whole["environments"]["dev"]["connect_links_in_errors"] = True
+    whole["environments"]["prod"] = {"secret_keys": [OTHER_KEY]}
+    world = World(RunningGateway(folder, whole), provider, bound)
+    await world.gateway.start()
+    try:
+        yield world
+    finally:
+        for person in world.people:
+            await person.http.close()
+        await world.gateway.stop()
+        await server.close()
