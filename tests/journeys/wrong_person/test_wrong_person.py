@@ -20,7 +20,7 @@ from gateway.connections.return_address import ReturnResult, return_address
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.pages import hidden_in
-from tests.journeys.wrong_person.world import APP, OTHER_KEY, Link, Person, World
+from tests.journeys.wrong_person.world import OTHER_KEY, Link, Person, World
 
 PROGRAM = {"Accept": "application/json"}
 
@@ -410,7 +410,7 @@ async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None
     """The published SDK's frame in a page of Bob's: its form opens a window, where Bob authorizes."""
     link = await world.link()
     own = {"Origin": world.gateway.url, "Sec-Fetch-Site": "same-origin"}
-    frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": APP, **own}
+    frame = {"Authorization": f"Bearer {link.token}", "Gateway-Embedder": world.app, **own}
     await bob.go(f"{world.gateway.url}/connect/s/embedded/i/accounts", headers=frame)
     assert "For Alice Liddell" in bob.saw[-1]
     form = {"connect_session_token": link.token, "ws_client_id": "w"}
@@ -501,11 +501,11 @@ def unsigned(claims: dict[str, Any], header: dict[str, str], key: str = "") -> s
 async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypatch: pytest.MonkeyPatch) -> None:
     link = await bound.link()
     where = await bob.click(await bound.pages(bob, link))
-    genuine = verify_return(where, await bound.signing_key(), audience=APP)
+    genuine = verify_return(where, await bound.signing_key(), audience=bound.app)
     now = int(clock.now().timestamp())
     claims = {
         "iss": bound.gateway.url,
-        "aud": APP,
+        "aud": bound.app,
         "iat": now,
         "exp": now + 300,
         "jti": "j",
@@ -537,7 +537,7 @@ async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypa
             address = return_address(session, told, public_url=bound.gateway.url, signing_key=Secret(key))
         result = parse_qs(urlsplit(address).query)["result"][0]
     with pytest.raises(InvalidReturn):
-        verify_return(result, key, audience=APP, state=link.state)
+        verify_return(result, key, audience=bound.app, state=link.state)
     alice = bound.person("alice")
-    assert await bound.back(alice, f"{APP}/back?{urlencode({'state': link.state, 'result': result})}") is None
+    assert await bound.back(alice, f"{bound.app}/back?{urlencode({'state': link.state, 'result': result})}") is None
     assert await bound.accounts() == {}

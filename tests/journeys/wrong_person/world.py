@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from gateway.client import AsyncClient, ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
 from gateway.webhooks.keys import signing_keys
@@ -17,7 +19,6 @@ from tests.fakes.pages import ACTION, BROWSER, hidden_in
 from tests.journeys.wrong_person.provider import Provider
 
 ONWARD = 'http-equiv="refresh" content="0;url='
-APP = "http://127.0.0.1:9"
 OTHER_KEY = "nango_sk_another-environments-key-0123456789"
 ALICE = {"id": "alice", "display_name": "Alice Liddell", "email": "alice@example.com"}
 
@@ -26,7 +27,8 @@ class Person:
     """A browser: it keeps cookies and follows redirects within the gateway and the provider. `signed_in`: who the application
     takes it for. `saw`: the pages that it showed, `clicks`: the forms that its user sent from them."""
 
-    def __init__(self, signed_in: str | None) -> None:
+    def __init__(self, signed_in: str | None, application: str) -> None:
+        self._application = application
         self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True), headers=BROWSER)
         self.signed_in = signed_in
         self.saw: list[str] = []
@@ -45,7 +47,7 @@ class Person:
                     self.saw.append(unescape(html))
                     return address
                 address, method, form, options = answer.headers["Location"], "GET", None, {}
-            if address.startswith(APP):
+            if address.startswith(self._application):
                 return address
         raise AssertionError(f"too many redirects, the last to {address}")
 
@@ -59,10 +61,10 @@ class Person:
         assert found is not None, html
         self.clicks += 1
         where = await self.go(unescape(found[1]), {**hidden_in(html), **(typed or {})})
-        if where.startswith(APP) or ONWARD not in self.saw[-1]:
+        if where.startswith(self._application) or ONWARD not in self.saw[-1]:
             return where
         onward = self.saw[-1].partition(ONWARD)[2].partition('"')[0]
-        return onward if onward.startswith(APP) else await self.go(onward)
+        return onward if onward.startswith(self._application) else await self.go(onward)
 
     @property
     def knew(self) -> bool:
@@ -96,22 +98,37 @@ class Link:
 
 @dataclass
 class World:
-    """`bound`: whether the application makes sessions with a code challenge."""
+    """`bound`: whether the application makes sessions with a code challenge. `app`: its origin; `returned`: the addresses that
+    browsers have loaded there."""
 
     gateway: RunningGateway
     provider: Provider
     bound: bool = True
+    app: str = ""
+    returned: list[str] = field(default_factory=list)
     links: dict[str, Link] = field(default_factory=dict)
     people: list[Person] = field(default_factory=list)
 
+    async def serve_application(self) -> TestServer:
+        async def page(request: web.Request) -> web.Response:
+            self.returned.append(str(request.url))
+            return web.Response(text="<!doctype html><title>application</title>", content_type="text/html")
+
+        app = web.Application()
+        app.router.add_get("/back", page)
+        server = TestServer(app)
+        await server.start_server()
+        self.app = f"http://127.0.0.1:{server.port}"
+        return server
+
     def person(self, signed_in: str | None) -> Person:
-        self.people.append(Person(signed_in))
+        self.people.append(Person(signed_in, self.app))
         return self.people[-1]
 
     async def link(self, user: str = "alice", path: str = "/connect/sessions", **wish: Any) -> Link:
         """The application makes one for its signed-in user."""
         verifier, state = new_code_verifier(), secrets.token_urlsafe(8)
-        body = {"return_url": f"{APP}/back", "state": state, **wish}
+        body = {"return_url": f"{self.app}/back", "state": state, **wish}
         if self.bound:
             body["code_challenge"] = code_challenge(verifier)
         if path == "/connect/sessions":
@@ -132,10 +149,10 @@ class World:
     async def back(self, person: Person, address: str) -> ConnectResult | None:
         """The application when a browser comes back: it completes what its own signed-in user has brought. None: refused."""
         link = self.links.get(person.signed_in or "")
-        if link is None or not address.startswith(APP):
+        if link is None or not address.startswith(self.app):
             return None
         try:
-            result = verify_return(address, await self.signing_key(), audience=APP, state=link.state)
+            result = verify_return(address, await self.signing_key(), audience=self.app, state=link.state)
         except InvalidReturn:
             return None
         if result.session_id != link.session_id:
@@ -205,10 +222,12 @@ async def world_at(folder: Path, *, bound: bool = True) -> AsyncIterator[World]:
     whole["environments"]["prod"] = {"secret_keys": [OTHER_KEY]}
     world = World(RunningGateway(folder, whole), provider, bound)
     await world.gateway.start()
+    application = await world.serve_application()
     try:
         yield world
     finally:
         for person in world.people:
             await person.http.close()
         await world.gateway.stop()
+        await application.close()
         await server.close()

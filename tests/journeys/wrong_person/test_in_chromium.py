@@ -1,0 +1,165 @@
+"""Alice's link in Bob's Chromium: frames, windows, pages of other sites, no JavaScript, and the Back button."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from tests.fakes.patience import PATIENCE_S
+from tests.journeys.connect_page.browser import launched
+from tests.journeys.wrong_person.world import World
+
+
+@pytest.fixture
+async def evil() -> AsyncIterator[str]:
+    """The address of another site, whose pages tests fill."""
+
+    async def empty(_request: web.Request) -> web.Response:
+        return web.Response(text="<!doctype html><title>evil</title>", content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/", empty)
+    server = TestServer(app)
+    await server.start_server()
+    yield f"http://evil.example:{server.port}/"
+    await server.close()
+
+
+@pytest.fixture
+async def chromium() -> AsyncIterator[Any]:
+    async with launched() as browser:
+        yield browser
+
+
+async def bobs(chromium: Any, world: World, **options: Any) -> Any:
+    """A page of a browser in which Bob is signed in at the provider."""
+    context = await chromium.new_context(locale="en-US", **options)
+    context.set_default_timeout(PATIENCE_S * 1000)
+    page = await context.new_page()
+    await page.goto(f"{world.provider.url}/sign-in/bob")
+    return page
+
+
+async def confirm(page: Any) -> None:
+    assert "For Alice Liddell" in await page.inner_text("main")
+    await page.click("form.entry button.main")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+async def test_a_forwarded_link_in_a_browser(world: World, chromium: Any, scripts: bool) -> None:
+    link = await world.link()
+    page = await bobs(chromium, world, java_script_enabled=scripts)
+    await page.goto(link.address)
+    await confirm(page)
+    if world.bound:
+        await page.wait_for_url(f"{world.app}/**")
+        bob = world.person("bob")
+        assert await world.back(bob, world.returned[-1]) is None
+        assert await world.accounts() == {}
+        assert len(await world.pending(link)) == 1
+    else:
+        await page.wait_for_url("**/result*")
+        assert await world.accounts() == {"alice": "bob"}  # a page named Alice, and he clicked
+    await page.context.close()
+
+
+async def test_back_and_the_same_again(world: World, chromium: Any) -> None:
+    link = await world.link(max_connections=2)
+    page = await bobs(chromium, world)
+    await page.goto(link.address)
+    form = page.url
+    await confirm(page)
+    await page.wait_for_url(f"{world.app}/**" if world.bound else "**/result*")
+    made = len(await world.pending(link)) + len(await world.accounts())
+    assert made == 1
+    authorizations = world.provider.authorizations
+    for _ in range(4):
+        if page.url == form:
+            break
+        await page.go_back()
+    assert world.provider.authorizations == authorizations  # going back begins nothing
+    bob = world.person("bob")
+    for address in world.returned:
+        assert await world.back(bob, address) is None
+    assert len(await world.pending(link)) + len(await world.accounts()) == 1
+    assert await world.accounts() == ({} if world.bound else {"alice": "bob"})
+    await page.context.close()
+
+
+async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evil: str) -> None:
+    link = await world.link()
+    page = await bobs(chromium, world)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
+    for address in (link.address, oauth, f"{world.gateway.url}/connect?apiURL={world.gateway.url}"):
+        await page.goto(evil)
+        said.clear()
+        await page.evaluate(
+            """url => new Promise(done => { const frame = document.createElement("iframe"); frame.src = url;
+            frame.onload = frame.onerror = () => done(); document.body.append(frame); })""",
+            address,
+        )
+        assert all("connect" not in frame.url for frame in page.frames), address
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+    await page.context.close()
+
+
+async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium: Any, evil: str) -> None:
+    """As an image, by fetch, and by forms that send themselves: Bob looks on, and clicks nothing."""
+    link = await world.link()
+    page = await bobs(chromium, world)
+    await page.goto(link.address)  # his browser has the session's cookies
+    form = page.url
+    await page.goto(evil)
+    oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
+    await page.evaluate(
+        """async ([oauth, form]) => {
+            await new Promise(done => { const image = new Image(); image.onload = image.onerror = done; image.src = oauth; });
+            const tries = [[oauth, {mode: "no-cors", credentials: "include"}], [oauth, {credentials: "include"}],
+                [oauth, {headers: {"User-Agent": "curl/8", "Accept": "application/json"}, credentials: "include"}],
+                [form, {method: "POST", mode: "no-cors", credentials: "include", body: new URLSearchParams({a: "b"})}]];
+            for (const [url, options] of tries) { try { await fetch(url, options); } catch (e) {} }
+        }""",
+        [oauth, form],
+    )
+    assert world.provider.authorizations == 0
+    for address in (form, f"{world.gateway.url}/connect/s/embedded/i/accounts"):
+        await page.goto(evil)
+        async with page.expect_navigation():
+            await page.evaluate(
+                """([url, token]) => { const form = document.createElement("form"); form.method = "post"; form.action = url;
+                form.innerHTML = `<input name="connect_session_token" value="${token}">`;
+                document.body.append(form); form.submit(); }""",
+                [address, link.token],
+            )
+    assert world.provider.authorizations == 0
+    assert await world.accounts() == {}
+    assert await world.pending(link) == []
+    await page.context.close()
+
+
+async def test_a_page_of_another_site_opens_a_window(world: World, chromium: Any, evil: str) -> None:
+    link = await world.link()
+    page = await bobs(chromium, world)
+    await page.goto(evil)
+    oauth = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}&ws_client_id=mallory"
+    async with page.context.expect_page() as opening:
+        await page.evaluate("url => { window.popup = window.open(url); }", oauth)
+    popup = await opening.value
+    await popup.wait_for_selector("form.entry")
+    assert "For Alice Liddell" in await popup.inner_text("main")
+    assert world.provider.authorizations == 0
+    reached = await page.evaluate(
+        "(() => { try { return window.popup.document.title; } catch (e) { return null; } })()"
+    )
+    assert reached is None
+    if world.bound:
+        await confirm(popup)
+        await popup.wait_for_url(f"{world.app}/**")
+        assert await world.accounts() == {}
+        assert len(await world.pending(link)) == 1
+    await page.context.close()
