@@ -42,7 +42,7 @@ PAGES: Final = (SECURITY, PROMISES)
 
 
 def test_there_are_promises_in_every_section() -> None:
-    assert (len(SECURITY.sections), len(PROMISES.sections)) == (5, 2)
+    assert (len(SECURITY.sections), len(PROMISES.sections)) == (6, 2)
     assert len(SECURITY.promises) > 25
     assert len(PROMISES.promises) > 15
 

@@ -21,6 +21,7 @@ from django.conf import settings
 
 CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
 USERNAME, PASSWORD = "ada", "correct horse battery staple"
+OTHER_USERNAME = "bob"  # with the same password
 TOKEN_TTL_S = 2
 APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "oauth2_provider"]
 LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token %}{{ form.as_p }}
@@ -91,14 +92,15 @@ def rsa_key() -> str:
 
 
 def fill(redirect_uri: str) -> None:
-    """The schema, one user, and one registered application."""
+    """The schema, two users, and one registered application."""
     from django.contrib.auth.models import User
     from django.core.management import call_command
     from oauth2_provider.models import Application
 
     call_command("migrate", run_syncdb=True, verbosity=0)
-    if not User.objects.filter(username=USERNAME).exists():
-        User.objects.create_user(USERNAME, "ada@example.com", PASSWORD)
+    for name in (USERNAME, OTHER_USERNAME):
+        if not User.objects.filter(username=name).exists():
+            User.objects.create_user(name, f"{name}@example.com", PASSWORD)
     Application.objects.update_or_create(
         client_id=CLIENT_ID,
         defaults={

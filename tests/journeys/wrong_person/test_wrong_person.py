@@ -422,7 +422,7 @@ async def test_the_window_of_a_frame_is_bob_s(world: World, bob: Person) -> None
     assert len(await world.pending(link)) == (1 if world.bound else 0)
 
 
-@pytest.mark.parametrize("how", ["page", "window"])
+@pytest.mark.parametrize("how", ["page", "program"])
 async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: Person, how: str) -> None:
     link = await world.link(allowed_integrations=["keyed"])
     if how == "page":
@@ -430,12 +430,14 @@ async def test_a_credential_is_typed_in_under_alice_s_token(world: World, bob: P
         assert bob.knew
         assert await world.back(bob, where) is None or not world.bound
         assert await world.safe(bob)
-    else:  # a form of another site's page, in a browser that holds nothing of the session
+    else:  # it has Alice's token and Bob's key, and needs no page
         address = f"{world.gateway.url}/api-auth/api-key/keyed?connect_session_token={link.token}"
         async with bob.http.post(address, json={"apiKey": "key-of-bob"}) as answer:
             made = await answer.json()
         if world.bound:
             assert made["isPending"] is True
+        else:
+            assert await world.accounts() == {"alice": "bob"}
     if world.bound:
         assert await world.accounts() == {}
         assert len(await world.pending(link)) == 1
