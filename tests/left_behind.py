@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 from aiohttp import web_app
 
-LOOKED_THROUGH: Final = 20_000  # objects that each collection may pass; where more have survived, they are set aside
+LOOKED_THROUGH: Final = 2_000  # objects that each collection may pass; where more have survived, they are set aside
 
 ASIDE: Final = 1_000_000  # so many objects set aside, and all are looked through again
 
