@@ -4,9 +4,12 @@ import os
 import ssl
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
+from sqlalchemy import Engine
+from sqlalchemy.util import LRUCache
 
 from gateway import resources
 from gateway.catalog import load
@@ -15,7 +18,8 @@ from gateway.config import Fault
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shipped catalog is read once, and nobody reads the system's certificates, since no test calls a public host."""
+    """The shipped catalog is read once, each SQL statement is compiled once, and nobody reads the system's certificates,
+    since no test calls a public host."""
     shipped, read, list_files = resources.folder("catalog"), load._read, load.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load.Row], list[str]]] = {}
@@ -48,6 +52,27 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     # A logger that remembers its first set-up would keep it for the tests that follow.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
+    compiled = SharedCache()
+    monkeypatch.setattr(Engine, "_compiled_cache", property(lambda _: compiled, lambda _engine, _own: None), raising=False)
+
+
+class SharedCache(LRUCache[Any, Any]):
+    """Compiled statements of all engines. SQLAlchemy has a cache an engine, with the engine's own dialect in each key;
+    here dialects of one class that have met one version of a server are one, since they compile alike."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=5000)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return super().get(_alike(key), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        super().__setitem__(_alike(key), compiled)
+
+
+def _alike(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    dialect, *statement = key
+    return type(dialect), dialect.server_version_info, *statement
 
 
 def _frozen(names: Collection[str] | None) -> frozenset[str] | None:
