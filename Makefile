@@ -45,8 +45,9 @@ endef
 run: venv  ## start the gateway with its built-in fake provider
 	@exec $(BIN)/gateway demo
 
+# Two processes a core, since half of the tests wait for timers and processes; who has no test left takes over another's.
 test: venv-dev  ## the whole test suite
-	@$(BIN)/pytest -n 2
+	@$(BIN)/pytest -n 4 --dist worksteal
 
 crowd: venv-dev  ## 100,000 requests over 50 connections with random aborts
 	@WIRE_CROWD=$${WIRE_CROWD:-100000} $(BIN)/pytest -q -s tests/wire/test_crowd.py
