@@ -1,11 +1,12 @@
 """No route waits for a body that does not come: each one that takes a body is tried, with a key and without."""
 
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import pytest_asyncio
 
 from gateway.routes import ROUTES
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, tracker_entry, write_entry
@@ -23,18 +24,23 @@ TAKING = sorted(
 FORM = "application/x-www-form-urlencoded"
 
 
-@pytest.fixture
-async def impatient(tracker: Tracker, tmp_path: Path) -> Any:
-    """A gateway that waits 0.2 s for the next byte of a body."""
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
-    made = document([f"127.0.0.1/32:{urlsplit(tracker.url).port}"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
+    """A gateway that waits 0.2 s for the next byte of a body. All cases share it, since each is refused."""
+    folder = tmp_path_factory.mktemp("impatient")
+    tracker = Tracker()
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url, webhook_routing_script="jira_webhook_routing"))
+    made = document([f"127.0.0.1/32:{server.port}"])
     made["environments"]["dev"]["integrations"]["tracker"]["webhook_secret"] = "secret-of-the-webhooks"
     made["server"] = {"limits": {"body_idle_s": 0.2}}
-    gateway = RunningGateway(tmp_path, made)
+    gateway = RunningGateway(folder, made)
     await gateway.start()
     await gateway.imported(tracker.grant(), "c1")
     yield gateway
     await gateway.stop()
+    await server.close()
 
 
 async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str) -> RawAnswer:
@@ -45,6 +51,7 @@ async def stalled(gateway: RunningGateway, method: str, path: str, *fields: str)
         return await client.answer()
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("method", "path"), TAKING, ids=[" ".join(one) for one in TAKING])
 @pytest.mark.parametrize("with_key", [True, False], ids=["with a key", "without"])
 async def test_a_body_that_stalls_is_answered(
@@ -62,9 +69,9 @@ async def test_a_body_that_stalls_is_answered(
     assert answer.status >= 400
 
 
-async def test_without_its_cookie_no_form_is_read(tracker: Tracker, tmp_path: Path) -> None:
+async def test_without_its_cookie_no_form_is_read(tmp_path: Path) -> None:
     """The limits are those of a shipped gateway: an answer within seconds was not preceded by a wait for the body."""
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()
     try:
