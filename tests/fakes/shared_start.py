@@ -53,7 +53,9 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
     compiled = SharedCache()
-    monkeypatch.setattr(Engine, "_compiled_cache", property(lambda _: compiled, lambda _engine, _own: None), raising=False)
+    monkeypatch.setattr(
+        Engine, "_compiled_cache", property(lambda _: compiled, lambda _engine, _own: None), raising=False
+    )
 
 
 class SharedCache(LRUCache[Any, Any]):

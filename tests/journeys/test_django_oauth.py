@@ -17,6 +17,8 @@ from tests.fakes.django_idp import DjangoIdp, walk_consent
 from tests.journeys.conftest import GatewayServer
 
 WHOAMI = "/proxy/api/whoami"
+# Tokens that live 8 s, so that on a busy machine none expires where the test does not wait for it.
+LASTING = pytest.mark.parametrize("django_idp", [8], indirect=True)
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ async def test_connect_call_expire_call_again_restart_call_again(
     assert counts["refresh_token"] > renewed
 
 
-@pytest.mark.parametrize("django_idp", [8], indirect=True)  # so that on a busy machine no second expiry falls into it
+@LASTING
 async def test_many_calls_at_expiry_share_one_token_request(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_grant_that_its_user_withdrew_is_told_as_reconnect_needed(
     assert (status, refusal["error"]["code"]) == (424, "reconnect_needed")
 
 
+@LASTING  # a refresh brings an ID token without a nonce
 async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
 ) -> None:
