@@ -7,7 +7,8 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: gw\r\n\r\n"
 PAUSE_S = 0.002
@@ -37,9 +38,19 @@ async def run(port: int) -> None:
     asking.cancel()
 
 
+def queued_s(pid: int) -> float:
+    """How long the threads of a process have waited for a processor so far, each while it had something to do."""
+    found = 0.0
+    for file in Path("/proc", str(pid), "task").glob("*/schedstat"):
+        with suppress(OSError):  # the thread has ended
+            found += int(file.read_text().split()[1]) / 1e9
+    return found
+
+
 class Probe:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.pid = process.pid
 
     async def longest_s(self) -> float:
         """The longest wait since the last time."""
