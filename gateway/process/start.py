@@ -53,8 +53,6 @@ def serve(file: Path, *, as_json: bool) -> int:
     first = spawn(memory.descriptors)
     # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     from gateway.lean import stay_small
 
     stay_small()

@@ -7,24 +7,41 @@ import random
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 from tests.fakes.postgres import PostgresServer
-from tests.selftest.crash import ALL, REFRESH_S, Outcome, crash
+from tests.selftest.crash import ALL, Outcome, crash
 from tests.selftest.cuts import CUTS, cut
 from tests.selftest.full_disk import full_disk
+from tests.selftest.refreshes import RefreshTally, kills_during_refreshes
 from tests.selftest.restart import postgres_restart
 from tests.selftest.seen import Seen
 from tests.selftest.stall import stalled_holder
 from tests.selftest.writes import Tally, kills_during_writes
 
 PROVIDERS = {False: "revokes on reuse", True: "has a grace time"}
-LOST_AT_MOST = 0.01  # of the kills at random moments of a refresh
-
-Trial = Callable[[int, random.Random], AsyncIterator[Seen]]
+PART: Final = 200  # kills after which a result is kept
 
 
-async def steps(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`kept`: a file with the results of parts of a trial, from which a later run goes on."""
+
+    kills: int
+    seed: int
+    kept: Path | None = None
+
+    def dice(self, trial: str, part: int = 0) -> random.Random:
+        return random.Random(f"{self.seed} {trial} {part}")
+
+
+Trial = Callable[[Plan], AsyncIterator[Seen]]
+
+
+async def steps(_plan: Plan) -> AsyncIterator[Seen]:
     """kill -9 at every step of a refresh"""
     for forgiving, provider in PROVIDERS.items():
         for point in ALL:
@@ -33,33 +50,59 @@ async def steps(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
             yield Seen(f"killed {point} ({provider})", _told(seen), int(seen.lost), _fine(seen) and seen.killed)
 
 
-async def refreshes(kills: int, dice: random.Random) -> AsyncIterator[Seen]:
-    """kill -9 at random moments of refreshes"""
-    lost = bad = 0
-    for number in range(kills):
-        after_s = dice.uniform(0, REFRESH_S)
-        with tempfile.TemporaryDirectory() as folder:
-            seen = await crash("never", Path(folder), after_s=after_s)
-        lost, bad = lost + seen.lost, bad + (not _fine(seen))
-        tell(f"refreshes: {number + 1} of {kills} kills, {lost} rotations lost and told, {bad} silently")
-        if seen.lost or not _fine(seen):
-            what = f"no. {number + 1}, killed {after_s * 1000:.0f} ms into a refresh"
-            yield Seen(what, _told(seen), int(seen.lost), _fine(seen))
-    told = f"{lost} rotations lost and told, {bad} lost silently or unsound"
-    yield Seen(f"{kills} kills during refreshes", told, lost, not bad and lost <= max(1, kills * LOST_AT_MOST))
+async def refreshes(plan: Plan) -> AsyncIterator[Seen]:
+    """kill -9 at random moments of refreshes: workers, parents, both"""
+    yield await _refreshes(plan, "refreshes", "sqlite:///gateway.db")
 
 
-async def writes(kills: int, dice: random.Random) -> AsyncIterator[Seen]:
+async def refreshes_postgres(plan: Plan) -> AsyncIterator[Seen]:
+    """the same on PostgreSQL"""
+    async with _postgres() as server:
+        yield await _refreshes(plan, "refreshes-postgres", await server.make_database())
+
+
+async def _refreshes(plan: Plan, trial: str, url: str) -> Seen:
+    total = RefreshTally()
+    for part in range(-(-plan.kills // PART)):
+        kills = min(PART, plan.kills - part * PART)
+        named = {"trial": trial, "seed": plan.seed, "part": part, "kills": kills}
+        done = _kept(plan.kept, named)
+        if done is None:
+
+            def step(so_far: RefreshTally, part: int = part) -> None:
+                tell(f"{trial}: {part * PART + so_far.kills} of {plan.kills} kills; this part: {so_far}")
+
+            with tempfile.TemporaryDirectory() as folder:
+                done = await kills_during_refreshes(Path(folder), kills, plan.dice(trial, part), url=url, step=step)
+            if plan.kept is not None:
+                with plan.kept.open("a") as file:
+                    file.write(json.dumps({**named, "result": asdict(done)}) + "\n")
+        total.add(done)
+    return total.seen(trial)
+
+
+def _kept(file: Path | None, named: dict[str, object]) -> RefreshTally | None:
+    """The result of a part that an earlier run has kept."""
+    if file is None or not file.exists():
+        return None
+    for line in file.read_text().splitlines():
+        kept = json.loads(line)
+        if {**kept, **named} == kept:
+            return RefreshTally.of_json(kept["result"])
+    return None
+
+
+async def writes(plan: Plan) -> AsyncIterator[Seen]:
     """kill -9 at random moments of imports, changes and deletes"""
     with tempfile.TemporaryDirectory() as folder:
 
         def step(done: Tally) -> None:
-            tell(f"writes: {done.kills} of {kills} kills; {done.seen().outcome}")
+            tell(f"writes: {done.kills} of {plan.kills} kills; {done.seen().outcome}")
 
-        yield (await kills_during_writes(Path(folder), kills, dice, step=step)).seen()
+        yield (await kills_during_writes(Path(folder), plan.kills, plan.dice("writes"), step=step)).seen()
 
 
-async def network(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
+async def network(_plan: Plan) -> AsyncIterator[Seen]:
     """the network to the provider cut during a refresh"""
     for forgiving in PROVIDERS:
         for place in CUTS:
@@ -67,27 +110,33 @@ async def network(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
                 yield await cut(place, Path(folder), forgiving=forgiving)
 
 
-async def stall(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
+async def stall(_plan: Plan) -> AsyncIterator[Seen]:
     """the holder of a lease stalled past it"""
     for parent in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             yield await stalled_holder(Path(folder), parent=parent)
 
 
-async def disk(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
+async def disk(_plan: Plan) -> AsyncIterator[Seen]:
     """a full disk"""
     with tempfile.TemporaryDirectory() as folder:
         yield await full_disk(Path(folder))
 
 
-async def postgres(_kills: int, _dice: random.Random) -> AsyncIterator[Seen]:
+async def postgres(_plan: Plan) -> AsyncIterator[Seen]:
     """PostgreSQL restarted under load"""
-    server = await asyncio.to_thread(PostgresServer)
-    server.launch()  # not in a thread: it ends with the thread that has started it
-    await server.answers()
-    try:
+    async with _postgres() as server:
         with tempfile.TemporaryDirectory() as folder:
             yield await postgres_restart(Path(folder), server, seconds=10.0)
+
+
+@asynccontextmanager
+async def _postgres() -> AsyncIterator[PostgresServer]:
+    server = await asyncio.to_thread(PostgresServer)
+    try:
+        server.launch()  # not in a thread: it ends with the thread that has started it
+        await server.answers()
+        yield server
     finally:
         server.remove()
 
@@ -100,7 +149,9 @@ TRIALS: dict[str, Trial] = {
     "writes": writes,
     "refreshes": refreshes,
     "postgres": postgres,
+    "refreshes-postgres": refreshes_postgres,
 }
+ON_POSTGRES: Final = frozenset({"postgres", "refreshes-postgres"})
 
 
 def _fine(seen: Outcome) -> bool:
@@ -116,17 +167,17 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-async def main(names: list[str], kills: int, seed: int, as_json: bool) -> int:
+async def main(names: list[str], plan: Plan, as_json: bool) -> int:
     """The exit code: 1 where anything was lost silently, or is otherwise not as it must be."""
-    dice, found = random.Random(seed), list[Seen]()
+    found = list[Seen]()
     for name in names:
-        async for seen in TRIALS[name](kills, dice):
+        async for seen in TRIALS[name](plan):
             found.append(seen)
             if not as_json:
                 print(f"{'ok  ' if seen.fine else 'BAD '} {seen.trial:<66} {seen.outcome}", flush=True)
     bad = sum(not seen.fine for seen in found)
     if as_json:
-        print(json.dumps({"seed": seed, "ok": not bad, "trials": [seen.as_json() for seen in found]}, indent=2))
+        print(json.dumps({"seed": plan.seed, "ok": not bad, "trials": [seen.as_json() for seen in found]}, indent=2))
     else:
         print(f"{len(found)} trials: {sum(seen.lost for seen in found)} lost, {bad} not as they must be")
     return 1 if bad else 0
@@ -137,17 +188,23 @@ if __name__ == "__main__":
         prog="make selftest",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="\n".join(f"  {name:<10} {trial.__doc__}" for name, trial in TRIALS.items()),
+        epilog="\n".join(f"  {name:<18} {trial.__doc__}" for name, trial in TRIALS.items()),
     )
     words.add_argument("--kills", type=int, default=200, help="kills at random moments (200)")
     words.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     words.add_argument(
         "--only", action="append", choices=TRIALS, metavar="NAME", help="one of those below; may be repeated"
     )
-    words.add_argument("--postgres", action="store_true", help="restart a PostgreSQL server of its own too")
+    words.add_argument("--postgres", action="store_true", help="also those on a PostgreSQL server of its own")
+    words.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help=f"keep results of {PART} kills during refreshes there, and go on from them with the same --seed",
+    )
     words.add_argument("--json", action="store_true", help="print JSON at the end instead of lines")
     given = words.parse_args()
-    wanted = given.only or [name for name in TRIALS if name != "postgres" or given.postgres]
+    wanted = given.only or [name for name in TRIALS if name not in ON_POSTGRES or given.postgres]
     if not given.json:
         print(f"seed {given.seed}")
-    sys.exit(asyncio.run(main(wanted, given.kills, given.seed, given.json)))
+    sys.exit(asyncio.run(main(wanted, Plan(given.kills, given.seed, given.keep), given.json)))

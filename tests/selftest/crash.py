@@ -30,7 +30,6 @@ HELD: Final = (AT_PROVIDER, ROTATING, PARENT, ALONE)
 ALL: Final = (*(point for point in POINTS if point != "never"), *HELD)
 LIMIT_S: Final = 30.0
 DISTANCE_S: Final = 0.05
-REFRESH_S: Final = 0.45  # of a process that has just started, until the pair is in the database
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +75,8 @@ class Forgiving(Distant):
         return super()._refreshed(token)
 
 
-async def crash(
-    point: str, folder: Path, *, forgiving: bool = False, after_s: float | None = None, url: str | None = None
-) -> Outcome:
-    """Kill a worker at `point`, or `after_s` seconds into the refresh wherever it then is; at some points its parent.
-
-    `url`: of another store.
-    """
+async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
+    """Kill a worker at `point`; at some points its parent. `url`: of another store."""
     tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
@@ -91,7 +85,7 @@ async def crash(
     config["store"]["url"] = url or config["store"]["url"]
     try:
         await expired(folder, config, tracker)
-        killed = await _killed(point, folder, config, tracker, after_s)
+        killed = await _killed(point, folder, config, tracker)
         return await _seen(folder, config, tracker, killed)
     finally:
         await server.close()
@@ -108,7 +102,7 @@ async def expired(folder: Path, config: dict[str, Any], tracker: Tracker) -> Non
         await before.stop()
 
 
-async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker, after_s: float | None) -> bool:
+async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker) -> bool:
     """Whether it died there. A worker is replaced and serves on; a parent is gone, and its workers end too."""
     file = written(folder, config)
     async with process("never" if point in HELD else point, file) as serving:
@@ -117,13 +111,11 @@ async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tra
         calling = asyncio.create_task(call(serving.port))
         if point in HELD:
             await asked(tracker)
-        if after_s is not None:
-            await asyncio.sleep(after_s)
         if point == ALONE:
             serving.kill_all()
         elif point == PARENT:
             serving.signal(signal.SIGKILL)
-        elif point in HELD or after_s is not None:
+        elif point in HELD:
             for pid in serving.workers():
                 os.kill(pid, signal.SIGKILL)
         if point in (PARENT, ALONE):
@@ -161,7 +153,7 @@ async def asked(tracker: Tracker) -> None:
 def written(folder: Path, config: dict[str, Any]) -> Path:
     """`config` for processes, each on a port of its own."""
     file = folder / "killed.yaml"
-    file.write_text(json.dumps({**config, "server": {"port": 0, "host": "127.0.0.1"}}))
+    file.write_text(json.dumps({**config, "server": {**config["server"], "port": 0}}))
     return file
 
 
@@ -172,7 +164,7 @@ async def process(point: str, file: Path) -> AsyncIterator[Serving]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(file.parent)},
     )
     serving = Serving(started)
     try:

@@ -1,6 +1,7 @@
 """``python -m tests.selftest.points POINT serve …``: the gateway's command line whose first worker kills itself at POINT.
 
-SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out.
+SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out. With OFTEN
+the test kills, and the parent replaces workers at once, however short they live.
 """
 
 import os
@@ -20,6 +21,7 @@ POINTS: Final = (
     "after the commit",
     "never",
 )
+OFTEN: Final = "often"
 
 
 def shorten() -> None:
@@ -81,6 +83,21 @@ def arm_first_worker(point: str) -> None:
     start.spawn = spawned
 
 
+def replace_at_once() -> None:
+    """In the parent: no pause before a replacement, no end after many short lives, and `worker_serves` in the log."""
+    from gateway.process import workers
+    from gateway.process.parent import Parent, log
+
+    workers.SHORT_LIFE_S = 0.0  # type: ignore[misc]
+    serves = Parent._serves
+
+    def logged(parent: Parent, worker: workers.WorkerProcess, message: Any) -> None:
+        serves(parent, worker, message)
+        log.info("worker_serves", pid=worker.pid)
+
+    Parent._serves = logged  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     if sys.argv[2] == "worker":
         from gateway.cli.worker import main as work
@@ -91,5 +108,7 @@ if __name__ == "__main__":
     from gateway.cli import main
 
     arm_first_worker(sys.argv[1])
+    if sys.argv[1] == OFTEN:
+        replace_at_once()
     sys.argv = ["gateway", *sys.argv[2:]]
     main()

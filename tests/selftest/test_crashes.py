@@ -1,10 +1,14 @@
 """Killed at every step of a refresh, a gateway loses a token nowhere but where nobody could know it, and says so."""
 
+import random
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT, ROTATING, crash
+from tests.selftest import crash as crashes
+from tests.selftest.crash import ALONE, AT_PROVIDER, ROTATING, crash
+from tests.selftest.refreshes import BOTH, PARENT, WORKER, RefreshTally, kills_during_refreshes
 
 # What was not asked can be asked, and the parent journals the reply to what was. How many requests the provider gets in all.
 KEPT = {
@@ -17,7 +21,7 @@ KEPT = {
     "inside the commit": 1,
     "after the commit": 1,
 }
-LOST = (PARENT, ALONE)
+LOST = (crashes.PARENT, ALONE)
 
 
 @pytest.mark.parametrize("point", KEPT)
@@ -44,7 +48,7 @@ async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_r
     seen = await crash(point, tmp_path)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests, seen.sound) == (424, "needs_reauth", 2, True), seen
-    between = ("degraded: token_endpoint_unavailable",) if point == PARENT else ()  # as its worker saw it
+    between = ("degraded: token_endpoint_unavailable",) if point == crashes.PARENT else ()  # as its worker saw it
     assert seen.entries == ("active: authorized", *between, "needs_reauth: rotation_lost")
     assert not seen.silent
 
@@ -54,3 +58,27 @@ async def test_where_the_provider_has_a_grace_time_not_even_that_is_lost(point: 
     seen = await crash(point, tmp_path, forgiving=True)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests) == (200, "active", 2), seen
+
+
+@pytest.mark.timeout(300)  # processes are started in turn
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+async def test_kills_amid_many_refreshes_lose_nothing_silently_and_a_workers_nothing(
+    store: str, tmp_path: Path, empty_database: str
+) -> None:
+    url = empty_database if store == "postgresql" else "sqlite:///gateway.db"
+    victims = iter((WORKER, PARENT, BOTH))
+    tally = await kills_during_refreshes(tmp_path, 3, random.Random(7), url=url, victims=lambda _: next(victims))
+    assert (tally.worker.kills, tally.parent.kills, tally.both.kills) == (1, 1, 1)
+    assert tally.fine, tally
+    assert RefreshTally.of_json(asdict(tally)) == tally
+
+
+def test_a_loss_is_counted_by_who_was_killed_and_whether_it_was_reported() -> None:
+    tally = RefreshTally()
+    tally.judge(PARENT, "c1", 424, "rotation_lost")
+    tally.judge(PARENT, "c2", 200, "authorized")
+    assert (tally.parent.reported, tally.parent.silent, tally.fine) == (1, 0, True)
+    tally.judge(WORKER, "c3", 424, "rotation_lost")
+    tally.judge(BOTH, "c4", 424, "invalid_grant")
+    tally.judge(BOTH, "c5", 503, "token_endpoint_unavailable")
+    assert (tally.worker.reported, tally.both.silent, len(tally.what), tally.fine) == (1, 2, 3, False)

@@ -1,0 +1,262 @@
+"""`kill -9` at random moments of many refreshes, again and again on one database: of a worker, of its parent, of both.
+
+A kill of a worker costs the start of its replacement and no more, since the parent goes on. Each connection is judged
+afterwards: a call on it and a forced refresh must succeed, or its state must report the loss.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.fakes.gateways import SECRET_KEY, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import Serving
+from tests.selftest.crash import Distant, process, written
+from tests.selftest.points import OFTEN
+from tests.selftest.seen import Seen
+
+CROWD: Final = 16  # refreshes at a time
+WORKERS: Final = 2
+SPREAD_S: Final = 0.3  # over which they begin, so that they are at different steps when the kill comes
+LONGEST_S: Final = 0.4  # until the kill
+WORKER: Final = "worker"
+PARENT: Final = "parent"
+BOTH: Final = "parent and workers"
+WEIGHTS: Final = {WORKER: 70, PARENT: 15, BOTH: 15}
+
+
+@dataclass(slots=True)
+class Count:
+    """Of the kills of one kind of process.
+
+    `cut`: calls that ended with the process. `reported`: connections lost whose state says `rotation_lost`, `silent`: lost ones
+    whose state says anything else.
+    """
+
+    kills: int = 0
+    cut: int = 0
+    reported: int = 0
+    silent: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kills} kills, {self.cut} calls cut, {self.reported} lost and told, {self.silent} silently"
+
+
+@dataclass(slots=True)
+class RefreshTally:
+    """`what`: of each loss that must not be, the connection and what was seen of it."""
+
+    worker: Count = field(default_factory=Count)
+    parent: Count = field(default_factory=Count)
+    both: Count = field(default_factory=Count)
+    what: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of_json(cls, kept: dict[str, Any]) -> "RefreshTally":
+        counts = {name: Count(**numbers) for name, numbers in kept.items() if name != "what"}
+        return cls(**counts, what=kept["what"])
+
+    def __str__(self) -> str:
+        return "; ".join(f"{victim}: {count}" for victim, count in self.counts.items())
+
+    def of(self, victim: str) -> Count:
+        return {WORKER: self.worker, PARENT: self.parent, BOTH: self.both}[victim]
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        return {victim: self.of(victim) for victim in WEIGHTS}
+
+    @property
+    def kills(self) -> int:
+        return sum(count.kills for count in self.counts.values())
+
+    @property
+    def fine(self) -> bool:
+        """Only an exchange in flight may be lost, with its parent, and its connection says so."""
+        return not self.what
+
+    def add(self, other: "RefreshTally") -> None:
+        for victim, count in other.counts.items():
+            ours = self.of(victim)
+            for one in fields(Count):
+                setattr(ours, one.name, getattr(ours, one.name) + getattr(count, one.name))
+        self.what += other.what
+
+    def judge(self, victim: str, connection_id: str, status: int, reason: str | None) -> None:
+        """Count one connection. `status`: of what was asked of it last, `reason`: of its state."""
+        if status == 200:
+            return
+        count = self.of(victim)
+        if status == 424 and reason == "rotation_lost":
+            count.reported += 1
+            if victim != WORKER:
+                return
+        else:
+            count.silent += 1
+        self.what.append(f"{connection_id}, {victim} killed: {status}, {reason}")
+
+    def seen(self, trial: str) -> Seen:
+        lost = sum(count.reported + count.silent for count in self.counts.values())
+        more = f"; NOT AS IT MUST BE: {self.what[:10]}" if self.what else ""
+        return Seen(f"{self.kills} kills during refreshes ({trial})", f"{self}{more}", lost, self.fine)
+
+
+async def kills_during_refreshes(
+    folder: Path,
+    kills: int,
+    dice: random.Random,
+    *,
+    url: str = "sqlite:///gateway.db",
+    victims: Callable[[random.Random], str] = lambda dice: dice.choices(list(WEIGHTS), list(WEIGHTS.values()))[0],
+    step: Callable[[RefreshTally], None] = lambda _: None,
+) -> RefreshTally:
+    """`url`: of the store; `victims` chooses whom to kill."""
+    tracker, tally = Distant(), RefreshTally()
+    server = await tracker.serve()
+    tracker.url = f"http://127.0.0.1:{server.port}"
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    config = document([f"127.0.0.1/32:{server.port}"])
+    config["store"]["url"] = url
+    try:
+        async with AsyncExitStack() as stack:
+            trial = _Trial(folder, config, tracker, tally, dice, stack)
+            while tally.kills < kills:
+                await trial.kill(victims(dice))
+                step(tally)
+            await trial.all_at_rest()
+    finally:
+        await server.close()
+    return tally
+
+
+class _Trial:
+    """`reported`: connections whose state reports a loss."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: dict[str, Any],
+        tracker: Distant,
+        tally: RefreshTally,
+        dice: random.Random,
+        stack: AsyncExitStack,
+    ) -> None:
+        self._folder, self._config, self._tracker, self._tally = folder, config, tracker, tally
+        self._dice, self._stack = dice, stack
+        self._serving: Serving | None = None
+        self._started = 0  # workers of the process that runs
+        self._made = 0
+        self.reported = set[str]()
+
+    async def kill(self, victim: str) -> None:
+        serving = await self._running()
+        names = await self._imported(serving.port)
+        calls = [asyncio.create_task(self._late(serving.port, name)) for name in names]
+        await asyncio.sleep(self._dice.uniform(0, LONGEST_S))
+        if victim == WORKER:
+            os.kill(self._dice.choice(serving.workers()), signal.SIGKILL)
+            self._started += 1
+        elif victim == PARENT:
+            serving.signal(signal.SIGKILL)
+        else:
+            serving.kill_all()
+        if victim != WORKER:
+            await serving.process.wait()
+            self._serving = None
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        count = self._tally.of(victim)
+        count.kills += 1
+        count.cut += sum(status != 200 for status in ended)
+        port = self._serving.port if self._serving is not None else (await self._running()).port
+        for name, (status, reason) in zip(
+            names, await asyncio.gather(*(_settled(port, n) for n in names)), strict=True
+        ):
+            self._tally.judge(victim, name, status, reason)
+            if status != 200:
+                self.reported.add(name)
+
+    async def all_at_rest(self) -> None:
+        """Nothing that was well after its kill is lost later."""
+        port = (await self._running()).port
+        async with _client(port) as http, http.get("/connections") as answer:
+            states = {one["connection_id"]: one["state"] for one in (await answer.json())["connections"]}
+        assert len(states) == self._made
+        self._tally.what += [
+            f"{name}: {state} at the end"
+            for name, state in states.items()
+            if state != ("needs_reauth" if name in self.reported else "active")
+        ]
+
+    async def _running(self) -> Serving:
+        """One that was killed is replaced by a new one. Returns once all its workers serve."""
+        if self._serving is None:
+            self._config["server"]["workers"] = self._started = WORKERS
+            file = written(self._folder, self._config)
+            self._serving = await self._stack.enter_async_context(process(OFTEN, file))
+        await self._serving.logged("worker_serves", self._started)
+        return self._serving
+
+    async def _imported(self, port: int) -> list[str]:
+        """New connections whose tokens have ended."""
+        names = [f"c{self._made + number}" for number in range(CROWD)]
+        self._made += CROWD
+        self._tracker.grants.clear()  # so that the provider stays quick; it refuses what is not there
+        async with _client(port) as http:
+            for name in names:
+                ended = {part: text for part, text in self._tracker.grant().items() if part.endswith("_token")}
+                credentials = {"type": "OAUTH2", **ended, "expires_at": "2020-01-01T00:00:00Z"}
+                body = {"provider_config_key": "tracker", "connection_id": name, "credentials": credentials}
+                async with http.post("/connections", json=body) as answer:
+                    assert answer.status == 201, await answer.text()
+        return names
+
+    async def _late(self, port: int, name: str) -> int:
+        await asyncio.sleep(self._dice.uniform(0, SPREAD_S))
+        async with _client(port) as http:
+            return await _status(http, name)
+
+
+@asynccontextmanager
+async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
+    """Without connections from before a kill."""
+    headers = {"Authorization": f"Bearer {SECRET_KEY}"}
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
+        yield http
+
+
+async def _status(http: aiohttp.ClientSession, name: str) -> int:
+    """Of one call. A POST, which the client does not send again by itself when its worker dies."""
+    async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def _settled(port: int, name: str) -> tuple[int, str | None]:
+    """What a call and a forced refresh come to, and the reason of the connection's state; 0 where nothing comes in time."""
+    status, end = 0, time.monotonic() + PATIENCE_S
+    shown = f"/connections/{name}?provider_config_key=tracker"
+    while status not in (200, 424) and time.monotonic() < end:
+        try:
+            async with _client(port) as http:
+                status = await _status(http, name)
+                if status == 200:
+                    async with http.get(f"{shown}&force_refresh=true") as answer:
+                        await answer.read()
+                        status = 503 if "Gateway-Refresh-Failed" in answer.headers else answer.status
+        except aiohttp.ClientError:  # its worker is the one that was killed
+            status = 0
+        if status not in (200, 424):
+            await asyncio.sleep(0.02)
+    async with _client(port) as http, http.get(f"{shown}&include=history") as answer:
+        body = await answer.json()
+        story = body if answer.status == 200 else body["error"]["payload"]["connection"]
+        return status, story["history"][-1]["reason"]
