@@ -35,7 +35,7 @@ def test_the_balancer_takes_its_configuration(tmp_path: Path, name: str, only_lo
     command = write(
         tmp_path,
         tmp_path / "certificate.pem",
-        Ports(*(lasting_port() for _ in range(2)), nodes=tuple(lasting_port() for _ in range(3))),
+        Ports(*(lasting_port() for _ in range(2)), nodes=tuple(f"127.0.0.1:{lasting_port()}" for _ in range(3))),
     )
     ran = subprocess.run([*command, *only_look], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

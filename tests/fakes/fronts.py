@@ -22,11 +22,11 @@ HOST: Final = "gateway.example.com"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where it listens by https and by plain http, and where the nodes do."""
+    """Where it listens by https and by plain http, and the nodes' addresses with their ports."""
 
     https: int
     plain: int
-    nodes: tuple[int, ...]
+    nodes: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ def nginx_conf(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     text = swapped(text, r"listen 80;", f"listen 127.0.0.1:{ports.plain};", 1)
     text = swapped(text, r"pid /run/nginx\.pid;", f"pid {folder}/nginx.pid;", 1)
     for number, node in enumerate(ports.nodes, 1):
-        text = swapped(text, rf"172\.30\.30\.1{number}:3003", f"127.0.0.1:{node}", 1)
+        text = swapped(text, rf"172\.30\.30\.1{number}:3003", node, 1)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     scratch = "".join(f"  {kind}_temp_path {folder}/{kind};\n" for kind in kinds)  # any user can run it so
     path = folder / "nginx.conf"
@@ -72,7 +72,7 @@ def haproxy_cfg(folder: Path, certificate: Path, ports: Ports) -> list[str]:
     text = swapped(text, r"bind :443 ", f"bind 127.0.0.1:{ports.https} ", 1)
     text = swapped(text, r"bind :80 ", f"bind 127.0.0.1:{ports.plain} ", 1)
     for number, node in enumerate(ports.nodes, 1):
-        text = swapped(text, rf"172\.30\.30\.1{number}:3003", f"127.0.0.1:{node}", 2)
+        text = swapped(text, rf"172\.30\.30\.1{number}:3003", node, 2)
     path = folder / "haproxy.cfg"
     path.write_text(text)
     return [str(program("haproxy")), "-f", str(path)]
@@ -92,8 +92,8 @@ COMMANDS: Final[dict[str, tuple[Callable[[Path, Path, Ports], list[str]], list[s
 
 
 @asynccontextmanager
-async def front(name: str, folder: Path, nodes: Sequence[int]) -> AsyncIterator[Front]:
-    """The balancer of that name before nodes on these ports, once it takes connections."""
+async def front(name: str, folder: Path, nodes: Sequence[str]) -> AsyncIterator[Front]:
+    """The balancer of that name before nodes at these addresses, once it takes connections."""
     _, trusting = certified(HOST, folder)
     write, in_foreground = COMMANDS[name]
     ports = Ports(lasting_port(), lasting_port(), tuple(nodes))

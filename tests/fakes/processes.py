@@ -100,7 +100,7 @@ class Serving:
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             line = (await self.process.stdout.readline()).decode()
-        found = re.fullmatch(r"gateway ready on http://127\.0\.0\.1:(\d+)\n", line)
+        found = re.fullmatch(r"gateway ready on http://[\d.]+:(\d+)\n", line)
         assert found, (line, self.log)
         self.port = int(found[1])
         self.metrics_url = (await self.logged("ready"))[0].get("metrics") or ""

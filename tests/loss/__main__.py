@@ -1,0 +1,250 @@
+"""``make loss``: what three nodes on PostgreSQL lose behind nginx and behind HAProxy, scenario by scenario.
+
+Each node, and with them the balancer, the database and the provider, is in a network namespace. 30 connections with
+6-s tokens are refreshed all the time; the provider takes each refresh token once, revokes a grant when it sees one twice, and
+answers up to 1.5 s after it has rotated. Every connection is judged at the end of each scenario by a call and a forced refresh.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+from aiohttp import web
+
+from tests.fakes.fronts import HOST, Front, front, program
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.postgres import PASSWORD, SETTINGS, PostgresServer
+from tests.fakes.tracker import Grant
+from tests.loss.cluster import Cluster, faketime
+from tests.loss.judged import Judged
+from tests.loss.network import DATABASE, HUB, NETWORK, NODES, PROVIDER, inside, missing, network
+from tests.loss.provider import StrictProvider
+from tests.loss.scenarios import SCENARIOS, Trial
+
+BALANCERS: Final = ("nginx", "haproxy")
+CONNECTIONS: Final = 30
+TOKEN_S: Final = 6.0
+PER_S: Final = 40.0  # calls
+PATIENCE_S: Final = 100.0  # of a client; a node may stand still for 40 s
+SETTLED_S: Final = 200.0  # leases, fence and back-off are over by then
+KEY: Final = {"Authorization": f"Bearer {SECRET_KEY}"}
+
+
+class Resolver(aiohttp.abc.AbstractResolver):
+    """The balancer's name leads to it."""
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[Any]:
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": 2, "proto": 0, "flags": 0}]
+
+    async def close(self) -> None: ...
+
+
+class Clients:
+    """Calls at a steady rate, whatever becomes of those before; `calls` counts them by status."""
+
+    def __init__(self, balancer: Front, names: list[str], dice: random.Random) -> None:
+        self.calls = Counter[str]()
+        self._names, self._dice = names, dice
+        connector = aiohttp.TCPConnector(ssl=balancer.tls, resolver=Resolver(), limit=0)
+        self._http = aiohttp.ClientSession(
+            f"https://{HOST}:{balancer.ports.https}",
+            headers=KEY,
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(PATIENCE_S),
+        )
+        self._under_way = set[asyncio.Task[None]]()
+        self._running = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        await asyncio.gather(*self._under_way)
+        await self._http.close()
+
+    async def _run(self) -> None:
+        while True:
+            task = asyncio.create_task(self._call(self._dice.choice(self._names)))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+            await asyncio.sleep(1 / PER_S)
+
+    async def _call(self, name: str) -> None:
+        names = {"Provider-Config-Key": "tracker", "Connection-Id": name}
+        try:
+            async with self._http.get("/proxy/x", headers=names) as answer:
+                await answer.read()
+                self.calls[str(answer.status)] += 1
+        except (aiohttp.ClientError, TimeoutError) as fault:
+            self.calls[type(fault).__name__] += 1
+
+
+class Session:
+    """All scenarios behind one balancer."""
+
+    def __init__(self, cluster: Cluster, provider: StrictProvider, balancer: Front, seed: int) -> None:
+        self._cluster, self._provider, self._balancer, self._seed = cluster, provider, balancer, seed
+        self._made = 0
+
+    async def play(self, name: str) -> Judged:
+        dice = random.Random(f"{self._seed} {self._balancer.name} {name}")
+        grants = await self._imported()
+        asked_before = self._provider.calls["refresh_token"]
+        trial = Trial(self._cluster, self._provider, dice)
+        clients = Clients(self._balancer, list(grants), dice)
+        try:
+            await asyncio.sleep(TOKEN_S)  # each is refreshed once, so that it is known to rotate
+            await SCENARIOS[name](trial)
+            await asyncio.sleep(TOKEN_S)
+        finally:
+            await clients.stop()
+        judged = Judged(name, calls=clients.calls)
+        settled = await asyncio.gather(*(self._settled(n, one) for n, one in enumerate(grants)))
+        judged.refreshes = self._provider.calls["refresh_token"] - asked_before
+        for one, (status, reason) in zip(grants, settled, strict=True):
+            judged.add(one, status, reason, may_be_lost=any(grants[one] is grant for grant in trial.may_be_lost))
+        await self._deleted(list(grants))
+        return judged
+
+    async def _imported(self) -> dict[str, Grant]:
+        """Connections whose tokens have ended, each with its grant."""
+        grants = dict[str, Grant]()
+        async with self._node(0) as http:
+            for _ in range(CONNECTIONS):
+                name = f"c{self._made}"
+                self._made += 1
+                tokens = {part: text for part, text in self._provider.grant().items() if part.endswith("_token")}
+                credentials = {"type": "OAUTH2", **tokens, "expires_at": "2020-01-01T00:00:00Z"}
+                body = {"provider_config_key": "tracker", "connection_id": name, "credentials": credentials}
+                async with http.post("/connections", json=body) as answer:
+                    assert answer.status == 201, await answer.text()
+                grants[name] = self._provider.grants[-1]
+        return grants
+
+    async def _deleted(self, names: list[str]) -> None:
+        """So that none is refreshed in the next scenario."""
+        async with self._node(0) as http:
+            for name in names:
+                url = f"/connections/{name}?provider_config_key=tracker&revoke=false"
+                async with http.delete(url) as answer:
+                    assert answer.status == 200, await answer.text()
+
+    async def _settled(self, number: int, name: str) -> tuple[int, str | None]:
+        """What a call by one node and a forced refresh by another come to, and the reason of the connection's state."""
+        shown = f"/connections/{name}?provider_config_key=tracker"
+        status, end = 0, time.monotonic() + SETTLED_S
+        names = {"Provider-Config-Key": "tracker", "Connection-Id": name}
+        async with self._node(number) as first, self._node(number + 1) as second:
+            while status not in (200, 424) and time.monotonic() < end:
+                async with first.get("/proxy/x", headers=names) as answer:
+                    status = answer.status
+                if status == 200:
+                    async with second.get(f"{shown}&force_refresh=true") as answer:
+                        status = 503 if "Gateway-Refresh-Failed" in answer.headers else answer.status
+                if status not in (200, 424):
+                    await asyncio.sleep(1)
+            async with first.get(f"{shown}&include=history") as answer:
+                body = await answer.json()
+                story = body if answer.status == 200 else body["error"]["payload"]["connection"]
+                return status, story["history"][-1]["reason"]
+
+    @asynccontextmanager
+    async def _node(self, number: int) -> AsyncIterator[aiohttp.ClientSession]:
+        address = self._cluster.addresses[number % len(NODES)]
+        async with aiohttp.ClientSession(f"http://{address}", headers=KEY) as http:
+            yield http
+
+
+@asynccontextmanager
+async def database(folder: Path) -> AsyncIterator[str]:
+    """The address of an empty one, at DATABASE."""
+    rules = folder / "pg_hba.conf"
+    rules.write_text(f"host all all 127.0.0.1/32 scram-sha-256\nhost all all {NETWORK} scram-sha-256\n")
+    rules.chmod(0o644)
+    server = PostgresServer((*SETTINGS, "listen_addresses=*", f"hba_file={rules}"))
+    try:
+        server.launch()
+        await server.answers()
+        name = (await server.make_database()).rpartition("/")[2]
+        yield f"postgresql://gateway:{PASSWORD}@{DATABASE}:{server.port}/{name}"
+    finally:
+        server.remove()
+
+
+async def run(balancers: list[str], names: list[str], seed: int, logs: Path | None) -> int:
+    bad = 0
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="loss-")))
+        folder.chmod(0o755)
+        url = await stack.enter_async_context(database(folder))
+        provider = StrictProvider(ttl_s=TOKEN_S, refusal=401, expires=True, dice=random.Random(seed))
+        runner = web.AppRunner(provider.app())
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, PROVIDER, 0).start()
+        cluster = Cluster(folder, runner.addresses[0][1], url)
+        stack.callback(cluster.kill_all)
+        for number in range(len(NODES)):  # the first one makes the tables
+            await cluster.start(number)
+        for name in balancers:
+            place = folder / name
+            place.mkdir()
+            async with front(name, place, cluster.addresses) as balancer:
+                session = Session(cluster, provider, balancer, seed)
+                for scenario in names:
+                    judged = await session.play(scenario)
+                    bad += not judged.fine
+                    load = os.getloadavg()[0]
+                    print(f"{name:<8} {judged} (load {load:.1f})", flush=True)
+                    if logs is not None:
+                        (logs / f"{name} {scenario}.log").write_text(cluster.log())
+                if logs is not None:
+                    (logs / f"{name}.log").write_text(balancer.log)
+    return 1 if bad else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="make loss",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"  {name}" for name in SCENARIOS),
+    )
+    parser.add_argument("--balancer", action="append", choices=BALANCERS, help="one of them; may be repeated")
+    parser.add_argument(
+        "--only", action="append", metavar="TEXT", help="scenarios whose name contains it; may be repeated"
+    )
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="write the logs of nodes and balancers there")
+    given = parser.parse_args()
+    if given.logs is not None:
+        given.logs.mkdir(parents=True, exist_ok=True)
+    why = missing()
+    if why is not None:
+        print(f"skipped: {why}")
+        return 0
+    names = [name for name in SCENARIOS if not given.only or any(text in name for text in given.only)]
+    if faketime() is None:
+        print("libfaketime is missing, so no clock is changed: apt-get install faketime")
+        names = [name for name in names if "clock" not in name]
+    balancers = [name for name in given.balancer or BALANCERS if program(name) is not None]
+    for name in set(given.balancer or BALANCERS) - set(balancers):
+        print(f"{name} is missing: apt-get install {name}")
+    if os.environ.get("GATEWAY_LOSS") != HUB:
+        with network():
+            words = [sys.executable, "-m", "tests.loss", *sys.argv[1:]]
+            return os.spawnvpe(os.P_WAIT, "ip", inside(HUB, words), {**os.environ, "GATEWAY_LOSS": HUB})
+    print(f"seed {given.seed}", flush=True)
+    return asyncio.run(run(balancers, names, given.seed, given.logs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

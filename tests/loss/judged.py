@@ -1,0 +1,41 @@
+"""What became of the connections of one scenario, and of the calls on them."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Judged:
+    """`calls`: by status, or by the name of a fault without one. `reported`: connections lost whose state says
+    `rotation_lost`; `silent`: lost ones whose state says anything else. `unexpected`: lost ones that nothing excuses.
+    """
+
+    scenario: str
+    refreshes: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    reported: int = 0
+    silent: int = 0
+    unexpected: list[str] = field(default_factory=list)
+
+    def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
+        """One connection, when all is over. `status`: of a call and a forced refresh, `reason`: of its state."""
+        if status == 200:
+            return
+        told = status == 424 and reason == "rotation_lost"
+        self.reported, self.silent = self.reported + told, self.silent + (not told)
+        if not (told and may_be_lost):
+            self.unexpected.append(f"{connection_id}: {status}, {reason}")
+
+    @property
+    def fine(self) -> bool:
+        return not self.unexpected
+
+    def __str__(self) -> str:
+        failed = Counter({status: count for status, count in self.calls.items() if status != "200"})
+        kinds = ", ".join(f"{count} x {status}" for status, count in failed.most_common())
+        return (
+            f"{'ok ' if self.fine else 'BAD'} {self.scenario:<42} {self.refreshes:>5} refreshes, "
+            f"{self.reported + self.silent} lost, {self.reported} told, {self.silent} silent; "
+            f"{self.calls.total()} calls, {failed.total()} failed{f' ({kinds})' if kinds else ''}"
+            f"{f' NOT AS IT MUST BE: {self.unexpected}' if self.unexpected else ''}"
+        )

@@ -1,0 +1,95 @@
+"""Network namespaces: one for each node, and one for balancer, database, provider and clients, joined by a bridge.
+
+Needs root, `ip` and `iptables`. Nothing leaves the namespaces: none has a route to the machine's own network.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+PREFIX: Final = "gateway-loss"
+HUB: Final = f"{PREFIX}-hub"
+BALANCER: Final = "10.77.0.1"
+DATABASE: Final = "10.77.0.2"
+PROVIDER: Final = "10.77.0.3"
+NETWORK: Final = "10.77.0.0/24"
+NODES: Final = ("10.77.0.11", "10.77.0.12", "10.77.0.13")
+
+
+def missing() -> str | None:
+    """Why it cannot be used here, or None."""
+    if os.geteuid() != 0:
+        return "network namespaces need root: run it as root"
+    for program, package in (("ip", "iproute2"), ("iptables", "iptables")):
+        if shutil.which(program) is None:
+            return f"{program} is missing: apt-get install {package}"
+    tried = subprocess.run(["ip", "netns", "add", f"{PREFIX}-trial"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        return f"the system refuses network namespaces: {tried.stderr.strip()}"
+    _run("ip", "netns", "delete", f"{PREFIX}-trial")
+    return None
+
+
+def namespace(node: int) -> str:
+    return f"{PREFIX}-{node + 1}"
+
+
+def inside(name: str, command: Sequence[str]) -> list[str]:
+    """`command`, run in that namespace; under the same process id."""
+    return ["ip", "netns", "exec", name, *command]
+
+
+@contextmanager
+def network() -> Iterator[None]:
+    """While it is open the namespaces exist. What an earlier run left is removed."""
+    _remove()
+    try:
+        _run("ip", "netns", "add", HUB)
+        _in(HUB, "ip", "link", "set", "lo", "up")
+        _in(HUB, "ip", "link", "add", "bridge", "type", "bridge")
+        for address in (BALANCER, DATABASE, PROVIDER):
+            _in(HUB, "ip", "address", "add", f"{address}/24", "dev", "bridge")
+        _in(HUB, "ip", "link", "set", "bridge", "up")
+        for number, address in enumerate(NODES):
+            name, port = namespace(number), f"node{number + 1}"
+            _run("ip", "netns", "add", name)
+            _in(HUB, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _in(HUB, "ip", "link", "set", port, "master", "bridge", "up")
+            _in(name, "ip", "link", "set", "lo", "up")
+            _in(name, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            _in(name, "ip", "link", "set", "eth0", "up")
+        yield
+    finally:
+        _remove()
+
+
+@contextmanager
+def cut(node: int, address: str) -> Iterator[None]:
+    """Packets between that node and `address` are dropped, in both directions."""
+    rules = (("OUTPUT", "-d", address), ("INPUT", "-s", address))
+    for rule in rules:
+        _in(namespace(node), "iptables", "-A", *rule, "-j", "DROP")
+    try:
+        yield
+    finally:
+        for rule in rules:
+            _in(namespace(node), "iptables", "-D", *rule, "-j", "DROP")
+
+
+def _remove() -> None:
+    there = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    for line in there.splitlines():
+        name = line.split()[0]
+        if name.startswith(f"{PREFIX}-"):
+            _run("ip", "netns", "delete", name)
+
+
+def _in(name: str, *command: str) -> None:
+    _run(*inside(name, command))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)

@@ -1,0 +1,54 @@
+"""A strict provider: refresh tokens for one use, answers that take a while, and who has asked is remembered."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from tests.fakes.tracker import Grant, Tracker
+
+SLOWEST_S: Final = 1.5
+ON_THE_WAY_S: Final = 1.0  # an answer that was sent so lately may not have been read
+
+
+@dataclass
+class StrictProvider(Tracker):
+    """A refresh token shown twice revokes its grant. `requests`: of each grant. The answer comes after the rotation, late."""
+
+    dice: random.Random = field(default_factory=random.Random)
+    requests: Counter[str] = field(default_factory=Counter)
+    _by_token: dict[str, Grant] = field(default_factory=dict)
+    _under_way: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # token ▸ node, when answered
+
+    async def _token(self, request: web.Request) -> web.Response:
+        token = str((await request.post()).get("refresh_token", ""))
+        self.calls["refresh_token"] += 1
+        node = request.remote or ""
+        self._under_way[token] = (node, None)
+        answer = self._refreshed(token)
+        await asyncio.sleep(self.dice.uniform(0.05, SLOWEST_S))
+        self._under_way[token] = (node, time.monotonic())
+        return answer
+
+    def _refreshed(self, token: str) -> web.Response:
+        grant = self._by_token.get(token) or next((one for one in self.grants if one.refresh_token == token), None)
+        if grant is None:
+            return web.json_response({"error": "invalid_grant", "error_description": "Unknown token"}, status=400)
+        self._by_token[token] = grant
+        if token in grant.spent:
+            grant.revoked = True
+        if grant.revoked:
+            return web.json_response({"error": "invalid_grant", "error_description": "Spent token"}, status=400)
+        grant.spent.add(token)
+        grant.refresh_token = f"refresh-{next(self._numbers)}"
+        return web.json_response(self._issued(grant))
+
+    def in_flight(self, node: str) -> list[Grant]:
+        """Whose refresh that node has asked for and may not have read the answer to."""
+        late = time.monotonic() - ON_THE_WAY_S
+        tokens = [token for token, (by, at) in self._under_way.items() if by == node and (at is None or at > late)]
+        return [self._by_token[token] for token in tokens if token in self._by_token]

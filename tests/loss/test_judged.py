@@ -1,0 +1,39 @@
+"""The table of `make loss`: a loss that nothing excuses, or of which nobody is told, is seen."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tests.loss.judged import Judged
+from tests.loss.provider import StrictProvider
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "may_be_lost", "counts", "fine"),
+    [
+        (200, "authorized", False, (0, 0), True),
+        (424, "rotation_lost", True, (1, 0), True),
+        (424, "rotation_lost", False, (1, 0), False),
+        (424, "invalid_grant", True, (0, 1), False),
+        (503, "token_endpoint_unavailable", True, (0, 1), False),
+    ],
+)
+def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_was_in_flight(
+    status: int, reason: str, may_be_lost: bool, counts: tuple[int, int], fine: bool
+) -> None:
+    judged = Judged("x", calls=Counter({"200": 3, "503": 1}))
+    judged.add("c1", status, reason, may_be_lost=may_be_lost)
+    assert (judged.reported, judged.silent) == counts
+    assert judged.fine is fine
+    assert "4 calls, 1 failed (1 x 503)" in str(judged)
+
+
+def test_the_provider_revokes_a_grant_whose_token_is_shown_twice() -> None:
+    provider = StrictProvider(dice=Random(1))
+    first = provider.grant()["refresh_token"]
+    assert provider._refreshed(first).status == 200
+    second = provider.grants[0].refresh_token
+    assert provider._refreshed(first).status == 400
+    assert provider.grants[0].revoked
+    assert provider._refreshed(second).status == 400
