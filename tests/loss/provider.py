@@ -1,14 +1,16 @@
 """A strict provider: refresh tokens for one use, answers that take a while, and who has asked is remembered."""
 
 import asyncio
+import json
+import math
 import random
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
 
+from gateway import clock
 from tests.fakes.tracker import Grant, Tracker
 
 SLOWEST_S: Final = 1.5
@@ -17,10 +19,9 @@ ON_THE_WAY_S: Final = 1.0  # an answer that was sent so lately may not have been
 
 @dataclass
 class StrictProvider(Tracker):
-    """A refresh token shown twice revokes its grant. `requests`: of each grant. The answer comes after the rotation, late."""
+    """A refresh token shown twice revokes its grant. It rotates at once; the answer comes late, and dates the access token."""
 
     dice: random.Random = field(default_factory=random.Random)
-    requests: Counter[str] = field(default_factory=Counter)
     _by_token: dict[str, Grant] = field(default_factory=dict)
     _under_way: dict[str, tuple[str, float | None]] = field(default_factory=dict)  # token ▸ node, when answered
 
@@ -31,6 +32,10 @@ class StrictProvider(Tracker):
         self._under_way[token] = (node, None)
         answer = self._refreshed(token)
         await asyncio.sleep(self.dice.uniform(0.05, SLOWEST_S))
+        if answer.status == 200:
+            assert isinstance(answer.body, bytes)
+            lasting = json.loads(answer.body)
+            self._ends[lasting["access_token"]] = math.floor(clock.now().timestamp() + lasting["expires_in"])
         self._under_way[token] = (node, time.monotonic())
         return answer
 
