@@ -11,7 +11,7 @@ export UV_NATIVE_TLS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest refresh-crowd refresh-rate burst sdks oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -58,8 +58,11 @@ mutate: venv-dev  ## random mutations of requests, read by us, h11 and nginx: SE
 drill: venv-dev  ## the long form of signals under load: SIGHUP, SIGTERM with a successor, 100 streams; with wrk, if there is one
 	@GATEWAY_DRILL=$${GATEWAY_DRILL:-16} $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/gateway/server/test_under_load.py tests/gateway/server/test_under_wrk.py
 
-selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lost by them: SELFTEST="--kills 200 --postgres --only NAME"
+selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lost by them: SELFTEST="--kills 1000 --postgres --keep FILE --seed 1"
 	@$(BIN)/python -m tests.selftest $(SELFTEST)
+
+loss: venv-dev  ## three nodes in network namespaces behind nginx and HAProxy, killed, stopped, cut off, with wrong clocks (root, 40 minutes): LOSS="--only cut"
+	@$(BIN)/python -m tests.loss $(LOSS)
 
 refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py

@@ -65,9 +65,14 @@ class Clients:
         self._under_way = set[asyncio.Task[None]]()
         self._running = asyncio.create_task(self._run())
 
-    async def stop(self) -> None:
+    async def finish(self) -> None:
+        """Begin no more calls, and wait for those under way."""
         self._running.cancel()
         await asyncio.gather(*self._under_way)
+
+    async def close(self) -> None:
+        for task in (self._running, *self._under_way):
+            task.cancel()
         await self._http.close()
 
     async def _run(self) -> None:
@@ -104,8 +109,9 @@ class Session:
             await asyncio.sleep(TOKEN_S)  # each is refreshed once, so that it is known to rotate
             await SCENARIOS[name](trial)
             await asyncio.sleep(TOKEN_S)
+            await clients.finish()
         finally:
-            await clients.stop()
+            await clients.close()
         judged = Judged(name, calls=clients.calls)
         settled = await asyncio.gather(*(self._settled(n, one) for n, one in enumerate(grants)))
         judged.refreshes = self._provider.calls["refresh_token"] - asked_before

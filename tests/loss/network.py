@@ -5,9 +5,10 @@ Needs root, `ip` and `iptables`. Nothing leaves the namespaces: none has a route
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 PREFIX: Final = "gateway-loss"
@@ -80,10 +81,14 @@ def cut(node: int, address: str) -> Iterator[None]:
 
 
 def _remove() -> None:
+    """With the processes that an interrupted run left in them."""
     there = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     for line in there.splitlines():
         name = line.split()[0]
         if name.startswith(f"{PREFIX}-"):
+            for pid in subprocess.run(["ip", "netns", "pids", name], capture_output=True, check=True).stdout.split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
             _run("ip", "netns", "delete", name)
 
 
