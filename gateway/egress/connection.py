@@ -8,6 +8,9 @@ Nothing is ever sent twice here, and what comes unasked ends the connection (RFC
 """
 
 import asyncio
+import socket
+import struct
+from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
@@ -21,6 +24,7 @@ from gateway.egress.upload import Upload
 from gateway.wire.answer_head import AnswerHead, Malformed
 
 HELD_HIGH_BYTES: Final = 256 * 1024
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
 _IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
 
 
@@ -77,7 +81,7 @@ class Connection(asyncio.Protocol):
             # Once the waiter is answered, the connection may serve somebody else already.
             if self._waiter is waiter:
                 self._waiter = None
-                self.abort()
+                self._reset()
             elif not waiter.cancelled() and waiter.exception() is None:
                 waiter.result().close()
             raise
@@ -102,6 +106,18 @@ class Connection(asyncio.Protocol):
             self._upload.stop()
         if self._transport is not None:
             self._transport.abort()
+
+    def _reset(self) -> None:
+        """`abort`, also of what is still unsent in the system.
+
+        A socket that is closed goes on sending, for minutes while the network is cut. A request that was given up must not
+        arrive then: its refresh token may have been sent again.
+        """
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is not None:
+            with suppress(OSError):  # closed already
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.abort()
 
     def hold_back(self) -> None:
         """Read nothing more until `may_go_on`."""

@@ -300,3 +300,27 @@ async def test_an_answer_that_came_during_a_stall_of_this_process_is_read() -> N
             time.sleep(limit_s)  # noqa: ASYNC251 (the stall)
             assert (await asking).body == b"late"
         await serving
+
+
+async def test_a_request_that_was_given_up_is_not_delivered_later() -> None:
+    """The system goes on sending what a closed socket has left, for minutes where the network is cut: a refresh token, say."""
+    body = b"x" * 40_000
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        async with egress() as way_out:
+            with pytest.raises(EgressError) as failure:
+                await way_out.fetch("POST", f"http://127.0.0.1:{listener.getsockname()[1]}/", body=body, timeout_s=0.1)
+        assert failure.value.kind == "timeout"
+        delivered = await asyncio.to_thread(_all_of_it, listener)
+    assert len(delivered) < len(body)
+
+
+def _all_of_it(listener: socket.socket) -> bytes:
+    connection, _ = listener.accept()
+    delivered = b""
+    with connection, contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65_536):
+            delivered += piece
+    return delivered
