@@ -7,6 +7,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from tests.fakes.gateways import RunningGateway, write_entry
+from tests.fakes.pages import submit
 from tests.fakes.tracker import Tracker
 from tests.gateway.api.test_connecting import arrive
 
@@ -81,8 +82,7 @@ async def test_a_credential_that_its_provider_refuses_is_logged(
                 f"{running.url}/connect?session_token={token}", headers={"Accept": "text/html"}
             ) as page:
                 address = f"{page.url}/i/keyed"
-            async with running.http.post(address, data={"credentials[apiKey]": "wrong-key-1234"}) as answer:
-                pass
+            answer = await submit(running.http, address, {"credentials[apiKey]": "wrong-key-1234"})
         else:
             address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={token}"
             async with running.http.post(address, json={"apiKey": "wrong-key-1234"}) as answer:
