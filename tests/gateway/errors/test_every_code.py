@@ -133,6 +133,7 @@ async def _(stage: Stage) -> None:
     once = await stage.gateway.session_token(single_use=True)
     async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as answer:
         assert answer.status == 302
+    stage.gateway.http.cookie_jar.clear()  # as another browser
     told = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
     assert "new one" in told["message"]
 

@@ -66,10 +66,12 @@ def test_every_code_is_told_at_some_operation() -> None:
     # Of pages that a browser is shown, of trailers, and of the health probe: no JSON answer has these.
     elsewhere = {
         "authorization_refused",
+        "connect_session_in_use",
         "invalid_issuer",
         "invalid_nonce",
         "invalid_state",
         "next_page_refused",
+        "not_confirmed",
         "not_ready",
         "page_failed",
         "token_request_failed",
