@@ -1,27 +1,18 @@
-"""Chromium for tests, and what npm packages they need; both are looked for, and a test without them is skipped.
-
-All tests of a process use one Chromium. Each page is in a browser context of its own, so tests share no cookies.
-"""
+"""Chromium for tests, and what npm packages they need; both are looked for, and a test without them is skipped."""
 
 import asyncio
-import atexit
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import cache
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fakes.patience import PATIENCE_S
-
 SWITCHES = [
-    "--headless",
-    "--remote-debugging-port=0",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -44,38 +35,16 @@ def chromium() -> str:
     return found
 
 
-@cache
-def started(path: str) -> str:
-    """The address of the debugger of a headless Chromium with a fresh profile, which ends with this process."""
-    profile = Path(tempfile.mkdtemp(prefix="gateway-chromium-"))
-    command = [path, *SWITCHES, f"--user-data-dir={profile}"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    @atexit.register
-    def end() -> None:
-        process.kill()
-        process.wait()
-        shutil.rmtree(profile, ignore_errors=True)
-
-    file = profile / "DevToolsActivePort"  # two lines, the port and a path
-    deadline = time.monotonic() + PATIENCE_S
-    while not file.exists() or file.read_text().count("\n") < 1:
-        assert process.poll() is None, f"Chromium ended with exit code {process.returncode}"
-        assert time.monotonic() < deadline, "Chromium opened no debugging port"
-        time.sleep(0.02)
-    return f"http://127.0.0.1:{file.read_text().split()[0]}"
-
-
 @asynccontextmanager
 async def launched() -> AsyncIterator[Any]:
-    """A connection to the browser; the contexts that it opens are closed with it."""
+    """A headless browser with a fresh profile."""
     path = chromium()
     try:
         from playwright.async_api import async_playwright
     except ImportError:
         pytest.skip("PyPI's `playwright` is not installed: `make venv-dev` does that")
     async with async_playwright() as driver:
-        browser = await driver.chromium.connect_over_cdp(await asyncio.to_thread(started, path))
+        browser = await driver.chromium.launch(executable_path=path, headless=True, args=SWITCHES)
         try:
             yield browser
         finally:
@@ -83,23 +52,28 @@ async def launched() -> AsyncIterator[Any]:
 
 
 def npm(*packages: str) -> Path:
-    """The `node_modules` that holds them, filled once and kept outside the repository. Skips where that cannot be done."""
-    folder = CACHE / "node_modules"
-    names = [package.rpartition("@")[0] or package for package in packages]
-    if all((folder / name / "package.json").exists() for name in names):
-        return folder
+    """The `node_modules` that holds them, filled once and kept outside the repository. Skips where that cannot be done.
+
+    Each set of packages has a folder of its own, since `npm install` removes what it was not asked for. It is filled
+    aside and renamed, so that processes that fill it at the same time do not see each other's half.
+    """
+    folder = Path(f"{CACHE}-{sha256(' '.join(packages).encode()).hexdigest()[:12]}")
+    if folder.exists():
+        return folder / "node_modules"
     if shutil.which("npm") is None:
         pytest.skip("there is no npm here, so the published packages cannot be had")
-    CACHE.mkdir(exist_ok=True)
-    (CACHE / "package.json").write_text("{}")
-    command = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", *packages]
-    try:
-        done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=90, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"npm did not bring {' '.join(packages)} within 90 s")
-    if done.returncode != 0:
-        pytest.skip(f"npm cannot bring {' '.join(packages)}: {done.stderr.strip()[-200:]}")
-    return folder
+    with tempfile.TemporaryDirectory(prefix="integration-gateway-npm-", ignore_cleanup_errors=True) as aside:
+        (Path(aside) / "package.json").write_text("{}")
+        command = ["npm", "install", "--no-audit", "--no-fund", "--no-save", "--ignore-scripts", *packages]
+        try:
+            done = subprocess.run(command, cwd=aside, capture_output=True, text=True, timeout=90, check=False)
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"npm did not bring {' '.join(packages)} within 90 s")
+        if done.returncode != 0:
+            pytest.skip(f"npm cannot bring {' '.join(packages)}: {done.stderr.strip()[-200:]}")
+        with suppress(OSError):  # another process has just done the same
+            Path(aside).rename(folder)
+    return folder / "node_modules"
 
 
 async def violations(page: Any) -> list[str]:
