@@ -109,19 +109,22 @@ def components() -> dict[str, Any]:
     wanted += [(model, "serialization") for model in dict.fromkeys(answered) if model not in requests]
     _, defined = models_json_schema(wanted, ref_template=REF)
     schemas: dict[str, Any] = defined["$defs"]
-    _drop_null_defaults(schemas)
+    _say_defaults(schemas)
     schemas["Import"]["properties"]["credentials"] = either(REF)
     return dict(sorted(schemas.items()))
 
 
-def _drop_null_defaults(part: Any) -> None:
-    """Generators of clients read a default as "always there", but a member of ours that may be left out is simply absent."""
+def _say_defaults(part: Any) -> None:
+    """Generators of clients read a default as "always there", but a member of ours that may be left out is simply absent. So
+    a default is said in words."""
     if isinstance(part, dict):
-        if part.get("default", ...) is None:
-            del part["default"]
+        if "default" in part and not isinstance(part["default"], dict):  # a dict: the schema of a member of that name
+            default = part.pop("default")
+            if default not in (None, [], False):
+                part["description"] = f"{part.get('description', '')} Default {json.dumps(default)}.".strip()
         part = list(part.values())
     for below in part if isinstance(part, list) else ():
-        _drop_null_defaults(below)
+        _say_defaults(below)
 
 
 def status_codes(operation: Operation) -> dict[int, list[Code]]:
