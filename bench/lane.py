@@ -27,11 +27,11 @@ import uvloop
 import gateway
 from bench.ours import HEADER, INTEGRATION
 from bench.upstream import SMALL
-from gateway import logs
-from gateway.egress.connection import Connection
-from gateway.server.lane import Lane
-from gateway.server.protocol import ClientProtocol
-from gateway.server.worker import settle
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.observe import logs
+from gateway.server.client_protocol import ClientProtocol
+from gateway.server.fast_path import FastPath
+from gateway.server.serving_worker import settle
 from gateway.services import SERVICES, Services
 
 # Never dialled: its pool holds a connection whose transport is ours.
@@ -66,7 +66,7 @@ class Forgetful(asyncio.Transport):
 class Stage:
     """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
 
-    def __init__(self, lane: Lane, services: Services, client: ClientProtocol, key: str) -> None:
+    def __init__(self, lane: FastPath, services: Services, client: ClientProtocol, key: str) -> None:
         self.lane, self.services, self.client = lane, services, client
         self.caller, self.provider = Forgetful(), Forgetful()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
@@ -78,7 +78,7 @@ class Stage:
         await asyncio.sleep(0)  # aiohttp begins to wait for a first message
         pool = self.services.egress._made_pool(*ORIGIN, None)
         self.services.egress._pools[(*ORIGIN, None)] = pool
-        self.connection = Connection("http://127.0.0.1:9", pool)
+        self.connection = ProviderConnection("http://127.0.0.1:9", pool)
         self.connection.connection_made(self.provider)
         pool._open.add(self.connection)
         pool.take_back(self.connection, None)

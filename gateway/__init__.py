@@ -23,14 +23,14 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
     Raises config.Faults, with every fault of the configuration and the catalog.
     """
-    from gateway.app import setup as seat
+    from gateway.app.compose import setup as seat
 
     seat(app, config)
 
 
 def create_app(config: "Configured") -> "web.Application":
     """An application of the gateway alone, for `runner` or for ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
-    from gateway.app import create_app as create
+    from gateway.app.compose import create_app as create
 
     return create(config)
 
@@ -40,7 +40,7 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
 
     Where anything is wrong it is logged, and the configuration in use stays. What needs a restart is logged as well.
     """
-    from gateway.reloading import reload as again
+    from gateway.app.reload import reload as again
 
     return await again(app, config)
 
@@ -50,7 +50,7 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 
     `gateway serve` does so by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
     """
-    from gateway.watching import watching
+    from gateway.app.catalog_watch import watching
 
     async for nothing in watching(app):
         yield nothing

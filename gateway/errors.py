@@ -11,7 +11,8 @@
     ├── UpstreamFailed        502     ├── Unavailable          503
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
-``code`` is API and does not change; ``message`` says what to do next and may. `middleware.error_shape` alone renders them.
+``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.error_shape` alone
+renders them.
 """
 
 from collections.abc import Mapping, Sequence

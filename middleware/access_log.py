@@ -1,19 +1,18 @@
-"""One record an exchange: who, where to, how it went. No body, no query, no secret."""
+"""One record an exchange, also for what no route takes: who, where to, how it went."""
 
 from typing import Final
 
 from aiohttp import web
 
 from gateway import clock
+from gateway.http.added_fields import SERVER_TIMING, server_timing
+from gateway.middleware.capability import masked
+from gateway.middleware.chain import Handler
+from gateway.middleware.error_shape import MARK
+from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
 from gateway.records.connection import ConnectionRef
-from gateway.records.exchange import Exchange
-from gateway.records.timing import Timing
+from gateway.records.proxied_call import ExchangeRecord, Timing
 from gateway.services import SERVICES
-from gateway.wire.server_timing import SERVER_TIMING, server_timing
-from middleware.capability import masked
-from middleware.chain import Handler
-from middleware.error_shape import MARK
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
 
 # Asked by load balancers every second; they would drown what matters.
 PROBES: Final = ("/health", "/ready")
@@ -88,7 +87,7 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
     request.app[SERVICES].request_log.note(
-        Exchange(
+        ExchangeRecord(
             at=clock.now(),
             request_id=request[REQUEST_ID],
             environment="" if environment is None else environment.name,
@@ -107,3 +106,14 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
             upstream_ms=upstream_ms,
         )
     )
+
+
+# ── What no route takes is noted too: who looks for a wrong address or method in the log is to find it.
+
+
+@web.middleware
+async def unrouted(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """For an application that is ours altogether; a request with a route is noted by its own chain."""
+    if request.match_info.http_exception is None:
+        return await handler(request)
+    return await access_log(request, handler)

@@ -4,13 +4,13 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from gateway.access.caller import Caller
+from gateway.access.invalid_keys import client_network
 from gateway.errors import Unauthorized
-from gateway.keys.caller import Caller
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID
 from gateway.records.access import Kind
 from gateway.services import SERVICES
-from gateway.wire.client_network import client_network
-from middleware.chain import Handler
-from middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
 

@@ -6,13 +6,13 @@ from urllib.parse import quote, unquote
 
 from aiohttp import web
 
-from gateway.keys.caller import Caller
-from gateway.keys.known import unknown
-from gateway.records.capability import Capability
+from gateway.access.caller import Caller
+from gateway.access.known_keys import unknown
+from gateway.middleware.bearer_key import caller_of
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
+from gateway.records.access import Capability
 from gateway.secret import Secret, digest
-from middleware.bearer_key import caller_of
-from middleware.chain import Handler
-from middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
 
 PLACE: Final = "capability"  # in the route
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")

@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
 
-from middleware.chain import Handler
+from gateway.middleware.chain import Handler
 
 READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
 # The headers of proxied calls beyond these two are not among them: proxying from browsers is not meant (api-contract 0.1).

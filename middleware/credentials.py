@@ -5,10 +5,10 @@ from aiohttp.typedefs import Handler
 
 from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire.fields import plain
-from gateway.wire.url import with_query
-from middleware.facts import CONNECTION, UPSTREAM
+from gateway.http.fields import plain
+from gateway.http.url import with_query
+from gateway.middleware.facts import CONNECTION, UPSTREAM
+from gateway.records.proxied_call import UpstreamRequest
 
 
 @web.middleware

@@ -3,8 +3,8 @@
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.wire.coding import Decoder
-from middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.http.content_coding import Decoder
+from gateway.middleware.facts import ASKED, CONNECTION, DECODER
 
 
 @web.middleware

@@ -8,13 +8,13 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from gateway.auth import modes
-from gateway.auth.signer import Signer
+from gateway.auth.mode import Signer
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire.fields import plain
-from gateway.wire.masked import shown
-from middleware.facts import ASKED, CONNECTION, UPSTREAM
+from gateway.http.fields import plain
+from gateway.http.redacted_request import shown
+from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
+from gateway.records.proxied_call import UpstreamRequest
 
 _EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 

@@ -7,12 +7,12 @@ from aiohttp import hdrs, web
 from multidict import istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
-from gateway.wire.cut import cut
-from middleware.capability import unreferred
-from middleware.chain import Handler
-from middleware.facts import REQUEST_ID
-from middleware.pace import paced
-from middleware.request_id import named
+from gateway.http.abort import cut
+from gateway.middleware.capability import unreferred
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.pace import paced
+from gateway.middleware.request_id import named
 
 MARK: Final = istr("Gateway-Error")
 CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)

@@ -2,7 +2,7 @@
 
 from aiohttp import HttpVersion11, hdrs, web
 
-from middleware.chain import Handler
+from gateway.middleware.chain import Handler
 
 
 async def no_early_continue(_request: web.Request) -> None:

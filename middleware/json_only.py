@@ -5,8 +5,8 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import UnsupportedMediaType
-from middleware.body import read_within
-from middleware.chain import Handler
+from gateway.middleware.chain import Handler
+from gateway.middleware.read_body import read_within
 
 LIMIT_BYTES: Final = 1 << 20
 TOLD: Final = "Bodies to this API have at most 1 MiB."

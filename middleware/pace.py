@@ -2,8 +2,8 @@
 
 from aiohttp import web
 
-from middleware.chain import Handler
-from middleware.facts import CALLER, PACE
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CALLER, PACE
 
 
 @web.middleware

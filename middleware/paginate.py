@@ -5,21 +5,20 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from gateway.catalog.ways import Asked, BadWay, ways_of
+from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest, Issue
-from gateway.records.paging import Paging, Position, Way
-from gateway.records.upstream import UpstreamRequest
+from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
+from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
+from gateway.http.url import name_of
+from gateway.middleware.facts import CONNECTION, PAGING, UPSTREAM
+from gateway.records.proxied_call import Paging, Position, UpstreamRequest, Way
 from gateway.services import SERVICES
 from gateway.vault import VaultError
-from gateway.wire.paging.header import Wish, parse_wish
-from gateway.wire.paging.position import OffLimits, aim, digest_of, read, set_query
-from gateway.wire.url import name_of
-from middleware.facts import CONNECTION, PAGING, UPSTREAM
 
 HEADER: Final = "Gateway-Paginate"
 FROM: Final = "Gateway-Paginate-From"
-ALL: Final = Wish(None, {})
+ALL: Final = PaginateHeader(None, {})
 _OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a page is no JSON
 
 
@@ -60,7 +59,7 @@ def _once(request: web.Request, name: str) -> str:
     return values[0].strip() if values else ""
 
 
-def _wish(text: str) -> Wish:
+def _wish(text: str) -> PaginateHeader:
     try:
         return parse_wish(text)
     except ValueError as fault:
@@ -76,12 +75,12 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
         raise _bad(FROM, str(fault)) from fault
 
 
-def _ways(opened: Opened, wish: Wish, below_base: str) -> list[Way]:
+def _ways(opened: Opened, wish: PaginateHeader, below_base: str) -> list[Way]:
     path, _, query = below_base.partition("?")
     names = {name_of(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
     try:
-        return ways_of(proxy.paginate, proxy.paginate_alternatives or (), Asked(path, names, wish.fields))
+        return ways_of(proxy.paginate, proxy.paginate_alternatives or (), PaginationOptions(path, names, wish.fields))
     except BadWay as wrong:
         raise _bad(HEADER, *wrong.faults) from wrong
 

@@ -6,14 +6,13 @@ After the join with the base URL and after a page's address is known, so that wh
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.access.policy import Sent
+from gateway.access.caller import Caller
+from gateway.access.key_policy import WEBSOCKET, SentRequest
 from gateway.access.refusals import breached
-from gateway.access.rules import WEBSOCKET
-from gateway.keys.caller import Caller
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire.fields import plain
-from middleware.facts import ASKED, CALLER, UPSTREAM
-from middleware.websocket import asked_for
+from gateway.http.fields import plain
+from gateway.http.websocket import asked_for
+from gateway.middleware.facts import ASKED, CALLER, UPSTREAM
+from gateway.records.proxied_call import UpstreamRequest
 
 
 @web.middleware
@@ -38,6 +37,6 @@ def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -
         raise breached(breach, method, path or "/", below_base=upstream.base_path not in ("", "/"))
 
 
-def sent(method: str, upstream: UpstreamRequest) -> Sent:
+def sent(method: str, upstream: UpstreamRequest) -> SentRequest:
     path, _, query = upstream.target.partition("?")
-    return Sent(method, upstream.host, path, query, {plain(name) for name in upstream.headers})
+    return SentRequest(method, upstream.host, path, query, {plain(name) for name in upstream.headers})

@@ -8,8 +8,8 @@ from typing import Final
 from aiohttp import web
 from multidict import istr
 
-from middleware.chain import Handler
-from middleware.facts import REQUEST_ID
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import REQUEST_ID
 
 FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 GIVEN: Final = istr("X-Request-Id")

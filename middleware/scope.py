@@ -8,8 +8,8 @@ from aiohttp import web
 
 from gateway.access.refusals import beyond_limits, lacking
 from gateway.access.scopes import EVERYTHING
-from middleware.chain import Handler
-from middleware.facts import CALLER
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CALLER
 
 NEEDS: Final = "__gateway_needs__"
 

@@ -2,12 +2,12 @@
 
 from aiohttp import hdrs, web
 
-from gateway.connections.sessions import SESSION_PREFIX
-from gateway.records.environment import Environment
+from gateway.authorization.connect_sessions import SESSION_PREFIX
+from gateway.middleware.bearer_key import bearer_key, key_in
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CONNECT_SESSION, ENVIRONMENT
+from gateway.records.access import Environment
 from gateway.services import SERVICES
-from middleware.bearer_key import bearer_key, key_in
-from middleware.chain import Handler
-from middleware.facts import CONNECT_SESSION, ENVIRONMENT
 
 
 @web.middleware

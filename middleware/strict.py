@@ -4,8 +4,8 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.wire.head import check_head
-from middleware.chain import Handler
+from gateway.http.request_head import check_head
+from gateway.middleware.chain import Handler
 
 # Set on the protocol class of a server that has asked `check_head` before it handed the request over: ours.
 CHECKED: Final = "checks_heads"

@@ -6,12 +6,12 @@ from multidict import CIMultiDict
 
 from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest, MethodNotAllowed
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire import headers, url
-from gateway.wire.fields import from_wire
-from gateway.wire.head import ALLOW, NEVER
-from gateway.wire.origin import Address
-from middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM
+from gateway.http import headers, url
+from gateway.http.fields import from_wire
+from gateway.http.origin import Address
+from gateway.http.request_head import ALLOW, NEVER
+from gateway.middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM
+from gateway.records.proxied_call import UpstreamRequest
 
 
 @web.middleware

@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
+from gateway.app.routes import ROUTES
 from gateway.auth import modes
 from gateway.errors import Code
-from gateway.routes import ROUTES
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -35,7 +35,7 @@ def test_every_command_is_told_in_the_readme_or_the_docs() -> None:
 
 
 def test_every_script_is_told_in_the_docs() -> None:
-    from gateway.declared import SCRIPTS
+    from gateway.integrations.declared import SCRIPTS
 
     told = (DOCS / "catalog.md").read_text()
     assert [name for name in SCRIPTS if f"`{name}`" not in told] == []

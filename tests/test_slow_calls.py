@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SLOW = {"content_type", "charset", "post", "text", "json", "multipart"}
-"""Of a request of aiohttp: they parse Content-Type with `email.parser`. `gateway.wire.media_type` and `middleware.pace` do it
+"""Of a request of aiohttp: they parse Content-Type with `email.parser`. `gateway.http.fields` and `gateway.middleware.pace` do it
 in linear time."""
 
 

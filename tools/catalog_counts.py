@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
 from tools.catalog_from_facts.corrections import load_corrections
 
 ROOT: Final = Path(__file__).parent.parent

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 
 from gateway.catalog import provider as shapes
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.schema import json_schema
-from gateway.catalog.vocabulary import CATEGORIES, SCRIPT_ALIASES
+from gateway.catalog.json_schema import json_schema
+from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
 from tools.auth_modes_docs import auth_modes_page
 from tools.catalog_counts import counts, left_out
 

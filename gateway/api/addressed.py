@@ -5,15 +5,15 @@ from typing import Final
 
 from aiohttp import web
 
+from gateway.access.caller import Caller
 from gateway.access.refusals import no_integration
-from gateway.api.body import wrong_query
+from gateway.api.request_body import wrong_query
 from gateway.errors import InvalidRequest, Issue
-from gateway.keys.caller import Caller
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.middleware.facts import CALLER, ENVIRONMENT
+from gateway.middleware.which_connection import check_reach, check_tags
 from gateway.records.connection import ConnectionRef
 from gateway.services import Services
-from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
-from middleware.connection import check_reach, check_tags
-from middleware.facts import CALLER, ENVIRONMENT
 
 LONGEST: Final = 255
 

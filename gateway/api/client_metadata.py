@@ -2,8 +2,8 @@
 
 from aiohttp import hdrs, web
 
-from gateway.auth.client_registration import metadata_document
 from gateway.auth.context import Context
+from gateway.auth.mcp import metadata_document
 from gateway.errors import NotFound
 from gateway.services import SERVICES
 

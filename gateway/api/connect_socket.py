@@ -1,4 +1,4 @@
-"""The WebSocket on which a browser that opened a window hears what came of it (api-contract 2.4).
+"""The WebSocket on which the browser that opened a window learns the outcome.
 
 It gets an id, names it in the window's address, and is told once. Nothing that it sends is read.
 """
@@ -7,13 +7,30 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSMsgType, hdrs, web
 
-from gateway.connections.outcomes import Outcomes, client_digest
+from gateway.access.invalid_keys import client_network
+from gateway.authorization.outcomes import Outcomes, client_digest
 from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.services import SERVICES
-from gateway.wire.client_network import client_network
+
+# ── An address for WebSockets alone: whatever else is asked for there belongs to others, a host's own page for
+# example.
+
+
+class WebsocketResource(web.PlainResource):
+    """A resource that is not there for requests without ``Upgrade: websocket`` (RFC 6455 §4.1)."""
+
+    async def resolve(self, request: web.Request) -> "tuple[web.UrlMappingMatchInfo | None, set[str]]":
+        if request.headers.get(hdrs.UPGRADE, "").strip().lower() != "websocket":
+            return None, set()
+        return await super().resolve(request)
+
+    def raw_match(self, _path: str) -> bool:
+        """Never: a route that is added for the same path afterwards gets a resource of its own."""
+        return False
+
 
 HEARTBEAT_S: Final = 25.0
 LONGEST_S: Final = 3600.0  # six authorizations long: a window that is not finished by then was left open

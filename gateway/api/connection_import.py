@@ -8,25 +8,24 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from gateway import clock
+from gateway.access.caller import Caller
 from gateway.access.refusals import no_connection
-from gateway.api.body import Strict, check_count, parsed, query_of
-from gateway.api.connect import check_tags
+from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import whole
 from gateway.api.narrow import check_webhook
-from gateway.api.sentences import issue
+from gateway.api.request_body import Strict, check_count, issue, parsed, query_of
 from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import check_unchanged
 from gateway.connections.settings import accepted
 from gateway.errors import InvalidRequest, Issue, told_together
-from gateway.keys.caller import Caller
+from gateway.middleware.facts import CALLER
+from gateway.middleware.scope import needs
+from gateway.middleware.which_connection import check_reach
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
-from middleware.connection import check_reach
-from middleware.facts import CALLER
-from middleware.scope import needs
 
 # Of the flat form, member of the credential ▸ the name that the old clients have for it.
 FLAT: Final[Mapping[str, str]] = {"apiKey": "api_key"}

@@ -6,9 +6,9 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import Code, GatewayError
+from gateway.middleware.error_shape import MARK
 from gateway.services import SERVICES, Services
-from gateway.store.looking import POSTGRES
-from middleware.error_shape import MARK
+from gateway.store.preflight import POSTGRES
 
 NOT_READY: Final[Code] = "not_ready"
 INSTANCE: Final = "Gateway-Instance"

@@ -7,21 +7,28 @@ from typing import Any, Final, NoReturn
 
 from aiohttp import web
 
-from gateway.access.policy import Policy
+from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, lacking
 from gateway.api.addressed import unique_key
-from gateway.api.body import empty_body, query_of, read_json
-from gateway.api.integration_body import IntegrationChanges, NewIntegration, fields_of, issues
-from gateway.api.integration_json import credentials, shown, webhook_url
+from gateway.api.integration_shapes import (
+    IntegrationChanges,
+    NewIntegration,
+    credentials,
+    fields_of,
+    issues,
+    shown,
+    webhook_url,
+)
+from gateway.api.request_body import empty_body, query_of, read_json
 from gateway.auth import modes
-from gateway.catalog.load import Catalog
+from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, told_together
-from gateway.nearest import did_you_mean
+from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
+from gateway.middleware.scope import needs
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
-from middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
-from middleware.scope import needs
+from gateway.text import did_you_mean
 
 READ_CREDENTIALS: Final = "environment:integrations:read_credentials"
 INCLUDE: Final = ("webhook", "credentials")

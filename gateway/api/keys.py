@@ -7,16 +7,16 @@ from aiohttp import web
 from pydantic import AwareDatetime, Field
 
 from gateway import clock
-from gateway.api.body import Strict, number, query_of, read_json, wrong_query
+from gateway.access.key_forms import OVERLAP, RequestedKey
+from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
 from gateway.api.shapes import MOST_NAMED
-from gateway.auth.moments import iso
 from gateway.errors import InvalidRequest, Issue
-from gateway.keys.wish import OVERLAP, Wish
-from gateway.records.access import Key, Kind, Limits
+from gateway.middleware.facts import CALLER, ENVIRONMENT
+from gateway.middleware.scope import needs
+from gateway.records.access import KeyLimits, Kind, MintedKey
 from gateway.secret import Secret
 from gateway.services import SERVICES
-from middleware.facts import CALLER, ENVIRONMENT
-from middleware.scope import needs
+from gateway.timestamps import iso
 
 MOST: Final = 1000
 MOST_RULES: Final = 200
@@ -99,7 +99,7 @@ async def revoke_key(request: web.Request) -> web.Response:
     return web.json_response({"success": True, "revoked": revoked})
 
 
-def as_json(key: Key) -> dict[str, Any]:
+def as_json(key: MintedKey) -> dict[str, Any]:
     """A key as the API and the command line show it: never the key itself, of which there are four characters."""
     shown: dict[str, Any] = {
         "id": key.id,
@@ -120,7 +120,7 @@ def as_json(key: Key) -> dict[str, Any]:
     return {name: value for name, value in shown.items() if value is not None}
 
 
-def secret_part(text: Secret, key: Key, public_url: str) -> dict[str, str]:
+def secret_part(text: Secret, key: MintedKey, public_url: str) -> dict[str, str]:
     """What is told once: the key, and for a capability the address that it makes."""
     shown = {"secret": text.reveal()}
     if key.kind == "capability":
@@ -128,7 +128,7 @@ def secret_part(text: Secret, key: Key, public_url: str) -> dict[str, str]:
     return shown
 
 
-def _wish(body: NewKeyBody) -> Wish:
+def _wish(body: NewKeyBody) -> RequestedKey:
     if body.expires_at is not None and body.expires_in_s is not None:
         issue = Issue("custom", "Give either expires_at or expires_in_s.", ("expires_in_s",))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
@@ -136,11 +136,11 @@ def _wish(body: NewKeyBody) -> Wish:
     if body.expires_in_s is not None:
         expires_at = clock.now() + timedelta(seconds=body.expires_in_s)
     limits = body.limits
-    return Wish(
+    return RequestedKey(
         name=body.display_name,
         kind=body.kind,
         scopes=body.scopes,
-        limits=Limits(
+        limits=KeyLimits(
             tuple(limits.integrations),
             tuple(limits.connections),
             {name.lower(): value for name, value in limits.tags.items()},
@@ -162,7 +162,7 @@ def _id(text: str) -> int:
     return int(text)
 
 
-def _by(above: Key | None) -> str:
+def _by(above: MintedKey | None) -> str:
     return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"
 
 

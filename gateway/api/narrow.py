@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from gateway.access.policy import Policy
+from gateway.access.caller import Caller
+from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, lacking_for
 from gateway.access.scopes import CONFIGURE
 from gateway.auth.context import Context
 from gateway.catalog.hosts import named
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
-from gateway.keys.caller import Caller
 from gateway.oauth.authorize import scope_list
 from gateway.records.integration import Integration
 from gateway.services import Services

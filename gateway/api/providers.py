@@ -1,17 +1,89 @@
-"""``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (requirement 4.1, 4.2)."""
+"""The read-only catalog: providers and their logos."""
 
+import colorsys
+import hashlib
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from html import escape
 from typing import Final
 
 from aiohttp import web
 from multidict import MultiMapping
 
-from gateway.catalog.listing import Body, Listing, Query, listing_of, name_in
+from gateway.catalog.listing import Listing, ListingBody, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
-from gateway.nearest import close_matches
+from gateway.middleware.scope import needs
 from gateway.services import SERVICES
-from middleware.scope import needs
+from gateway.text import close_matches
+
+# ── A neutral logo: the provider's initials on a colour of its own. No trademark is drawn, nothing is fetched.
+
+LEAST_CONTRAST: Final = 4.5  # of white letters on the colour, as WCAG 2.2 §1.4.3 asks
+
+
+@lru_cache(maxsize=2048)
+def svg(name: str, display_name: str) -> str:
+    """An SVG of 64 by 64 with the initials of `display_name`; its colour depends on `name` alone."""
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
+        f"<title>{escape(display_name)}</title>"
+        f'<rect width="64" height="64" rx="14" fill="{colour(name)}"/>'
+        '<text x="32" y="33" fill="#ffffff" font-family="system-ui, sans-serif" font-size="26" font-weight="600" '
+        f'text-anchor="middle" dominant-baseline="central">{escape(initials(display_name))}</text>'
+        "</svg>"
+    )
+
+
+def initials(display_name: str) -> str:
+    """One or two letters: of the first two words, or of a name's inner capitals (``GitHub`` ▸ ``GH``)."""
+    words = ["".join(c for c in word if c.isalnum()) for word in display_name.split()]
+    words = [word for word in words if word]
+    if not words:
+        return "?"
+    if len(words) > 1:
+        return (words[0][0] + words[1][0]).upper()
+    capitals = [c for c in words[0][1:] if c.isupper()]
+    return words[0][0].upper() + (capitals[0] if capitals and not words[0].isupper() else "")
+
+
+def colour(name: str) -> str:
+    """``#rrggbb``, the same for the same name, dark enough for white letters."""
+    digest = hashlib.sha256(name.encode()).digest()
+    hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
+    lightness = 0.5
+    while contrast_with_white(rgb := colorsys.hls_to_rgb(hue, lightness, saturation)) < LEAST_CONTRAST:
+        lightness -= 0.02
+    return "#" + "".join(f"{int(part * 255):02x}" for part in rgb)
+
+
+def contrast_with_white(rgb: tuple[float, float, float]) -> float:
+    """The contrast ratio of WCAG 2.2 between white and `rgb`, parts from 0 to 1."""
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb)
+    return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
+
+
+# ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. Open to all, since pages embed it.
+
+# An SVG opened by itself is a document: it gets neither scripts nor anything to load.
+HEADERS: Final = {
+    "Cache-Control": "public, max-age=86400",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "Cross-Origin-Resource-Policy": "cross-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+async def logo(request: web.Request) -> web.Response:
+    """The neutral image of a provider. Raises NotFound for a name that is not in the catalog."""
+    provider = request.app[SERVICES].catalog.get(request.match_info["name"])
+    if provider is None:
+        raise NotFound("not_found", "There is no provider of that name, so it has no logo.")
+    image = svg(provider.name, provider.display_name)
+    return web.Response(text=image, content_type="image/svg+xml", headers=HEADERS)
+
+
+# ── ``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (requirement 4.1, 4.2).
 
 KNOWN: Final = ("search", "category", "auth_mode", "limit", "cursor")
 LONGEST: Final = 255
@@ -111,7 +183,7 @@ def _invalid(issues: list[Issue]) -> InvalidRequest:
     return InvalidRequest("invalid_query_params", f"These query parameters are wrong: {names}.", errors=issues)
 
 
-def answer(request: web.Request, body: Body) -> web.Response:
+def answer(request: web.Request, body: ListingBody) -> web.Response:
     """`body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
     held = request.if_none_match or ()

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, StringConstraints
 
-from gateway.api.body import Strict
+from gateway.api.request_body import Strict
 from gateway.config import values
-from gateway.dot_segments import has_dot_segment
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
+from gateway.http.url import has_dot_segment
 from gateway.records.connection import EndUser
-from gateway.wire.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 
 EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")

@@ -6,17 +6,17 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.api.body import wrong_query
-from gateway.api.json_text import parse
-from gateway.auth.certificate import CERTIFICATE, PRIVATE_KEY
+from gateway.api.request_body import wrong_query
+from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
+from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
-from gateway.connections.offered import check_offered
 from gateway.errors import Forbidden, InvalidRequest, Issue, told_together
+from gateway.http.strict_json import parse
+from gateway.http.url import members
+from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
-from gateway.wire.query import members
-from middleware.facts import REQUEST_ID
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

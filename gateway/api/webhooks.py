@@ -1,20 +1,29 @@
-"""Where providers send their webhooks (api-contract 1.9)."""
+"""Where providers send their webhooks."""
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import structlog
 from aiohttp import web
 
 from gateway import clock
 from gateway.errors import NotFound
+from gateway.middleware.error_shape import MARK
+from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.read_body import read_within
 from gateway.secret import Secret
 from gateway.services import SERVICES
-from middleware.body import read_within
-from middleware.error_shape import MARK
-from middleware.facts import REQUEST_ID
 
 if TYPE_CHECKING:
     from gateway.errors import Code
+
+# ── Where a provider is told to send its webhooks (api-contract 1.9).
+
+
+def webhook_address(public_url: str, environment: str, integration_id: str) -> str:
+    """The address to paste at the provider."""
+    return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
+
 
 NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered for what was asked."
 
@@ -27,9 +36,8 @@ async def take_webhook(request: web.Request) -> web.Response:
     An unknown environment or integration is answered as a wrong signature is, and only when the body is there, so that a
     stranger learns no names. The query is part of the address, which nobody signs, and is dropped.
     """
-    from gateway.scripts.webhook import Incoming, SignatureRefused
-    from gateway.webhooks.address import webhook_address
-    from gateway.webhooks.receive import handling_of, receive
+    from gateway.events.receive import handling_of, receive
+    from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
 
     services = request.app[SERVICES]
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
@@ -41,7 +49,7 @@ async def take_webhook(request: web.Request) -> web.Response:
         integration = services.integrations.get(environment, key)
     except NotFound:
         return _refused(request, "unknown integration")
-    message = Incoming(
+    message = IncomingWebhook(
         request.method,
         webhook_address(services.config.server.public_url, environment, key),
         {name.lower(): value for name, value in request.headers.items()},

@@ -1,28 +1,193 @@
-"""AWS_SIGV4: every request is signed with an access key of the end user's, or with one that a role of theirs lends us."""
+"""AWS_SIGV4: every request is signed with an access key of the end user's, or with one of a role."""
 
+import hashlib
+import hmac
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, unquote_plus, unquote_to_bytes, urlencode, urlsplit
 
+from gateway import clock
 from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.members import member_values, typed_values
-from gateway.auth.mode import Dialogue
-from gateway.auth.moments import iso, moment
-from gateway.auth.signer import Signer
-from gateway.auth.sigv4 import Keys, Scope
-from gateway.auth.sigv4_signer import SigV4Signer
+from gateway.auth.credential_form import CredentialForm, member_values, typed_values
+from gateway.auth.mode import Dialogue, ExchangedMode, Signer
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.oauth.token import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
-from gateway.records.call import Call, Reply
-from gateway.records.upstream import UpstreamRequest
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
+from gateway.records.provider_call import ProviderCall, Reply
+from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
+from gateway.timestamps import iso, moment
+
+# ── AWS Signature Version 4: the canonical form of a request, and its signature (AWS General Reference, "SigV4").
+#
+# The signature covers the path and the query as they are sent, byte for byte; nothing here changes them.
+
+ALGORITHM: Final = "AWS4-HMAC-SHA256"
+UNSIGNED: Final = "UNSIGNED-PAYLOAD"
+EMPTY: Final = hashlib.sha256(b"").hexdigest()
+# What a hop on the way may change, what is written after us, or what is the signature itself.
+NOT_SIGNED: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-length",
+        "expect",
+        "te",
+        "transfer-encoding",
+        "user-agent",
+        "x-amzn-trace-id",
+    }
+)
+_SPACES: Final = re.compile(r" +")
+Fields = Iterable[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SigV4Keys:
+    """An access key, and the session token that comes with a temporary one."""
+
+    access_key_id: str
+    secret_access_key: Secret = field(repr=False)
+    session_token: Secret | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """For which region and service a signature holds."""
+
+    region: str
+    service: str
+
+    @property
+    def is_s3(self) -> bool:
+        """S3 encodes paths once, not twice, and takes bodies that are not signed."""
+        return self.service in {"s3", "s3-outposts", "s3-object-lambda", "s3express"}
+
+
+def authorization(
+    keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, at: datetime
+) -> str:
+    """The value of ``Authorization``. `target` is path and query as sent, `fields` all that are sent, Host among them."""
+    lines = _lines(fields)
+    names = ";".join(name for name, _ in lines)
+    request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
+    day = f"{at:%Y%m%d}"
+    place = f"{day}/{scope.region}/{scope.service}/aws4_request"
+    text = "\n".join([ALGORITHM, stamp(at), place, hashlib.sha256(request.encode()).hexdigest()])
+    key = f"AWS4{keys.secret_access_key.reveal()}".encode()
+    for part in (day, scope.region, scope.service, "aws4_request"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    return f"{ALGORITHM} Credential={keys.access_key_id}/{place}, SignedHeaders={names}, Signature={signature}"
+
+
+def canonical_request(
+    method: str, target: str, lines: list[tuple[str, str]], payload_hash: str, *, once: bool = False
+) -> str:
+    """`lines`: lower-case names in order with their values. `once`: the path is encoded once, as S3 has it."""
+    path, _, query = target.partition("?")
+    names = ";".join(name for name, _ in lines)
+    headers = "".join(f"{name}:{value}\n" for name, value in lines)
+    return "\n".join([method, _canonical_path(path, once=once), _canonical_query(query), headers, names, payload_hash])
+
+
+def stamp(at: datetime) -> str:
+    """``20150830T123600Z``."""
+    return f"{at:%Y%m%dT%H%M%SZ}"
+
+
+def _lines(fields: Fields) -> list[tuple[str, str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in fields:
+        if (lower := name.lower()) not in NOT_SIGNED:
+            found.setdefault(lower, []).append(_SPACES.sub(" ", value.strip()))
+    return [(name, ",".join(values)) for name, values in sorted(found.items())]
+
+
+def _canonical_path(path: str, *, once: bool) -> str:
+    if once:
+        return quote(unquote_to_bytes(path), safe="/~")
+    # Each segment is encoded as it stands on the wire, so a second time; empty segments count for nothing.
+    segments = [segment for segment in path.split("/") if segment]
+    ending = "/" if segments and path.endswith("/") else ""
+    return "/" + "/".join(quote(segment, safe="~") for segment in segments) + ending
+
+
+def _canonical_query(query: str) -> str:
+    pairs = []
+    for pair in filter(None, query.split("&")):
+        name, _, value = pair.partition("=")
+        pairs.append((_encoded(name), _encoded(value)))
+    return "&".join(f"{name}={value}" for name, value in sorted(pairs))
+
+
+def _encoded(text: str) -> str:
+    return quote(unquote_plus(text, errors="surrogateescape").encode("utf-8", "surrogateescape"), safe="~")
+
+
+# ── Signs each request for AWS over the bytes that are forwarded.
+#
+# What becomes of a body: a caller who knows its SHA-256 sends it as ``x-amz-content-sha256``, and the body streams,
+# signed. S3 over https takes bodies that are not signed (``UNSIGNED-PAYLOAD``), as its own clients send them, so
+# these stream too. All other services want the hash, which is known only when the last byte has come: such a body is
+# held until then, up to a limit.
+
+HASH: Final = "x-amz-content-sha256"
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class SigV4Signer:
+    """Writes ``Authorization``, ``X-Amz-Date`` and, with temporary keys, ``X-Amz-Security-Token``."""
+
+    keys: SigV4Keys
+    scope: Scope
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("authorization", "x-amz-date", "x-amz-security-token")
+
+    @property
+    def query_fields(self) -> tuple[str, ...]:
+        return ()
+
+    def wants_body(self, request: UpstreamRequest) -> bool:
+        return HASH not in request.headers and not self._streams(request)
+
+    def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
+        payload = request.headers.get(HASH) or self._hash(request, body)
+        at = clock.now()
+        for name in self.fields:
+            request.headers.popall(name, None)
+        request.headers["X-Amz-Date"] = stamp(at)
+        if self.keys.session_token is not None:
+            request.headers["X-Amz-Security-Token"] = self.keys.session_token.reveal()
+        if self.scope.is_s3:
+            request.headers["X-Amz-Content-Sha256"] = payload
+        sent = [("host", host_of(request)), *request.headers.items()]
+        request.headers["Authorization"] = authorization(
+            self.keys, self.scope, request.method, request.target, sent, payload, at
+        )
+
+    def _streams(self, request: UpstreamRequest) -> bool:
+        return self.scope.is_s3 and request.scheme == "https"
+
+    def _hash(self, request: UpstreamRequest, body: bytes | None) -> str:
+        if body is None:
+            return UNSIGNED
+        return hashlib.sha256(body).hexdigest()
+
+
+def host_of(request: UpstreamRequest) -> str:
+    """What ``Host`` will say."""
+    host = f"[{request.host}]" if ":" in request.host else request.host
+    return host if request.port == DEFAULT_PORTS[request.scheme] else f"{host}:{request.port}"
+
 
 STS_VERSION: Final = "2011-06-15"
 NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
@@ -41,7 +206,7 @@ class AwsSigV4(ExchangedMode):
     brought: ClassVar = "secret_access_key"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         by_role = bool(form.get("role_arn"))
         held: dict[str, Any] = {"type": self.name}
         held["role_arn"] = fields.token("role_arn", limit=2048, required=False)
@@ -81,7 +246,7 @@ class AwsSigV4(ExchangedMode):
         asked |= {"RoleSessionName": "integration-gateway", "DurationSeconds": str(LIFETIME_S)}
         if external := held.get("external_id") or context.config.get("external_id"):
             asked["ExternalId"] = str(external)
-        keys = Keys(client.client_id, client.client_secret)
+        keys = SigV4Keys(client.client_id, client.client_secret)
         call = _signed(url, urlencode(asked).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.told(call, secrets=(client.client_secret,))
         lent = read_credentials(reply)
@@ -93,7 +258,7 @@ class AwsSigV4(ExchangedMode):
 
     def signer(self, held: Mapping[str, Any], context: Context) -> Signer:
         session = held.get("session_token")
-        keys = Keys(held["access_key_id"], Secret(held["secret_access_key"]), Secret(session) if session else None)
+        keys = SigV4Keys(held["access_key_id"], Secret(held["secret_access_key"]), Secret(session) if session else None)
         return SigV4Signer(keys, self._scope(held, context))
 
     @staticmethod
@@ -161,11 +326,11 @@ def _element(text: str, name: str) -> str:
     return html.unescape(found[1]).strip() if found else ""
 
 
-def _signed(url: str, body: bytes, signer: SigV4Signer) -> Call:
+def _signed(url: str, body: bytes, signer: SigV4Signer) -> ProviderCall:
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     request = UpstreamRequest("POST", parts.scheme, parts.hostname or "", port, target)
     request.headers["Content-Type"] = "application/x-www-form-urlencoded"
     signer.sign(request, body)
-    return Call(url, dict(request.headers), body)
+    return ProviderCall(url, dict(request.headers), body)

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.auth.certificate import certificate_fields
-from gateway.auth.form import Form
-from gateway.auth.members import typed_values
+from gateway.auth.credential_form import CredentialForm, typed_values
 from gateway.auth.mode import AuthMode
+from gateway.auth.pasted_keys import certificate_fields
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
@@ -21,7 +20,7 @@ class Basic(AuthMode):
     name = "BASIC"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         username = fields.text("username", limit=1024, empty=True)
         password = fields.text("password", limit=1024, empty=True)
         shown = certificate_fields(fields, provider) if provider.require_client_certificate else {}

@@ -4,17 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from gateway.auth.answers import accepted_answer, kept, token_at
 from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.members import typed_values
-from gateway.auth.mode import Dialogue
-from gateway.auth.moments import iso
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.provider_answers import accepted_answer, kept, token_at
 from gateway.catalog.provider import Provider
-from gateway.oauth.requests import encoded
-from gateway.oauth.token import dig, expires_at
+from gateway.oauth.token_answers import dig, expires_at
+from gateway.oauth.token_requests import encoded
 from gateway.secret import Secret
+from gateway.timestamps import iso
 
 TYPED: Final = ("username", "password", "organization_id", "dev_key")
 OURS: Final = ("session_id", "user_id", "expires_at", "raw")
@@ -38,7 +36,7 @@ class Bill(ExchangedMode):
     name = "BILL"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         held = {"type": self.name, **{name: fields.text(name, limit=1024) for name in TYPED}}
         held |= fields.declared(provider.credentials)
         fields.finish(*OURS)

@@ -6,21 +6,18 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.answers import accepted_answer, kept, token_at
-from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.jwts import sign, signed
-from gateway.auth.members import typed_values
-from gateway.auth.mode import Dialogue, RevocableToken, Revocation
-from gateway.auth.moments import iso
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.jwt import sign, signed
+from gateway.auth.mode import Dialogue, ExchangedMode, RevocableToken, TokenRevocation
+from gateway.auth.pasted_keys import certificate_fields
+from gateway.auth.provider_answers import accepted_answer, kept, token_at
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import scope_list
-from gateway.oauth.client_auth import Client
-from gateway.oauth.requests import client_credentials_request
-from gateway.oauth.token import expires_at
+from gateway.oauth.token_answers import expires_at
+from gateway.oauth.token_requests import OAuthClient, client_credentials_request
 from gateway.secret import Secret
+from gateway.timestamps import iso
 
 OURS: Final = ("token", "expires_at", "raw")
 ALSO: Final = ("data.token", "jwt")  # where providers keep the token that do not follow RFC 6749 §5.1
@@ -31,7 +28,7 @@ ASSERTION_S: Final = 300
 TYPED_LIMIT: Final = 16_384
 
 
-class ClientCredentials(ExchangedMode):
+class ClientCredentialsMode(ExchangedMode):
     """Held as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
     "client_private_key"?, <what else the entry asks for>, "expires_at"?, "raw"}``. With certificate and private key, which
     are PEM, token requests and proxied requests use mutual TLS (RFC 8705).
@@ -42,7 +39,7 @@ class ClientCredentials(ExchangedMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """A `token` may be brought along; without one, the first is asked for."""
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held["client_id"] = fields.text("client_id", limit=1024)
         held["client_secret"] = fields.text("client_secret", limit=TYPED_LIMIT, required=False, empty=True)
@@ -87,19 +84,21 @@ class ClientCredentials(ExchangedMode):
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
         return [RevocableToken("access_token", Secret(held["token"]))] if held.get("token") else []
 
-    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+    def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
         provider = context.provider
         if not provider.revocation_url:
             return None
         url = context.url("revocation_url", self.values(held))
-        return Revocation(url, self.client(held, context, url), provider.token_request_auth_method, self.identity(held))
+        return TokenRevocation(
+            url, self.client(held, context, url), provider.token_request_auth_method, self.identity(held)
+        )
 
-    def client(self, held: Mapping[str, Any], context: Context, url: str) -> Client:
+    def client(self, held: Mapping[str, Any], context: Context, url: str) -> OAuthClient:
         """The end user's client, proven as the entry says; `url` is whom an assertion is for."""
         if context.provider.token_request_auth_method in BY_ASSERTION:
-            return Client(held["client_id"], assertion=self._assertion(held, context, url))
+            return OAuthClient(held["client_id"], assertion=self._assertion(held, context, url))
         secret = held.get("client_secret")
-        return Client(held["client_id"], Secret(secret) if secret else None)
+        return OAuthClient(held["client_id"], Secret(secret) if secret else None)
 
     @staticmethod
     def _assertion(held: Mapping[str, Any], context: Context, url: str) -> Secret:

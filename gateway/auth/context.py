@@ -1,19 +1,179 @@
-"""What an auth mode works for: a provider's entry, the integration's client, and the settings of one connection."""
+"""What an auth mode works for: a provider's entry, the integration's client, the settings of one connection, filled templates."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from gateway.auth.filling import chosen, filled, filled_json, revealed, texts, values
-from gateway.auth.secret_hosts import authority, may_receive, not_allowed, withheld
-from gateway.catalog.hosts import open_addresses
-from gateway.catalog.interpolate import Moment
+from gateway.catalog.hosts import DEFAULT_PORTS, named, open_addresses, open_setting, parse_pattern
 from gateway.catalog.provider import Provider
-from gateway.errors import InvalidRequest
-from gateway.oauth.client_auth import Client
-from gateway.records.call import Call, ClientIdentity
+from gateway.catalog.render import Moment, Unresolved, render_text, render_url
+from gateway.catalog.template import placeholders
+from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.value import BadValue, flat_values, setting_values
+from gateway.errors import InvalidRequest, Issue
+from gateway.oauth.token_requests import OAuthClient
 from gateway.records.integration import Integration
+from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret
+
+# ── Templates of the entry, filled with one connection's settings: addresses, parameters, header fields.
+
+NONE: Final[Mapping[str, str]] = {}
+_GONE: Final = object()
+
+
+def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
+    """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
+    try:
+        return render_url(template, config, provider.connection_config, credential)
+    except Unresolved as fault:
+        names = ", ".join(sorted(fault.names))
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"Provider '{provider.name}' needs the connection's setting {names}. Connect again with it, "
+            "or import the connection with it in connection_config.",
+        ) from fault
+    except BadValue as fault:
+        raise InvalidRequest(
+            "unresolved_setting", f"The connection's setting '{fault.name}' cannot be used: {fault.why}."
+        ) from fault
+
+
+def chosen(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
+    """`template`, or the first of the entry's `alternatives` for `key` whose settings were all given."""
+    given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
+    forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
+    return next((form for form, needed in forms if needed and needed <= given), template)
+
+
+def values(
+    provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
+) -> dict[str, Secret]:
+    """What templates outside addresses may name, apart from the credential; settings with their defaults."""
+    known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
+    plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
+    known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
+    if client is not None:
+        known["clientId"] = Secret(client.client_id)
+        if client.client_secret:
+            known["clientSecret"] = client.client_secret
+    return known
+
+
+def revealed(values: Mapping[str, Secret]) -> dict[str, str]:
+    """`values` as plain text, for the moment in which a template is filled."""
+    return {name: secret.reveal() for name, secret in values.items()}
+
+
+def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: Moment | None = None) -> dict[str, str]:
+    """`templates` filled in; one whose setting is missing is left out. Raises InvalidRequest for what cannot be sent."""
+    plain = revealed(known)
+    moment = moment or Moment()
+    filled_in: dict[str, str] = {}
+    for name, template in templates.items():
+        try:
+            filled_in[name] = render_text(template, plain, moment=moment)
+        except Unresolved:
+            continue
+        except BadValue as fault:
+            raise InvalidRequest("unresolved_setting", f"Parameter '{name}' cannot be sent: {fault.why}.") from fault
+    return filled_in
+
+
+def filled_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+    """JSON with templates in its texts, filled in. A member whose values are not there is left out, and so is an object or
+    a list of which nothing is left; a text without placeholders stays as it is.
+    """
+    match value:
+        case str():
+            return render_text(value, known, moment=moment, breaks=True)
+        case Mapping():
+            return {
+                name: filled for name, inner in value.items() if (filled := _kept(inner, known, moment)) is not _GONE
+            }
+        case list():
+            return [filled for inner in value if (filled := _kept(inner, known, moment)) is not _GONE]
+        case _:
+            return value
+
+
+def _kept(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
+    try:
+        filled = filled_json(value, known, moment)
+    except Unresolved:
+        return _GONE
+    return _GONE if value and filled in ({}, []) else filled
+
+
+# ── Where the secrets of an integration may go: its client secret, and the key that its app signs with.
+#
+# Hosts that the provider's entry names itself, and those that the integration names in `allowed_hosts`. A host that
+# only a connection's setting, or a server that such a setting named, has chosen gets neither.
+
+
+def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
+    """Whether a request to `url` may carry a secret of `integration`. The only place where that is decided."""
+    parts = urlsplit(url)
+    scheme, host = parts.scheme.lower(), _host(url)
+    if scheme not in DEFAULT_PORTS:
+        return False
+    port = parts.port or DEFAULT_PORTS[scheme]
+    allowed = (parse_pattern(text) for text in integration.allowed_hosts)
+    return any(one.fits(host, port, scheme) for one in allowed) or named(provider, scheme, host, port)
+
+
+def withheld(integration: Integration, host: str) -> InvalidRequest:
+    """The refusal of a request that would have to carry a secret to a host that nobody named."""
+    return InvalidRequest(
+        "unresolved_setting",
+        f"The client secret of integration '{integration.integration_id}' is withheld from {host}, a host that "
+        "neither its provider's entry nor its allowed_hosts names. Nothing was sent; add the host to allowed_hosts of the "
+        "integration if it is yours.",
+    )
+
+
+def not_allowed(integration: Integration, host: str, path: Sequence[str] = ()) -> InvalidRequest:
+    """The refusal of settings that lead to a host which the integration does not name."""
+    message = (
+        f"Integration '{integration.integration_id}' does not allow the host {host}. Give one of "
+        f"{', '.join(integration.allowed_hosts)}, or have the host added to allowed_hosts of the integration."
+    )
+    return InvalidRequest("connection_validation_failed", message, errors=[Issue("custom", message, tuple(path))])
+
+
+def check_settings(context: "Context", path: Sequence[str]) -> None:
+    """Refuse settings that name a host outside the integration's `allowed_hosts`, where it has any.
+
+    Raises InvalidRequest. Without `allowed_hosts` any host may be named, and gets no secret of the integration.
+    """
+    integration, provider = context.integration, context.provider
+    if not integration.allowed_hosts:
+        return
+    for key in (*ADDRESSES, "proxy.base_url"):
+        template = context.template(key)
+        setting = open_setting(provider, template) if template else None
+        if not setting:
+            continue
+        try:
+            url = context.address(template)
+        except InvalidRequest:
+            continue  # reported where the address is used
+        if not may_receive(provider, integration, url):
+            raise not_allowed(integration, authority(url), (*path, setting))
+
+
+def authority(url: str) -> str:
+    """Host, and port where it is not the default one, as `allowed_hosts` spells it."""
+    parts = urlsplit(url)
+    default = DEFAULT_PORTS.get(parts.scheme.lower())
+    return _host(url) if parts.port in {None, default} else f"{_host(url)}:{parts.port}"
+
+
+def _host(url: str) -> str:
+    host = (urlsplit(url).hostname or "").lower()
+    return f"[{host}]" if ":" in host else host
+
 
 NOTHING: Final[Mapping[str, Secret]] = {}
 
@@ -33,7 +193,7 @@ class Context:
     metadata: Mapping[str, Any] | None = None
     public_url: str = ""
     entry: Provider | None = None
-    registered: Client | None = field(default=None, repr=False)
+    registered: OAuthClient | None = field(default=None, repr=False)
     destinations: tuple[str, ...] = field(default=(), repr=False)
     of_our_own: bool = False
 
@@ -92,7 +252,9 @@ class Context:
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen(self.provider, key, own, self.config) or ""
 
-    def told(self, call: Call, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()) -> Call:
+    def told(
+        self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
+    ) -> ProviderCall:
         """`call` with the certificate to show, and with all that its answer may quote and nobody may see."""
         known = (*call.secrets, *(secret.reveal() for secret in secrets))
         return replace(call, identity=identity, secrets=known)
@@ -115,20 +277,20 @@ class Context:
         """Whether `client` would find one for this credential."""
         return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
 
-    def client(self, override: Mapping[str, str] | None = None) -> Client:
+    def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
         """The client a connection was granted to: its own where it brought one, else the integration's.
 
         Raises InvalidRequest where the integration's secret may not go where the request does.
         """
         if override and override.get("client_id"):
             secret = override.get("client_secret")
-            return Client(override["client_id"], Secret(secret) if secret else None)
+            return OAuthClient(override["client_id"], Secret(secret) if secret else None)
         if self.registered is not None:
             return self.registered
         client_id, secret_of_ours = self.client_id(), self.integration.client_secret
         if secret_of_ours is not None and (host := self._withheld_from) is not None:
             raise withheld(self.integration, host)
-        return Client(client_id, secret_of_ours)
+        return OAuthClient(client_id, secret_of_ours)
 
     def public_client(self) -> dict[str, str]:
         """As an override: the integration's client without its secret, where that may not go; empty where it may.
@@ -155,7 +317,7 @@ class Context:
             raise withheld(self.integration, host)
         return key
 
-    def _known_client(self) -> Client | None:
+    def _known_client(self) -> OAuthClient | None:
         """What ``${clientId}`` and ``${clientSecret}`` stand for."""
         if self.registered is not None:
             return self.registered
@@ -163,7 +325,7 @@ class Context:
             return None
         secret = self.integration.client_secret
         released = secret is not None and self._withheld_from is None
-        return Client(self.integration.client_id, secret if released else None)
+        return OAuthClient(self.integration.client_id, secret if released else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:
         """The same client's ID alone, which is no secret."""

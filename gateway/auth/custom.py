@@ -6,16 +6,15 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from gateway import clock
-from gateway.auth.app import INSTALLATION, check_key, installation_token, installed, with_link
+from gateway.auth.app_installation import INSTALLATION, check_key, installation_token, installed, with_link
 from gateway.auth.context import Context
-from gateway.auth.form import Form
-from gateway.auth.members import token_values
+from gateway.auth.credential_form import CredentialForm, token_values
 from gateway.auth.mode import Dialogue, Granted, RevocableToken, SetOut, Wish
-from gateway.auth.moments import moment
 from gateway.auth.oauth2 import OAuth2
 from gateway.catalog.provider import Provider
-from gateway.oauth.token import TokenRefused
+from gateway.oauth.token_answers import TokenRefused
 from gateway.secret import Secret
+from gateway.timestamps import moment
 
 # An app's tokens are renewed each hour; the end user's goes along when it would not last to the next time.
 SOON: Final = timedelta(minutes=70)
@@ -31,7 +30,7 @@ class Custom(OAuth2):
     stored_as: ClassVar = ("APP", "OAUTH2", "CUSTOM")
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, (self.name, "APP"))
+        fields = CredentialForm(form, (self.name, "APP"))
         held: dict[str, Any] = {"type": "APP", INSTALLATION: fields.token(INSTALLATION, limit=255)}
         held["app_id"] = fields.token("app_id", limit=255, required=False)
         fields.finish("user", "raw", "access_token", "expires_at")

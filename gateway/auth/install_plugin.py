@@ -9,7 +9,7 @@ from gateway.auth.basic import Basic
 from gateway.auth.context import Context
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Wish
 from gateway.auth.oauth2 import told
-from gateway.auth.words import short
+from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.authorize import with_params

@@ -1,31 +1,75 @@
-"""JWT: a token that we sign with the end user's key is the access token; it is signed anew before it ends (RFC 7519)."""
+"""JWT: a token that we sign with the end user's key is the access token (RFC 7523); the signing of all JWTs."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.jwts import signed
-from gateway.auth.members import typed_values
-from gateway.auth.mode import Dialogue
-from gateway.auth.moments import iso
+from gateway.auth.context import Context, filled_json, revealed
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.pasted_keys import BadKey, signing_key
 from gateway.catalog.provider import Provider
-from gateway.oauth.token import TokenRefused
+from gateway.catalog.provider_parts import Jwt
+from gateway.catalog.render import Moment, Unresolved, render_text
+from gateway.oauth.token_answers import TokenRefused
 from gateway.secret import Secret
+from gateway.timestamps import iso
+
+# ── Signs JSON Web Tokens as the entry's `jwt` says (RFC 7515, RFC 7519).
+
+
+def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
+    """The token, and when it ends. Claims with a value that is not there are left out.
+
+    Raises TokenRefused where the key cannot be used: only whoever gave it can mend that.
+    """
+    known = revealed(context.values(credential))
+    moment = Moment(now)
+    header = {"alg": "RS256", **filled_json(spec.header, known, moment)}
+    issued = int(now.timestamp())
+    ends = issued + spec.lifetime_s
+    claims = {**filled_json(spec.claims, known, moment), "iat": issued, "exp": ends}
+    try:
+        key = render_text(spec.key, known, moment=moment, breaks=True)
+    except Unresolved as fault:
+        raise TokenRefused("invalid_key", f"the key that signs is missing: {', '.join(fault.names)}") from fault
+    token = sign(header, claims, key, spec.key_encoding)
+    return token, now.replace(microsecond=0) + timedelta(seconds=spec.lifetime_s)
+
+
+def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encoding: str | None = None) -> Secret:
+    """A compact JWS (RFC 7515 §3.1) with `header`, whose ``alg`` decides what `key` must be. Raises TokenRefused."""
+    from joserfc import jws  # here, since few workers ever sign, and it costs each 2 MB
+    from joserfc import jwt as jose
+    from joserfc.errors import JoseError
+
+    alg = str(header["alg"])
+    registry = jws.JWSRegistry(algorithms=[alg], strict_check_header=False)
+    try:
+        made = jose.encode(
+            dict(header), dict(claims), signing_key(key, alg, encoding), registry=registry, default_type=None
+        )
+    except BadKey as fault:
+        raise TokenRefused("invalid_key", str(fault)) from fault
+    except (JoseError, ValueError, TypeError) as fault:
+        raise TokenRefused("invalid_key", f"the token could not be signed with {alg[:20]}: {fault}") from fault
+    return Secret(made)
+
+
+# ── JWT: a token that we sign with the end user's key is the access token; it is signed anew before it ends (RFC
+# 7519).
 
 OURS: Final = ("token", "expires_at")
 
 
-class Jwt(ExchangedMode):
+class JwtMode(ExchangedMode):
     """Held as ``{"type": "JWT", <what the entry asks for>, "token", "expires_at"}``. Nothing is asked of the provider."""
 
     name = "JWT"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
         fields.finish(*OURS)  # a token that somebody else signed is not ours to renew: it is signed anew
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}

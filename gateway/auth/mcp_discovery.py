@@ -15,8 +15,8 @@ from gateway.auth.mode import Dialogue
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
 from gateway.catalog.value import is_web_address
-from gateway.oauth.token import TokenRefused, TokenUnavailable
-from gateway.records.call import Call, Reply
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.provider_call import ProviderCall, Reply
 
 # Answered with 401 by a server that is protected; a ping does nothing where it is not.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
@@ -80,7 +80,7 @@ _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_e
 def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
     """What the server says to somebody without a token: where its metadata lies, and the scopes it wants (RFC 9728 §5.1)."""
     try:
-        reply = yield Call(url, PING_HEADERS, PING)
+        reply = yield ProviderCall(url, PING_HEADERS, PING)
     except TokenUnavailable:
         return None, ()
     if reply.status != 401:
@@ -122,7 +122,7 @@ def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
 
 def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
     try:
-        reply: Reply = yield Call(url, JSON, None, method="GET")
+        reply: Reply = yield ProviderCall(url, JSON, None, method="GET")
     except TokenUnavailable:
         return None
     if reply.status != 200:

@@ -1,4 +1,4 @@
-"""What an auth mode can do. No I/O: a mode says what is to be asked and reads what came of it, others send and receive.
+"""What an auth mode can do. No I/O: a mode says what is to be asked and reads what came of it.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
 and is offered by the entry point ``gateway.auth_modes``. What is not abstract has a default that works.
@@ -8,21 +8,46 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from gateway.auth.context import Context
-from gateway.auth.signer import Signer
 from gateway.catalog.provider import Provider
-from gateway.oauth.client_auth import Client
-from gateway.records.call import Call, ClientIdentity, Reply
+from gateway.oauth.token_requests import OAuthClient
+from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
+from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
+from gateway.timestamps import moment
+
+# ── What signs requests one by one, for modes whose proof depends on method, address or body.
+
+
+class Signer(Protocol):
+    """Signs what is really sent, anew for each attempt: nonces and times are used once."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Lower-case names of the header fields it writes, over anything that stands there."""
+
+    @property
+    def query_fields(self) -> tuple[str, ...]:
+        """Names of the query parameters it writes."""
+
+    def wants_body(self, request: UpstreamRequest) -> bool:
+        """Whether the body's bytes go into the signature, so that all of them must be there before the head is sent."""
+
+    def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
+        """Write the proof into `request`, the last to touch it.
+
+        `body`: all of it where `wants_body` or where there is none, which is empty; None for one that streams by.
+        """
+
 
 T = TypeVar("T")
 
 # A conversation with the provider: yields what is to be asked, is sent the reply, returns what came of it. It raises
 # TokenRefused after a final no and TokenUnavailable after anything that may pass; the latter is also thrown into it
 # where nothing came back.
-Dialogue: TypeAlias = Generator[Call, Reply, T]
+Dialogue: TypeAlias = Generator[ProviderCall, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +59,11 @@ class RevocableToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Revocation:
+class TokenRevocation:
     """Where tokens are ended, and who asks: the client they were given to, proven as in token requests."""
 
     url: str
-    client: Client | None = None
+    client: OAuthClient | None = None
     auth_method: str | None = None
     identity: ClientIdentity | None = None
 
@@ -107,16 +132,16 @@ class AuthMode(ABC):
         """Its tokens that outlive a deletion unless the provider is told, the longest-lived first."""
         return ()
 
-    def revocation(self, held: Mapping[str, Any], context: Context) -> Revocation | None:
+    def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
         """How the provider is told; None where it has no such place. Raises InvalidRequest where a setting is missing."""
         if not context.provider.revocation_url:
             return None
         url = context.url("revocation_url", context.values(self.values(held)))
         client = self.client_at(url, held, context)
-        return Revocation(url, client, context.provider.token_request_auth_method, self.identity(held))
+        return TokenRevocation(url, client, context.provider.token_request_auth_method, self.identity(held))
 
     @staticmethod
-    def client_at(url: str, held: Mapping[str, Any], context: Context) -> Client | None:
+    def client_at(url: str, held: Mapping[str, Any], context: Context) -> OAuthClient | None:
         """Who ends tokens at `url`; None where the call needs no client. Raises InvalidRequest where its secret is withheld."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
@@ -172,3 +197,22 @@ class GrantingMode(AuthMode):
     @abstractmethod
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
         """What came of it. Raises InvalidRequest with words for the end user where nothing did."""
+
+
+# ── Modes whose credential is typed in once and exchanged for tokens ever after: what is held renews itself.
+
+
+class ExchangedMode(AuthMode):
+    """Holds ``expires_at`` beside its token, and what the next token is had with: asking again is always possible."""
+
+    brought: ClassVar[str | None] = None
+    """The member that may be brought along, so that nothing need be asked at first; None: it is always made by us."""
+
+    def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))
+
+    def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
+        return moment(held.get("expires_at"))
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return True

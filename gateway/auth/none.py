@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.auth.form import Form
+from gateway.auth.credential_form import CredentialForm
 from gateway.auth.mode import AuthMode
 from gateway.catalog.provider import Provider
 from gateway.secret import Secret
@@ -16,7 +16,7 @@ class Unauthenticated(AuthMode):
     name = "NONE"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        Form(form, self.types()).finish()
+        CredentialForm(form, self.types()).finish()
         return {"type": self.name}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:

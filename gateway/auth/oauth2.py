@@ -5,19 +5,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway.auth.context import Context
-from gateway.auth.form import Form
+from gateway.auth.credential_form import CredentialForm
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, SetOut, Wish
-from gateway.auth.moments import iso, moment
-from gateway.auth.words import short
+from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
 from gateway.catalog.value import LONGEST_SECRET
 from gateway.errors import InvalidRequest
-from gateway.oauth import nonce, pkce
+from gateway.oauth import authorize
 from gateway.oauth.authorize import authorization_url, issuer_accepted
-from gateway.oauth.requests import code_request, refresh_request
-from gateway.oauth.token import dig, expires_at, read_answer
-from gateway.records.call import Reply
+from gateway.oauth.token_answers import dig, expires_at, read_answer
+from gateway.oauth.token_requests import code_request, refresh_request
+from gateway.records.provider_call import Reply
 from gateway.secret import Secret
+from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
 
@@ -29,7 +29,7 @@ class OAuth2(GrantingMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """An imported grant; the posted object is kept as `raw`, as the contract has it."""
-        fields = Form(form, (*self.types(), self.name))
+        fields = CredentialForm(form, (*self.types(), self.name))
         held: dict[str, Any] = {
             "type": self.types()[0],
             "access_token": fields.token("access_token", limit=TOKEN_LIMIT),
@@ -55,7 +55,7 @@ class OAuth2(GrantingMode):
         """
         yield from ()
         provider = context.provider
-        verifier = None if provider.disable_pkce else pkce.new_verifier()
+        verifier = None if provider.disable_pkce else authorize.new_verifier()
         address = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
         for name, value in wish.params.items():
@@ -66,8 +66,10 @@ class OAuth2(GrantingMode):
         if wish.user_scope:
             extra["user_scope"] = wish.user_scope
         scopes = wish.scopes if wish.scopes is not None else context.scopes
-        if nonce.wanted(scopes, extra) and "nonce" not in wish.params:  # a fixed one of the entry would prove nothing
-            extra["nonce"] = nonce.new_nonce()
+        if (
+            authorize.wanted(scopes, extra) and "nonce" not in wish.params
+        ):  # a fixed one of the entry would prove nothing
+            extra["nonce"] = authorize.new_nonce()
         url = authorization_url(
             provider,
             address,
@@ -75,7 +77,7 @@ class OAuth2(GrantingMode):
             redirect_uri=context.redirect_uri,
             scopes=scopes,
             state=wish.state,
-            code_challenge=pkce.challenge(verifier) if verifier else None,
+            code_challenge=authorize.challenge(verifier) if verifier else None,
             params=extra,
         )
         token_url = context.url("token_url")
@@ -106,7 +108,7 @@ class OAuth2(GrantingMode):
         client = {name: text for name, text in brought.items() if name != "refresh_token"}
         before = {"config_override": client, "refresh_token": brought.get("refresh_token")} if brought else None
         answer = self._read(provider, reply)
-        if kept.get("nonce") and not nonce.accepted(kept["nonce"], answer):
+        if kept.get("nonce") and not authorize.accepted(kept["nonce"], answer):
             raise InvalidRequest(
                 "invalid_nonce",
                 f"The ID token of {provider.display_name} has another nonce than this authorization. It was not used. Start "

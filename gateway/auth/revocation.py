@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from gateway.auth.context import Context
-from gateway.auth.mode import Dialogue, RevocableToken, Revocation
-from gateway.auth.words import said, short
-from gateway.catalog.token_requests import TokenCall
-from gateway.oauth.client_auth import authenticate
-from gateway.oauth.requests import encoded, renamed
-from gateway.oauth.token import TokenUnavailable, parse_object
-from gateway.records.call import Call, Reply
+from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
+from gateway.auth.provider_answers import said, short
+from gateway.catalog.provider_parts import TokenCall
+from gateway.oauth.token_answers import TokenUnavailable, parse_object
+from gateway.oauth.token_requests import authenticate, encoded, renamed
+from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
 
 Verdict = Literal["revoked", "already_invalid", "unsupported", "not_offered", "failed", "unavailable"]
@@ -48,7 +47,7 @@ def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[Revoca
 
 
 def revoke(
-    context: Context, how: Revocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
+    context: Context, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
     """One call a token. Never raises: what cannot be ended is told."""
     outcomes = []
@@ -66,7 +65,7 @@ def revoke(
     return outcomes
 
 
-def _call(context: Context, how: Revocation, token: RevocableToken, credential: dict[str, Secret]) -> Call:
+def _call(context: Context, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]) -> ProviderCall:
     """RFC 7009 §2.1, bent as the entry says."""
     spec, context = context.provider.revocation or STANDARD, context.toward(how.url)
     known = {**credential, "token": token.token}
@@ -85,7 +84,7 @@ def _call(context: Context, how: Revocation, token: RevocableToken, credential: 
     return context.told(call, identity=how.identity)
 
 
-def _outcome(token: RevocableToken, call: Call, reply: Reply) -> RevocationOutcome:
+def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> RevocationOutcome:
     answer = parse_object(reply.headers, reply.body) or {}
     error = answer.get("error")
     code = error if isinstance(error, str) else ""

@@ -9,20 +9,18 @@ from typing import Any, ClassVar, Final
 
 from gateway import clock
 from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.members import typed_values
-from gateway.auth.mode import Dialogue
-from gateway.auth.moments import iso
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.mode import Dialogue, ExchangedMode
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
+from gateway.timestamps import iso
 
 NONCE_BYTES: Final = 16
 LIFETIME_S: Final = 300
 
 
-class Signature(ExchangedMode):
+class SignatureMode(ExchangedMode):
     """Held as ``{"type": "SIGNATURE", "username", "password", <what else the entry asks for>, "token",
     "expires_at"}``.
 
@@ -33,7 +31,7 @@ class Signature(ExchangedMode):
     momentary: ClassVar = True
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         username = fields.text("username", limit=1024)
         password = fields.text("password", limit=1024)
         more = fields.declared(provider.credentials)

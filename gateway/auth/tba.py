@@ -5,11 +5,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway.auth.context import Context
-from gateway.auth.form import Form
-from gateway.auth.members import typed_values
-from gateway.auth.mode import AuthMode
-from gateway.auth.oauth1_signer import OAuth1Keys, OAuth1Signer
-from gateway.auth.signer import Signer
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.mode import AuthMode, Signer
+from gateway.auth.oauth1 import OAuth1Keys, OAuth1Signer
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
 from gateway.secret import Secret
@@ -25,7 +23,7 @@ class TokenBased(AuthMode):
     name = "TBA"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         for name in ("token_id", "token_secret"):
             held[name] = fields.token(name, limit=TOKEN_LIMIT)

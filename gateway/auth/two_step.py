@@ -9,23 +9,21 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway import clock
-from gateway.auth.answers import accepted_answer, jwt_ends_at, kept, token_at
-from gateway.auth.certificate import certificate_fields
 from gateway.auth.context import Context
-from gateway.auth.exchanged import ExchangedMode
-from gateway.auth.form import Form
-from gateway.auth.jwts import signed
-from gateway.auth.members import typed_values
-from gateway.auth.mode import Dialogue
-from gateway.auth.moments import iso
-from gateway.catalog.interpolate import Moment
+from gateway.auth.credential_form import CredentialForm, typed_values
+from gateway.auth.jwt import signed
+from gateway.auth.mode import Dialogue, ExchangedMode
+from gateway.auth.pasted_keys import certificate_fields
+from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, kept, token_at
 from gateway.catalog.provider import Provider
-from gateway.catalog.token_requests import Step
+from gateway.catalog.provider_parts import Step
+from gateway.catalog.render import Moment
 from gateway.catalog.value import flat_values
-from gateway.oauth.requests import encoded
-from gateway.oauth.token import TokenRefused, dig, expires_at
-from gateway.records.call import Call, ClientIdentity
+from gateway.oauth.token_answers import TokenRefused, dig, expires_at
+from gateway.oauth.token_requests import encoded
+from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret
+from gateway.timestamps import iso
 
 OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
@@ -39,7 +37,7 @@ class TwoStep(ExchangedMode):
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         """A `token` may be brought along; without one, the provider is asked."""
-        fields = Form(form, self.types())
+        fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
         if provider.require_client_certificate:
@@ -118,7 +116,7 @@ class TwoStep(ExchangedMode):
         known: Mapping[str, Secret],
         at: Moment,
         identity: ClientIdentity | None,
-    ) -> Call:
+    ) -> ProviderCall:
         url = context.address(template, known)
         context = context.toward(url)
         headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
@@ -127,7 +125,7 @@ class TwoStep(ExchangedMode):
         )
         body_format = "json" if step.body is not None else step.body_format or context.provider.body_format
         if not params and step.method == "POST" and body_format != "json":
-            call = Call(url, headers, b"", (), step.method)
+            call = ProviderCall(url, headers, b"", (), step.method)
         else:
             call = encoded(step.method, url, headers, params, body_format)
         return context.told(call, identity=identity, secrets=known.values())

@@ -13,7 +13,7 @@ Piece = str | Name
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class AddressTemplate:
     """A URL template taken apart. `whole` is the setting that is the base address; then there is no scheme or host."""
 
     scheme: str
@@ -25,21 +25,21 @@ class Address:
 
 
 @lru_cache(maxsize=4096)
-def parse_address(template: str) -> Address:
+def parse_address(template: str) -> AddressTemplate:
     """`template` taken apart. Raises TemplateError where no filling-in could make it a safe http or https URL."""
     pieces = _pieces(template)
     if pieces and isinstance(pieces[0], Name):
         path, query = _cut(pieces[1:], "?")
         if path and not str(path[0]).startswith("/"):
             raise TemplateError("after a placeholder for the whole address, the path begins with '/'")
-        return Address("", pieces[0], (), None, path, query)
+        return AddressTemplate("", pieces[0], (), None, path, query)
     scheme, separator, rest = str(pieces[0] if pieces else "").partition("://")
     if scheme.lower() not in {"http", "https"} or not separator:
         raise TemplateError("an address begins with https:// (or http:// on a network that egress.allow names)")
     authority, tail = _cut((rest, *pieces[1:]) if rest else pieces[1:], "/?")
     host, port = _host_and_port(authority)
     path, query = _cut(tail, "?")
-    return Address(scheme.lower(), None, host, port, path, query)
+    return AddressTemplate(scheme.lower(), None, host, port, path, query)
 
 
 def _pieces(template: str) -> tuple[Piece, ...]:

@@ -17,7 +17,7 @@ from typing import Final
 import pydantic
 
 import gateway.catalog as package
-from gateway.catalog.checks import SCRIPT_FIELDS, Words
+from gateway.catalog.checks import SCRIPT_FIELDS, KnownWords
 
 FEWEST: Final = (
     100  # fewer files are read as quickly without it, and no file of ours appears in a folder of an operator
@@ -45,7 +45,7 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def load(folder: Path, key: str, words: Words) -> dict[str, bytes] | None:
+def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
     """The entries by name, as `folder.Entry.content`; None where there is no file for `key`, it is not whole, or an entry
     uses an auth mode or a script that is not among `words`."""
     for place in _places(folder):
@@ -84,7 +84,7 @@ def _used(entries: Mapping[str, bytes]) -> dict[str, list[str]]:
     return {"modes": sorted({one["auth_mode"] for one in said}), "scripts": sorted(scripts)}
 
 
-def _known(head: Mapping[str, Sequence[str]], words: Words) -> bool:
+def _known(head: Mapping[str, Sequence[str]], words: KnownWords) -> bool:
     return set(head["modes"]) <= set(words.modes) and (
         words.scripts is None or set(head["scripts"]) <= set(words.scripts)
     )

@@ -1,57 +1,244 @@
-"""One folder of YAML ▸ its entries, each whole with what it inherits, and everything that is wrong with its files."""
+"""One folder of YAML ▸ its entries, each whole with what it inherits, and all that is wrong with its files."""
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, get_args
 
-from gateway.catalog.checks import Finding, Words
-from gateway.catalog.document import Document, Unreadable, read, shown_path
-from gateway.catalog.entry import provider_in
-from gateway.catalog.faults import Fault
-from gateway.catalog.inherit import KEY, CannotInherit, Heirs
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.catalog.checks import Finding, KnownWords, check
 from gateway.catalog.provider import Provider
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
+from gateway.text import did_you_mean
+
+# ── ``alias: base``: an entry inherits what another one says, deep. Plain values, before anything is checked.
+
+KEY: Final = "alias"
+# Who an entry is, it says itself.
+_OWN: Final = frozenset({"name", KEY})
 
 Values = Mapping[str, Any]
+
+
+class CannotInherit(ValueError):
+    """The base cannot be had; the message says why and what to do."""
+
+
+class Heirs:
+    """The entries of one folder with everything that they inherit.
+
+    A base is looked for in the same folder, then in `earlier` ones. An entry that names itself inherits from the earlier
+    one of its name, and so changes a shipped entry without repeating it.
+    """
+
+    def __init__(self, own: Mapping[str, Values], earlier: Mapping[str, Values]) -> None:
+        self._own = own
+        self._earlier = earlier
+        self._whole: dict[str, Values] = {}
+
+    def whole(self, name: str) -> Values:
+        """What the entry called `name` says, with what its bases say below it. Raises CannotInherit."""
+        return self._found(name, ())
+
+    def _found(self, name: str, heirs: tuple[str, ...]) -> Values:
+        if name in heirs:
+            circle = " ▸ ".join((*heirs[heirs.index(name) :], name))
+            raise CannotInherit(f"{circle} goes round in a circle; let one of them stand by itself")
+        if name not in self._whole:
+            said = self._own[name]
+            base = said.get(KEY)
+            self._whole[name] = said if base is None else merged(self._base(name, base, (*heirs, name)), said)
+        return self._whole[name]
+
+    def _base(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
+        if not isinstance(base, str):
+            raise CannotInherit("must be the name of another entry")
+        if base != name and base in self._own:
+            found = self._found(base, heirs)
+        elif base in self._earlier:
+            found = self._earlier[base]
+        else:
+            known = sorted({*self._own, *self._earlier} - {name})
+            hint = did_you_mean(base, known) or "; `gateway catalog list` shows what there is"
+            raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
+        return {key: value for key, value in found.items() if key not in _OWN}
+
+
+def merged(base: Values, heir: Values) -> dict[str, Any]:
+    """`base` with what `heir` says over it: mappings key by key, all else whole, and ``null`` takes a key away."""
+    result = dict(base)
+    for key, value in heir.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping):
+            inherited = result.get(key)
+            result[key] = merged(inherited if isinstance(inherited, Mapping) else {}, value)
+        else:
+            result[key] = value
+    return result
+
+
+# ── One entry's values ▸ a provider: the shape by pydantic, then whether it makes sense; each fault as (place,
+# message).
+
+# Faults in these, or a misspelt one of them, would make placeholders and required addresses look wrong.
+_READ_BY_CHECKS: Final = frozenset(
+    {"auth_mode", "authorization_url", "token_url", "connection_config", "connection_configuration", "credentials"}
+    | {"token_response_metadata", "redirect_uri_metadata", "assertion_option", "additional_steps", "jwt", "signature"}
+    | {"request_signing", "request_url", "installation_token_url"}
+)
+_STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"]}
+
+
+def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | None, list[Finding]]:
+    """The provider that `values` describe, and everything that is wrong with them; with a fault there is none."""
+    if not isinstance(values, Mapping):
+        return None, [((), "an entry is a list of `key: value` lines")]
+    faults: list[Finding] = []
+    if values.get("name", name) != name:
+        faults.append((("name",), f"the file's name says {name!r}; leave `name` out or make them equal"))
+    given = {**values, "name": name}
+    try:
+        provider: Provider | None = Provider.model_validate(given)
+    except ValidationError as wrong:
+        errors = wrong.errors(include_url=False, include_context=True)
+        faults += map(_fault, errors)
+        provider = _sound_part(given, errors)
+    if provider is not None:
+        faults += check(provider, words)
+    return None if faults else provider, faults
+
+
+def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
+    """What is right in an entry, for the checks that look at values: without what is wrong, and with stand-ins for what
+    every entry needs. None where the checks would then only repeat what is said already."""
+    if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
+        return None
+    part = _STAND_INS | copy.deepcopy(dict(given))
+    for error in errors:
+        _drop(part, error["loc"])
+    try:
+        return Provider.model_validate(_STAND_INS | part)
+    except ValidationError:
+        return None
+
+
+def _drop(value: Any, place: Sequence[int | str]) -> None:
+    """Take `place` out of `value`, or what holds it if it lies in a list; nothing where it is not there."""
+    for step in place[:-1]:
+        inner = value.get(step) if isinstance(value, dict) else None
+        if not isinstance(inner, dict):
+            break
+        value, place = inner, place[1:]
+    if isinstance(value, dict):
+        value.pop(place[0], None)
+
+
+def _fault(error: ErrorDetails) -> Finding:
+    path = error["loc"]
+    if error["type"] == "missing":
+        return path[:-1], f"{_dotted(path)} is missing" + _why_missing(path)
+    return path, _in_words(error, path)
+
+
+def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
+    match error["type"]:
+        case "extra_forbidden":
+            return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), _fields_at(path[:-1]))
+        case "string_type" if isinstance(error["input"], int | float):
+            return f"{_dotted(path)} must be text; put it in quotes"
+        case "string_type":
+            return f"{_dotted(path)} must be text"
+        case "list_type":
+            return f"{_dotted(path)} must be a list, such as [a, b]"
+        case "dict_type" | "model_type":
+            return f"{_dotted(path)} must be `key: value` lines"
+        case "bool_type" | "bool_parsing":
+            return f"{_dotted(path)} must be true or false"
+        case "int_type" | "int_parsing" | "int_from_float":
+            return f"{_dotted(path)} must be a whole number"
+        case "float_type" | "float_parsing":
+            return f"{_dotted(path)} must be a number"
+        case "literal_error":
+            return f"{_dotted(path)} must be {error['ctx']['expected']}"
+        case "too_short" | "string_too_short":
+            return f"{_dotted(path)} must not be empty"
+    return f"{_dotted(path)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+
+
+def _why_missing(path: Sequence[int | str]) -> str:
+    required = "every entry needs display_name, categories, auth_mode and proxy.base_url"
+    return f"; {required}" if len(path) == 1 or path == ("proxy", "base_url") else ""
+
+
+def _did_you_mean(key: str, known: Collection[str]) -> str:
+    if key == "<<":
+        return "; merge keys are not read, write the values out"
+    return did_you_mean(key, known)
+
+
+def _fields_at(path: Sequence[int | str]) -> list[str]:
+    """Keys that the shape at `path` knows."""
+    shape: type[BaseModel] = Provider
+    for step in path:
+        field = shape.model_fields.get(str(step))
+        shape = next(_shapes_in(field.annotation), shape) if field else shape
+    return list(shape.model_fields)
+
+
+def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _shapes_in(inner)
+
+
+def _dotted(path: Sequence[int | str]) -> str:
+    # A union's branches appear in pydantic's path as if they were keys; nobody wrote those.
+    return ".".join(str(step) for step in path if str(step) not in {"str", "list[str]"})
+
 
 ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A file as read: what it says in full, or what is wrong with it."""
 
     name: str
     path: Path
     content: bytes | None
     """The provider as JSON, with what it inherits and without defaults; `Provider` reads it. None with a fault."""
-    faults: tuple[Fault, ...]
+    faults: tuple[CatalogFault, ...]
 
 
-def read_entries(files: Sequence[Path], words: Words, earlier: Mapping[str, Values]) -> list[Entry]:
+def read_entries(files: Sequence[Path], words: KnownWords, earlier: Mapping[str, Values]) -> list[CatalogEntry]:
     """The entry in each of `files`, in their order. `earlier`: the whole entries of folders before this one.
 
     Nothing of a file is kept but its values; a fault's line is looked up by reading that file once more.
     """
     values: dict[str, Any] = {}
-    faults: dict[Path, tuple[Fault, ...]] = {}
+    faults: dict[Path, tuple[CatalogFault, ...]] = {}
     for path in files:
         try:
             document = read(path)
-        except Unreadable as wrong:
+        except UnreadableFile as wrong:
             faults[path] = (wrong.fault,)
             continue
         values[path.stem] = document.value
         if document.faults:
             faults[path] = tuple(document.faults)
     own = {name: value for name, value in values.items() if isinstance(value, Mapping)}
-    reading = _Reading(Heirs(own, earlier), words, {path.stem for path in faults})
+    reading = _FolderReading(Heirs(own, earlier), words, {path.stem for path in faults})
     made = {
         path: reading.entry(path, values[path.stem], faults.get(path, ()))
         for path in sorted(files, key=lambda path: _generation(path.stem, own))
         if path.stem in values
     }
-    return [made.get(path) or Entry(path.stem, path, None, faults[path]) for path in files]
+    return [made.get(path) or CatalogEntry(path.stem, path, None, faults[path]) for path in files]
 
 
 def _generation(name: str, own: Mapping[str, Values]) -> int:
@@ -64,19 +251,19 @@ def _generation(name: str, own: Mapping[str, Values]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _FolderReading:
     heirs: Heirs
-    words: Words
+    words: KnownWords
     broken: set[str]
 
-    def entry(self, path: Path, value: Any, known: tuple[Fault, ...]) -> Entry:
+    def entry(self, path: Path, value: Any, known: tuple[CatalogFault, ...]) -> CatalogEntry:
         provider, found = self._whole(path.stem, value)
         if provider is not None and not known:
-            return Entry(path.stem, path, content_of(provider), ())
+            return CatalogEntry(path.stem, path, content_of(provider), ())
         self.broken.add(path.stem)
         document = read(path) if found else None
-        told = {Fault(_where(document, place), message) for place, message in found if document is not None}
-        return Entry(
+        told = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
+        return CatalogEntry(
             path.stem, path, None, tuple(sorted({*told, *known}, key=lambda fault: (fault.line, fault.message)))
         )
 
@@ -98,7 +285,7 @@ def content_of(provider: Provider) -> bytes:
     return provider.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 
-def _where(document: Document, place: Sequence[str | int]) -> str:
+def _where(document: CatalogDocument, place: Sequence[str | int]) -> str:
     """``file:line`` of `place`; of the ``alias`` where the value is inherited."""
     if place and isinstance(document.value, Mapping) and place[0] not in document.value and KEY in document.value:
         return document.where(KEY)
@@ -125,7 +312,7 @@ def state_of(folders: Sequence[Path]) -> int:
     return hash(tuple(seen))
 
 
-def files_in(folder: Path) -> tuple[list[Path], list[Fault]]:
+def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
     """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML.
 
     A path to a file is that one entry, so that an author can check what is being written.
@@ -135,10 +322,10 @@ def files_in(folder: Path) -> tuple[list[Path], list[Fault]]:
     try:
         names = sorted(path.name for path in folder.iterdir())  # as text: paths compare twenty times as slowly
     except OSError as wrong:
-        return [], [Fault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
+        return [], [CatalogFault(shown_path(folder), f"the catalog folder cannot be read: {wrong.strerror}")]
     found = [folder / name for name in names if name.endswith(ENDINGS) and name[0] not in "._"]
     faults = [
-        Fault(f"{shown_path(path)}:1", f"{path.stem!r} has two files, .yaml and .yml; keep one")
+        CatalogFault(f"{shown_path(path)}:1", f"{path.stem!r} has two files, .yaml and .yml; keep one")
         for path in found
         if path.suffix == ".yml" and path.with_suffix(".yaml") in found
     ]

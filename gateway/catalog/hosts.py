@@ -13,10 +13,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gateway.catalog.address import Piece, parse_address
-from gateway.catalog.places import addresses, dotted, texts
 from gateway.catalog.provider import Provider
-from gateway.catalog.setting import Setting
+from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
+from gateway.catalog.template_places import addresses, dotted, texts
 
 ANY_PORT: Final = 0
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}

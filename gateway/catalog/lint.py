@@ -5,20 +5,17 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.catalog.address import Address, parse_address
+from gateway.catalog.address import AddressTemplate, parse_address
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import FORMS, Finding
-from gateway.catalog.document import read
-from gateway.catalog.faults import Fault
-from gateway.catalog.load import read_folders
-from gateway.catalog.names import carries_credential
-from gateway.catalog.places import addresses, texts
-from gateway.catalog.placing import Unresolved, render_url
-from gateway.catalog.provider import Paginate, Provider, Setting
-from gateway.catalog.setting import title_from
+from gateway.catalog.load_catalog import read_folders
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
+from gateway.catalog.render import Unresolved, carries_credential, render_url
 from gateway.catalog.template import Name, placeholders
+from gateway.catalog.template_places import addresses, texts
 from gateway.catalog.value import BadValue
-from gateway.catalog.vocabulary import CATEGORIES
+from gateway.catalog.yaml_file import CatalogFault, read
 
 # Secrets that every provider calls so; any other needs a title or a description of its own.
 _SPEAKING: Final = frozenset(
@@ -49,7 +46,7 @@ def lint(
     scripts: Collection[str] | None = None,
     modes: Collection[str] | None = None,
     below: Sequence[Path] = (),
-) -> list[Fault]:
+) -> list[CatalogFault]:
     """Faults and warnings of every entry in `folders`, in the order of files and lines.
 
     What it finds has the level ``fault`` if the gateway would not start with it, else ``warning``. `below` are folders
@@ -63,7 +60,7 @@ def lint(
         if not findings:
             continue
         document = read(entry.path)
-        found = [Fault(document.where(*place), message, "warning") for place, message in findings]
+        found = [CatalogFault(document.where(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
     return faults
 
@@ -140,7 +137,7 @@ def _credential(provider: Provider) -> Iterator[Finding]:
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
     """Hosts whose end a connection's setting decides: whoever sets it decides who gets the credential."""
     for place, template in addresses(provider):
-        address: Address = parse_address(template)
+        address: AddressTemplate = parse_address(template)
         last = address.whole or (address.host[-1] if address.host else None)
         if not isinstance(last, Name):
             continue

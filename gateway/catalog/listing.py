@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from gateway.catalog.load import Catalog
+from gateway.catalog.load_catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class ListingBody:
     """JSON as it is sent, and its entity tag without the quotes (RFC 9110 §8.8.3)."""
 
     content: bytes
@@ -66,12 +66,12 @@ class Listing:
         """Of all entries."""
         return frozenset(row.auth_mode for row in self._rows)
 
-    def one(self, name: str) -> Body | None:
+    def one(self, name: str) -> ListingBody | None:
         """The body of ``GET /providers/{name}``; None if there is no such provider."""
         row = self._by_name.get(name)
         return None if row is None else _body(b'{"data":' + row.content + b"}")
 
-    def page(self, query: Query) -> Body:
+    def page(self, query: Query) -> ListingBody:
         """The body of ``GET /providers``. `next_cursor` stands in it while more follow."""
         if query == Query():
             return self._all
@@ -81,7 +81,7 @@ class Listing:
         shown = found[: query.limit]
         return self._page(shown, cursor_after(shown[-1].name))
 
-    def _page(self, rows: list[_Row], next_cursor: str | None) -> Body:
+    def _page(self, rows: list[_Row], next_cursor: str | None) -> ListingBody:
         data = b'{"data":[' + b",".join(row.content for row in rows) + b"]"
         following = b"" if next_cursor is None else b',"next_cursor":' + _json(next_cursor)
         return _body(data + following + b"}")
@@ -121,8 +121,8 @@ def _row(shown: dict[str, Any]) -> _Row:
     return _Row(shown["name"], _json(shown), words, categories, shown["auth_mode"])
 
 
-def _body(content: bytes) -> Body:
-    return Body(content, hashlib.sha256(content).hexdigest()[:32])
+def _body(content: bytes) -> ListingBody:
+    return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
 
 
 def _json(value: Any) -> bytes:

@@ -4,14 +4,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from gateway.catalog.account import AccountForm
-from gateway.catalog.setting import Setting, VisibleWhen, with_titles
-from gateway.catalog.shape import Shape
-from gateway.catalog.signing import Jwt, RequestSigning, Signature
-from gateway.catalog.token_requests import ClientAuth, Encoding, RefreshPolicy, Step, TokenCall, TokenResponse
-from gateway.catalog.traffic import Paginate, Proxy, Retry, Verification
-from gateway.catalog.vocabulary import SCRIPT_ALIASES
-from gateway.catalog.webhook import WebhookSignature
+from gateway.catalog.provider_parts import (
+    SCRIPT_ALIASES,
+    AccountForm,
+    ClientAuth,
+    Encoding,
+    Jwt,
+    Paginate,
+    Proxy,
+    RefreshPolicy,
+    RequestSigning,
+    Retry,
+    Setting,
+    Shape,
+    Signature,
+    Step,
+    TokenCall,
+    TokenResponse,
+    Verification,
+    VisibleWhen,
+    WebhookSignature,
+    with_titles,
+)
 
 __all__ = [
     "AccountForm",

@@ -1,4 +1,4 @@
-"""The template language: text with ``${…}`` in it, parsed once into parts. Filling in is `interpolate`'s work.
+"""The template language: text with ``${…}`` in it, parsed once; its functions and moments.
 
     ${connectionConfig.x} ${metadata.x} ${credentials.x}     values of the connection
     ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode fills
@@ -10,15 +10,165 @@
 What is inserted is never looked at again, so a value that holds ``${…}`` stays as it is.
 """
 
+import base64
+import hashlib
+import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gateway.catalog.functions import ARITY
-from gateway.catalog.moment import UNITS
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+# ── The functions of the template language: text in, text out.
+
+
+class BadArgument(ValueError):
+    """A function cannot work with what it was given; the message says what would be right. Never the value."""
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _sha256_hex(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _sha256_base64(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _hmac_sha1_hex(message: str, key: str) -> str:
+    # Providers that ask for HMAC-SHA1 are old, but HMAC does not rest on SHA-1's lost collision resistance.
+    return hmac.new(key.encode(), message.encode(), hashlib.sha1).hexdigest()
+
+
+def _hmac_sha256_hex(message: str, key: str) -> str:
+    return hmac.new(key.encode(), message.encode(), hashlib.sha256).hexdigest()
+
+
+def _hmac_sha256_base64(message: str, key: str) -> str:
+    return base64.b64encode(hmac.new(key.encode(), message.encode(), hashlib.sha256).digest()).decode()
+
+
+def _fingerprint(pem: str) -> str:
+    """``SHA256:`` and the digest of the public key (its SubjectPublicKeyInfo, RFC 5280 §4.1.2.7) in base64.
+
+    From either half of the pair in PEM; this is how Snowflake names a key.
+    """
+    # Loaded by the few who need it: it takes longer than the rest of this package together.
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
+
+    if "PRIVATE KEY" in pem:
+        public = _private_key(pem).public_key()
+    else:
+        try:
+            public = load_pem_public_key(pem.encode())
+        except ValueError:
+            raise BadArgument("must be a key in PEM") from None
+    digest = hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+    return f"SHA256:{base64.b64encode(digest).decode()}"
+
+
+def _ed25519_sign(message: str, pem: str) -> str:
+    """The signature (RFC 8032) in base64."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = _private_key(pem)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadArgument("must be an Ed25519 private key in PEM")
+    return base64.b64encode(key.sign(message.encode())).decode()
+
+
+def _private_key(pem: str) -> "PrivateKeyTypes":
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        return load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise BadArgument("must be a private key in PEM, without a password") from None
+
+
+FUNCTIONS: Final[dict[str, Callable[..., str]]] = {
+    "base64": _base64,
+    "sha256Hex": _sha256_hex,
+    "sha256Base64": _sha256_base64,
+    "hmacSha1Hex": _hmac_sha1_hex,
+    "hmacSha256Hex": _hmac_sha256_hex,
+    "hmacSha256Base64": _hmac_sha256_base64,
+    "fingerprint": _fingerprint,
+    "ed25519Sign": _ed25519_sign,
+}
+
+ARITY: Final = {"base64": 1, "sha256Hex": 1, "sha256Base64": 1, "fingerprint": 1} | dict.fromkeys(
+    ("hmacSha1Hex", "hmacSha256Hex", "hmacSha256Base64", "ed25519Sign"), 2
+)
+
+
+# ── ``${now:FORMAT}``: a moment written in the format tokens that catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
+
+DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS: Final = (
+    "January", "February", "March", "April", "May", "June",
+    "July", "August", "September", "October", "November", "December",
+)  # fmt: skip
+
+# Units of ${now+7:days}, in seconds. Months and years are left out: their length depends on the date.
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+UNITS: Final = _SECONDS | {f"{unit}s": seconds for unit, seconds in _SECONDS.items()}
+
+_TOKEN = re.compile(r"\[([^\]]*)\]|YYYY|YY|M{1,4}|D{1,2}|d{1,4}|H{1,2}|h{1,2}|a|A|m{1,2}|s{1,2}|SSS|ZZ|Z|X|x")
+
+# English names whatever the process's locale is: a provider reads them.
+_WRITE: Final[dict[str, Callable[[datetime], str]]] = {
+    "YYYY": lambda at: f"{at.year:04}",
+    "YY": lambda at: f"{at.year % 100:02}",
+    "MMMM": lambda at: MONTHS[at.month - 1],
+    "MMM": lambda at: MONTHS[at.month - 1][:3],
+    "MM": lambda at: f"{at.month:02}",
+    "M": lambda at: str(at.month),
+    "DD": lambda at: f"{at.day:02}",
+    "D": lambda at: str(at.day),
+    "dddd": lambda at: DAYS[at.weekday()],
+    "ddd": lambda at: DAYS[at.weekday()][:3],
+    "dd": lambda at: DAYS[at.weekday()][:2],
+    "d": lambda at: str(at.isoweekday() % 7),
+    "HH": lambda at: f"{at.hour:02}",
+    "H": lambda at: str(at.hour),
+    "hh": lambda at: f"{at.hour % 12 or 12:02}",
+    "h": lambda at: str(at.hour % 12 or 12),
+    "a": lambda at: "am" if at.hour < 12 else "pm",
+    "A": lambda at: "AM" if at.hour < 12 else "PM",
+    "mm": lambda at: f"{at.minute:02}",
+    "m": lambda at: str(at.minute),
+    "ss": lambda at: f"{at.second:02}",
+    "s": lambda at: str(at.second),
+    "SSS": lambda at: f"{at.microsecond // 1000:03}",
+    "ZZ": lambda _at: "+0000",
+    "Z": lambda _at: "+00:00",
+    "X": lambda at: str(int(at.timestamp())),
+    "x": lambda at: str(int(at.timestamp()) * 1000 + at.microsecond // 1000),
+}
+
+
+def write(at: datetime, format_: str | None) -> str:
+    """The aware time `at` in UTC as `format_` says, ``[text]`` being literal; None is ISO 8601 with milliseconds."""
+    at = at.astimezone(UTC)
+    if format_ is None:
+        return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03}Z"
+    return _TOKEN.sub(lambda found: _token(found, at), format_)
+
+
+def _token(found: re.Match[str], at: datetime) -> str:
+    if found[1] is not None:
+        return found[1]
+    return _WRITE[found[0]](at) if found[0] in _WRITE else found[0]
+
 
 NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "stepN")
 DEEPEST: Final = 8
@@ -58,14 +208,14 @@ class Random:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of `functions.FUNCTIONS`, over templates."""
 
     function: str
     arguments: tuple["Template", ...]
 
 
-Part = str | Name | Now | Random | Call
+Part = str | Name | Now | Random | FunctionCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +230,7 @@ class Template:
             match part:
                 case Name(name):
                     yield name
-                case Call(_, arguments):
+                case FunctionCall(_, arguments):
                     for argument in arguments:
                         yield from argument.names()
 
@@ -129,7 +279,7 @@ def _placeholder(text: str, at: int, depth: int) -> tuple[Part, int]:
         if function not in ARITY:
             raise TemplateError(f"there is no function {function!r}; there are {', '.join(sorted(ARITY))}")
         parts, at = _parts(text, opened.end(), call=function, depth=depth + 1)
-        return Call(function, _arguments(function, parts)), at
+        return FunctionCall(function, _arguments(function, parts)), at
     end = text.find("}", at)
     if end < 0:
         raise TemplateError("'${' is not closed; end it with '}'")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.catalog.setting import Setting
+from gateway.catalog.provider_parts import Setting
 
 LONGEST: Final = 255  # a pattern is only ever matched against this much text
 LONGEST_SECRET: Final = 8192

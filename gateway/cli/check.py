@@ -1,19 +1,160 @@
-"""``gateway check``: every fault of a configuration and of the catalog it uses, before a start finds them."""
+"""``gateway check``: every fault of a configuration and its catalog, and warnings, before a start finds them."""
 
 import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
+from gateway.catalog.address import AddressTemplate, parse_address
 from gateway.cli.options import as_json, config_file
-from gateway.cli.refusal import Told, hint_at_init, placed
-from gateway.wording import counted
+from gateway.cli.terminal import ReportedFault, hint_at_init, placed
+from gateway.config import Fault
+from gateway.text import counted
 
 if TYPE_CHECKING:
-    from gateway.config import Config
+    from gateway.catalog.load_catalog import Catalog
+    from gateway.config import Config, EnvironmentConfig, IntegrationConfig
+    from gateway.egress.guard import Guard
+
+# ── What `gateway check` says of a configuration that loads: what this version does not act on, and what is hardly
+# meant.
+
+_PORTS: Final = {"http": 80, "https": 443}
+_ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
+
+
+def unusable(config: "Config") -> Iterator[Fault]:
+    """What `gateway serve` would refuse, in the same words."""
+    from gateway.store.preflight import usable
+    from gateway.store.preflight_checks import StoreRefused
+
+    try:
+        usable(config.store.url)
+    except StoreRefused as refusal:
+        yield Fault(config.where("store", "url"), str(refusal))
+
+
+def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
+    """What is allowed and hardly meant, or not acted on yet."""
+    from gateway.config.exposed import open_to_network
+    from gateway.config.store_url import unguarded
+    from gateway.egress.guard import Guard
+    from gateway.vault import Keyring
+    from gateway.vault.keyring import REPLACE
+
+    guard = Guard(config.egress.allow)
+    if unguarded(config.store.url):
+        where = config.where("store", "url")
+        yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
+    if config.server.admin_port is not None:
+        told = open_to_network(config.server, config.server.metrics_host)
+        if told is not None:
+            yield Fault(config.where("server", "admin_port"), f"{told.message}: {told.fix}")
+    for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
+        where = config.where("store", "encryption_keys", str(number))
+        yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE}")
+    for environment in config.environments.values():
+        yield from _environment(config, environment, guard)
+        for key, integration in environment.integrations.items():
+            place = ("environments", environment.name, "integrations", key)
+            yield from _integration(config, place, integration, guard)
+            yield from _addresses(config, place, integration, catalog, guard)
+            if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
+                yield from _webhooks(config, place, integration, catalog)
+    if not config.environments:
+        yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
+    for index, allowed in enumerate(config.egress.allow):
+        if allowed.network.prefixlen == 0:
+            where = config.where("egress", "allow", str(index))
+            yield Fault(where, f"{allowed.network} lets providers lead calls to every private address")
+
+
+def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Guard") -> Iterator[Fault]:
+    place = ("environments", environment.name)
+    if not environment.secret_keys:
+        yield Fault(config.where(*place), f"environment '{environment.name}' has no secret key, so nobody can call it")
+    for key in ("webhook_url", "webhook_url_secondary"):
+        url = getattr(environment, key)
+        parts = urlsplit(url or "")
+        if url and (refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port)):
+            yield Fault(config.where(*place, key), f"no event can be sent there: {refused}")
+
+
+def _integration(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", guard: "Guard"
+) -> Iterator[Fault]:
+    for index, origin in enumerate(integration.allowed_origins):
+        parts = urlsplit(origin)
+        if refused := _refused(guard, parts.scheme, parts.hostname or "", parts.port):
+            where = config.where(*place, "allowed_origins", str(index))
+            yield Fault(where, f"{origin} cannot be called: {refused}")
+
+
+def _webhooks(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog"
+) -> Iterator[Fault]:
+    from gateway.events.receive import checked_with, takes_webhooks
+
+    provider = catalog.get(integration.provider)
+    if provider is None or not integration.forward_webhooks:
+        return
+    own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one is not None)
+    secrets = checked_with(provider, own, integration.client_secret)
+    if integration.allow_unsigned_webhooks:
+        where = config.where(*place, "allow_unsigned_webhooks")
+        if secrets:
+            yield Fault(where, "allow_unsigned_webhooks has no effect: a secret is set, so webhooks must be signed")
+        else:
+            yield Fault(where, "allow_unsigned_webhooks: anybody who knows the webhook address can forge events")
+    elif takes_webhooks(provider) and not secrets:
+        yield Fault(
+            config.where(*place),
+            f"webhooks of provider '{provider.name}' are refused with 401: set webhook_secret, or forward_webhooks: false",
+        )
+
+
+def _addresses(
+    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog", guard: "Guard"
+) -> Iterator[Fault]:
+    """Literal addresses of the provider's entry that egress would refuse; a name is judged only when it is dialled."""
+    provider = catalog.get(integration.provider)
+    if provider is None:
+        return
+    for key in _ADDRESSES:
+        template = provider.proxy.base_url if key == "base_url" else getattr(provider, key)
+        if template is None:
+            continue
+        address = parse_address(template)
+        if not _is_literal(address):
+            continue
+        host = "".join(map(str, address.host))
+        port = int(str(address.port)) if address.port else None
+        if refused := _refused(guard, address.scheme, host.strip("[]"), port):
+            yield Fault(config.where(*place), f"the {key} of provider '{provider.name}' cannot be called: {refused}")
+
+
+def _is_literal(address: AddressTemplate) -> bool:
+    return address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or ""))
+
+
+def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
+    """Why egress would not dial it, as far as that can be told without resolving a name."""
+    from gateway.egress.egress_errors import EgressError
+
+    if host == "localhost" or host.endswith(".localhost"):
+        host = "127.0.0.1"
+    try:
+        guard.check("http" if scheme == "http" else "https", host, port or _PORTS[scheme])
+    except EgressError as refusal:
+        return str(refusal)
+    return None
+
+
+# ── ``gateway check``: every fault of a configuration and of the catalog it uses, before a start finds them.
 
 
 @click.command()
@@ -39,13 +180,12 @@ def check(file: Path, as_json: bool) -> None:
     sys.exit(1 if faults else 0)
 
 
-def examine(file: Path) -> "tuple[Config | None, Sequence[Told], Sequence[Told]]":
+def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequence[ReportedFault]]":
     """The configuration if it is in order, what forbids a start, and what does not."""
-    from gateway.cli.doubts import doubtful, unusable
     from gateway.config import Faults, load
-    from gateway.declared import examined
+    from gateway.integrations.declared import examined
 
-    known: list[Told] = []
+    known: list[ReportedFault] = []
     left_out: Collection[tuple[str, ...]] = ()
     try:
         config = load(file)
@@ -75,7 +215,9 @@ def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:
         yield f"  environment       {name}: {counted(keys, 'secret key')}; {names}"
 
 
-def _report(config: "Config | None", faults: Sequence[Told], warnings: Sequence[Told]) -> dict[str, Any]:
+def _report(
+    config: "Config | None", faults: Sequence[ReportedFault], warnings: Sequence[ReportedFault]
+) -> dict[str, Any]:
     report: dict[str, Any] = {
         "ok": not faults,
         "faults": [placed(fault) for fault in faults],

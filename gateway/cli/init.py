@@ -1,26 +1,154 @@
-"""``gateway init``: what a gateway of one's own needs to start: a configuration, an encryption key and a secret key."""
+"""``gateway init``: a configuration, an encryption key and a secret key of one's own."""
 
 import base64
 import json
 import os
+import re
 import secrets
 import select
 import shlex
 import stat
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
+from gateway.cli.init_answers import DEFAULT_STORE, Answers, listening_on
 from gateway.cli.options import as_json
-from gateway.cli.program import program
+from gateway.cli.terminal import program
 
 if TYPE_CHECKING:
-    from gateway.catalog.load import Catalog
+    from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
-    from gateway.cli.beginning.answers import Answers
+
+# ── Files that only their owner may read, from their first byte on, and never over another file by accident.
+
+
+class Existing(Exception):
+    """Some of the files are there already; nothing was written."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        super().__init__(", ".join(map(str, paths)))
+        self.paths = paths
+
+
+def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] = False) -> None:
+    """All of `contents`, each with mode 0600, or none. `over` may exist, and is then replaced in one step.
+
+    Raises Existing, naming every other file that is there, and OSError; what was written until then is taken back.
+    """
+    there = [path for path in contents if os.path.lexists(path) and path != over]
+    if there:
+        raise Existing(there)
+    written: list[Path] = []
+    try:
+        for path, content in contents.items():
+            target = path.with_name(f".{path.name}.new") if path == over else path
+            if path == over:
+                target.unlink(missing_ok=True)
+            _create(target, content)
+            written.append(target)
+            if path == over:
+                target.replace(path)
+                written.pop()
+    except FileExistsError as error:
+        _take_back(written)
+        raise Existing([Path(error.filename)]) from None
+    except OSError:
+        _take_back(written)
+        raise
+
+
+def _create(path: Path, content: str) -> None:
+    """O_EXCL neither follows a link nor opens what somebody else put there in between."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _take_back(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+# ── The configuration as text, short and with what its reader needs to know.
+
+CONFIGURATION: Final = """\
+# The configuration of an integration gateway. Every key and its default: docs/configuration.md.
+# ${{NAME}} is taken from the environment, ${{file:name}} from a file beside this one; `gateway check` finds what is wrong.
+server:
+  host: "{host}"                      # 0.0.0.0 listens on every address, as in a container
+  port: {port}
+  # As browsers reach this gateway. At each provider, register the callback address
+  # {callback_url}
+  public_url: {public_url}
+store:
+  url: {store_url}
+  encryption_keys: ["${{file:encryption_key}}"]    # without this key no stored credential can be read: back it up
+
+environments:
+  dev:
+    secret_keys: ["${{file:secret_key}}"]          # your application sends it: Authorization: Bearer <secret key>
+{webhook}{integrations}"""
+NO_INTEGRATION: Final = """\
+    integrations: {}
+    # integrations:                      # one for each provider you use; `gateway catalog list` shows what there is
+    #   jira:
+    #     provider: jira
+    #     client_id: ${JIRA_CLIENT_ID}
+    #     client_secret: ${JIRA_CLIENT_SECRET}
+    #     scopes: [read:jira-work, offline_access]
+"""
+DATABASE_URL: Final = "database_url"  # the file that holds an address with a password
+_PASSWORD: Final = re.compile(r"://[^/@]*:[^/@]+@")
+
+
+def configuration(answers: Answers, provider: "Provider | None") -> str:
+    host, port = listening_on(answers)
+    url = answers.public_url
+    return CONFIGURATION.format(
+        host=host,
+        port=port,
+        public_url=url,
+        callback_url=f"{url}/oauth/callback",
+        store_url=_store(answers),
+        webhook="" if answers.webhook_url is None else f"    webhook_url: {json.dumps(answers.webhook_url)}\n",
+        integrations=_integrations(provider),
+    )
+
+
+def hides_password(answers: Answers) -> bool:
+    """Whether the store's address has a password in it, which belongs into a file of its own."""
+    return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
+
+
+def _store(answers: Answers) -> str:
+    if hides_password(answers):
+        return f'"${{file:{DATABASE_URL}}}"'
+    url = answers.store_url or DEFAULT_STORE
+    relative = "              # relative to this file" if url == DEFAULT_STORE else ""
+    return f"{url if relative else json.dumps(url)}{relative}"
+
+
+def _integrations(provider: "Provider | None") -> str:
+    if provider is None:
+        return NO_INTEGRATION
+    from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+    from gateway.pages.guide_steps import declaration
+
+    whole = declaration(provider, AUTH_MODES.get(provider.auth_mode, ModeFormat("")))
+    return "".join(f"{line}\n" for line in whole.splitlines()[2:])
+
+
+def variables(text: str) -> list[str]:
+    """The environment variables that a configuration refers to, in their order."""
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return list(dict.fromkeys(name for line in lines for name in re.findall(r"\$\{([A-Za-z_]\w*)\}", line)))
+
 
 KEYS = ("encryption_key", "secret_key")
 
@@ -53,7 +181,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
     """
     from dataclasses import replace
 
-    from gateway.cli.beginning.answers import (
+    from gateway.cli.init_answers import (
         DEFAULT_HOST,
         Answers,
         about_port,
@@ -64,7 +192,6 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
         free_port,
         unreached,
     )
-    from gateway.cli.beginning.text import DATABASE_URL, configuration, hides_password
 
     usual_port = free_port(str(given["host"] or DEFAULT_HOST))
     answers = checked(Answers(**given, usual_port=usual_port), _catalog)  # type: ignore[arg-type]
@@ -123,13 +250,12 @@ def answers_are_piped() -> bool:
 @cache
 def _catalog() -> "Catalog":
     """Read only when a provider is named."""
-    from gateway.declared import catalog_of
+    from gateway.integrations.declared import catalog_of
 
     return catalog_of(None)
 
 
 def _write(folder: Path, file: Path, text: str, contents: dict[str, str], *, force: bool) -> None:
-    from gateway.cli.private_files import Existing, write_private
 
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,7 +273,7 @@ def _encryption_key() -> str:
 
 
 def _secret_key() -> str:
-    from gateway.keys import mint
+    from gateway.access.key_forms import mint
 
     return mint().reveal() + "\n"
 
@@ -168,7 +294,6 @@ def _refusal(paths: list[Path]) -> str:
 def _told(
     folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept: dict[str, bool]
 ) -> str:
-    from gateway.cli.beginning.text import variables
 
     typed = program()
     given = shlex.quote(str(file))

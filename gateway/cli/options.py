@@ -1,4 +1,4 @@
-"""The options that several commands share, so that they are spelled and explained alike."""
+"""The options that several commands share."""
 
 import re
 import sys
@@ -67,3 +67,22 @@ catalog_of = click.option(
 )
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+# ── The options that name connections.
+
+environment = click.option(
+    "--environment", metavar="NAME", help="The environment, where the configuration has more than one."
+)
+integration = click.option("--integration", required=True, metavar="ID", help="The integration they belong to.")
+perhaps_integration = click.option(
+    "--integration", metavar="ID", help="Their integration, where several have a connection of that ID."
+)
+every = click.option("--all", "every", is_flag=True, help="All connections of the integration.")
+connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION]...")
+
+
+def check_named(connection_ids: tuple[str, ...], every: bool) -> None:
+    """Raises UsageError unless either connections are named or all are meant."""
+    if bool(connection_ids) == every:
+        raise click.UsageError("Name the connections, or give --all.")

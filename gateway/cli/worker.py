@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gateway.config import Config
-    from gateway.handshake import Message
+    from gateway.process.handshake import Message
 
 
 def main(descriptor: int) -> int:
@@ -20,7 +20,7 @@ def main(descriptor: int) -> int:
     # In a process group of its own it is not in the terminal's foreground: `stty tostop` would stop it when it logs.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
-    from gateway.handshake import receive_now
+    from gateway.process.handshake import receive_now
 
     sock = socket.socket(fileno=descriptor)
     try:
@@ -28,18 +28,18 @@ def main(descriptor: int) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     sys.argv[0] = start["program"]
-    from gateway.lean import put_off_the_rare
+    from gateway.startup.imports import put_off_the_rare
 
     put_off_the_rare()
-    from gateway.cli.refusal import faults_end_the_command
+    from gateway.cli.terminal import faults_end_the_command
 
     file = Path(start["file"])
     with faults_end_the_command(start["as_json"], file):
         config = _loaded(file, start)
-        from gateway.lean import leave_out_the_unused
+        from gateway.startup.imports import leave_out_the_unused
 
         leave_out_the_unused()
-        from gateway.server.worker import serve  # last, since loading it takes longer than saying what is wrong
+        from gateway.server.serving_worker import serve  # last, since loading it takes longer than saying what is wrong
 
         return serve(config, sock, start)
 
@@ -53,10 +53,10 @@ def _loaded(file: Path, start: "Message") -> "Config | None":
     try:
         config = load(file)
     except Faults as found:
-        from gateway.declared import all_faults
+        from gateway.integrations.declared import all_faults
 
         raise all_faults(found) from None
-    from gateway.store.looking import look_at
+    from gateway.store.preflight import look_at
 
     look_at(config.store)  # a wrong key is refused before the seconds that a loading without bytecode may take
     return config

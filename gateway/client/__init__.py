@@ -1,27 +1,30 @@
-"""The Python client of the gateway: providers' APIs through it, whole lists, and connections. It imports nothing else of ours.
+"""The Python client of the gateway. It imports nothing else of ours.
 
-    async with AsyncClient("http://127.0.0.1:3003", secret_key, provider_config_key="jira", connection_id="u1") as client:
-        answer = await client.get("/rest/api/3/search", params={"maxResults": 50})
-        async for issue in client.paginate("/rest/api/3/search"):
-            ...
+    calls.py             From what a program says to the address, the header fields and the body that are sent. No
+                         I/O.
+    client_answer.py     A provider's answer: whole, or on its way.
+    returned_results.py  An application when its end user comes back from the connect page: it verifies the result
+                         and completes what is pending.
+    client_errors.py     What can go wrong in a call, by who is to blame; the way to the gateway.
+    listed_pages.py      A list through ``Gateway-Paginate``, gone on with by itself where it breaks off.
+    async_client.py      The client for programs that run on asyncio, and all that the blocking one is made of.
+    blocking_client.py   The client for programs without asyncio: the same one, run by a thread of its own.
 
-`Client` is the same without ``async``. What the gateway refuses is raised as GatewayError; what a provider answers is the
-answer, whatever its status.
+Always true: `gateway.client` itself is the public name; the files behind it may change.
 """
 
-from gateway.client.aio import AsyncClient
-from gateway.client.answer import Answer, AsyncStream
-from gateway.client.blocking import Client, Pages, Stream
-from gateway.client.errors import (
-    CallFailed,
-    CutShort,
-    GatewayError,
-    PagingBroken,
-    ProviderError,
-    Unreachable,
+from gateway.client.async_client import AsyncClient
+from gateway.client.blocking_client import Client, Pages, Stream
+from gateway.client.client_answer import Answer, AsyncStream
+from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, Unreachable
+from gateway.client.listed_pages import AsyncPages
+from gateway.client.returned_results import (
+    ConnectResult,
+    InvalidReturn,
+    code_challenge,
+    new_code_verifier,
+    verify_return,
 )
-from gateway.client.pages import AsyncPages
-from gateway.client.returning import ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
 
 __all__ = [
     "Answer",

@@ -1,11 +1,124 @@
-"""Calls to the gateway's own API (docs/http-api.md), from what a program says to what is sent. No I/O."""
+"""From what a program says to the address, the header fields and the body that are sent. No I/O."""
 
-from collections.abc import Mapping, Sequence
+import re
+import string
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import IO, Any, Final, TypedDict
 from urllib.parse import quote
 
-from gateway.client.message import Param, written
+# ── From a call's inputs (requirement 4.3, rule 4) to the address and the header fields of its request. No I/O.
+
+Param = str | int | float | bool | None
+Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
+Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
+
+# What may stand in a target as it is, '%' included: an endpoint is a path and perhaps a query, encoded already.
+_KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
+
+
+_ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
+
+
+class Options(TypedDict, total=False):
+    """What a call may say besides its endpoint; what is left out is the client's, or the gateway's.
+
+    `params`: the query. None is left out, true and false are written so, and a list becomes a repeated parameter.
+    `base_url_override`: replaces the provider's base address for this call. `json` is sent as JSON, `data` as it is, a
+    mapping as a form, an iterable a piece at a time. `retries`, `retry_on`: how often, and on which statuses besides the
+    usual, the gateway tries again. `timeout_s`: until the provider's answer begins. `decompress`: have the gateway undo
+    the provider's coding.
+    """
+
+    params: Params
+    provider_config_key: str
+    connection_id: str
+    base_url_override: str
+    headers: Mapping[str, str]
+    json: Any
+    data: Body
+    retries: int
+    retry_on: Sequence[int]
+    timeout_s: float
+    decompress: bool
+
+
+def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
+    """The address of a call. Raises ValueError for an absolute URL."""
+    target = f"{base_url}/proxy{quote(below(base_url, endpoint), safe=_KEPT)}"
+    query = written(params)
+    if not query:
+        return target
+    return f"{target}{'&' if '?' in target else '?'}{query}"
+
+
+def below(base_url: str, endpoint: str) -> str:
+    """`endpoint` with a slash before it. One from a Link or Location that the gateway wrote begins with the gateway's address.
+
+    Raises ValueError for any other absolute URL: as a path it would lead nowhere, and the provider's 404 would not say why.
+    """
+    start = f"{base_url}/proxy"
+    rest = endpoint
+    if endpoint.startswith((f"{start}/", f"{start}?")) or endpoint == start:
+        rest = endpoint.removeprefix(start)
+    if _ABSOLUTE.match(rest):
+        raise ValueError(
+            f"'{endpoint.partition('?')[0]}' is an absolute URL; an endpoint is what follows the provider's base URL, such "
+            "as '/users/1'. To follow `next` links use paginate(), to call another host base_url_override."
+        )
+    return f"/{rest}" if rest and not rest.startswith(("/", "?")) else rest
+
+
+def written(params: Params | None) -> str:
+    """The query, percent-encoded, a blank as ``%20``."""
+    return "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in _pairs(params or ()))
+
+
+def _pairs(params: Params) -> Iterator[tuple[str, str]]:
+    items: Iterable[tuple[str, Any]] = params.items() if isinstance(params, Mapping) else params
+    for name, value in items:
+        values = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        for one in values:
+            if one is not None:
+                yield name, str(one).lower() if isinstance(one, bool) else str(one)
+
+
+def fields(options: Options) -> dict[str, str]:
+    """The header fields that the options ask for, the caller's own included. Raises ValueError for a missing name."""
+    told = dict(options.get("headers", {}))
+    for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
+        name = options.get(option)
+        if not name:
+            raise ValueError(f"{option} is missing: give it to the call, or to the client for all calls")
+        told[header] = str(name)
+    if options.get("base_url_override"):
+        told["Base-Url-Override"] = options["base_url_override"]
+    if "retries" in options:
+        told["Retries"] = str(options["retries"])
+    if options.get("retry_on"):
+        told["Retry-On"] = ",".join(map(str, options["retry_on"]))
+    if "timeout_s" in options:
+        told["Gateway-Timeout"] = f"{options['timeout_s']:.3f}".rstrip("0").rstrip(".")
+    if "decompress" in options:
+        told["Decompress"] = "true" if options["decompress"] else "false"
+    return told
+
+
+def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
+    """The value of Gateway-Paginate, marks asked for. Raises ValueError for what no header may hold."""
+    said = ["all" if pages is None else str(pages), "marks"]
+    if limit is not None:
+        said.append(f"limit={limit}")
+    for name, value in (way or {}).items():
+        text = str(value)
+        if not (text.isascii() and text.isprintable()):
+            raise ValueError(f"{name} must be printable ASCII")
+        quoted = text.replace("\\", r"\\").replace('"', r"\"")
+        said.append(f'{name}="{quoted}"')
+    return "; ".join(said)
+
+
+# ── Calls to the gateway's own API (docs/http-api.md), from what a program says to what is sent. No I/O.
 
 Json = dict[str, Any]
 
@@ -21,7 +134,7 @@ class Filters(TypedDict, total=False):
     tags: Mapping[str, str]
 
 
-class Imported(TypedDict, total=False):
+class ImportedConnection(TypedDict, total=False):
     """What an imported connection has besides its credential. What is left out keeps the value that it has."""
 
     connection_id: str
@@ -32,7 +145,7 @@ class Imported(TypedDict, total=False):
     webhook_url_override: str
 
 
-class Session(TypedDict, total=False):
+class ConnectSessionCall(TypedDict, total=False):
     """Who may connect what. `end_user` is ``{"id", "email"?, "display_name"?}``; `tags` may stand in for it.
 
     `integrations_config_defaults` fixes settings by integration; `allowed_integrations` left out means all. `expires_in`:
@@ -71,7 +184,7 @@ class Configured(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """`target` is percent-encoded and begins with a slash; `body`, if any, is sent as JSON."""
 
     method: str
@@ -79,7 +192,7 @@ class Call:
     body: Json | None = None
 
 
-def connections(filters: Filters, limit: int, cursor: str | None) -> Call:
+def connections(filters: Filters, limit: int, cursor: str | None) -> ApiCall:
     """A page of the list, `limit` connections long."""
     query: list[tuple[str, Param]] = [
         ("connectionId", filters.get("connection_id")),
@@ -91,83 +204,83 @@ def connections(filters: Filters, limit: int, cursor: str | None) -> Call:
         ("limit", limit),
         ("cursor", cursor),
     ]
-    return Call("GET", f"/connections?{written(query)}")
+    return ApiCall("GET", f"/connections?{written(query)}")
 
 
-def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_token: bool, history: bool) -> Call:
+def connection(key: str, connection_id: str, *, force_refresh: bool, refresh_token: bool, history: bool) -> ApiCall:
     query: dict[str, Param] = {
         "provider_config_key": key,
         "force_refresh": force_refresh,
         "refresh_token": refresh_token,
         "include": "history" if history else None,
     }
-    return Call("GET", f"{_at(connection_id)}?{written(query)}")
+    return ApiCall("GET", f"{_at(connection_id)}?{written(query)}")
 
 
-def imported(key: str, credentials: Mapping[str, Any], more: Imported) -> Call:
-    return Call("POST", "/connections", {"provider_config_key": key, "credentials": dict(credentials), **more})
+def imported(key: str, credentials: Mapping[str, Any], more: ImportedConnection) -> ApiCall:
+    return ApiCall("POST", "/connections", {"provider_config_key": key, "credentials": dict(credentials), **more})
 
 
-def patched(key: str, connection_id: str, changes: Mapping[str, Any]) -> Call:
+def patched(key: str, connection_id: str, changes: Mapping[str, Any]) -> ApiCall:
     query = {"provider_config_key": key}
-    return Call("PATCH", f"{_at(connection_id)}?{written(query)}", dict(changes))
+    return ApiCall("PATCH", f"{_at(connection_id)}?{written(query)}", dict(changes))
 
 
-def deleted(key: str, connection_id: str, *, revoke: bool) -> Call:
+def deleted(key: str, connection_id: str, *, revoke: bool) -> ApiCall:
     query = {"provider_config_key": key, "revoke": None if revoke else False}
-    return Call("DELETE", f"{_at(connection_id)}?{written(query)}")
+    return ApiCall("DELETE", f"{_at(connection_id)}?{written(query)}")
 
 
-def metadata(key: str, connection_ids: str | Sequence[str], values: Mapping[str, Any], *, merge: bool) -> Call:
+def metadata(key: str, connection_ids: str | Sequence[str], values: Mapping[str, Any], *, merge: bool) -> ApiCall:
     named = connection_ids if isinstance(connection_ids, str) else list(connection_ids)
     body = {"provider_config_key": key, "connection_id": named, "metadata": dict(values)}
-    return Call("PATCH" if merge else "POST", "/connections/metadata", body)
+    return ApiCall("PATCH" if merge else "POST", "/connections/metadata", body)
 
 
-def connect_session(session: Session) -> Call:
-    return Call("POST", "/connect/sessions", dict(session))
+def connect_session(session: ConnectSessionCall) -> ApiCall:
+    return ApiCall("POST", "/connect/sessions", dict(session))
 
 
-def reconnect_session(key: str, connection_id: str, session: Session) -> Call:
+def reconnect_session(key: str, connection_id: str, session: ConnectSessionCall) -> ApiCall:
     body = {"integration_id": key, "connection_id": connection_id, **session}
-    return Call("POST", "/connect/sessions/reconnect", body)
+    return ApiCall("POST", "/connect/sessions/reconnect", body)
 
 
-def completed_session(session_id: str, code_verifier: str, connection_id: str | None) -> Call:
+def completed_session(session_id: str, code_verifier: str, connection_id: str | None) -> ApiCall:
     target = f"/connect/sessions/{quote(session_id, safe='')}/complete"
     body = {"code_verifier": code_verifier, "connection_id": connection_id}
-    return Call("POST", target, {name: text for name, text in body.items() if text is not None})
+    return ApiCall("POST", target, {name: text for name, text in body.items() if text is not None})
 
 
-def integrations() -> Call:
-    return Call("GET", "/integrations")
+def integrations() -> ApiCall:
+    return ApiCall("GET", "/integrations")
 
 
-def integration(key: str, include: Sequence[str]) -> Call:
+def integration(key: str, include: Sequence[str]) -> ApiCall:
     query = written([("include", wish) for wish in include])
-    return Call("GET", _integration(key) + (f"?{query}" if query else ""))
+    return ApiCall("GET", _integration(key) + (f"?{query}" if query else ""))
 
 
-def new_integration(provider: str, key: str | None, more: Configured) -> Call:
-    return Call("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **more})
+def new_integration(provider: str, key: str | None, more: Configured) -> ApiCall:
+    return ApiCall("POST", "/integrations", {"provider": provider, **({"unique_key": key} if key else {}), **more})
 
 
-def changed_integration(key: str, changes: Configured, new_key: str | None) -> Call:
-    return Call("PATCH", _integration(key), {**changes, **({"unique_key": new_key} if new_key else {})})
+def changed_integration(key: str, changes: Configured, new_key: str | None) -> ApiCall:
+    return ApiCall("PATCH", _integration(key), {**changes, **({"unique_key": new_key} if new_key else {})})
 
 
-def deleted_integration(key: str) -> Call:
-    return Call("DELETE", _integration(key))
+def deleted_integration(key: str) -> ApiCall:
+    return ApiCall("DELETE", _integration(key))
 
 
-def providers(search: str | None, category: str | None, auth_mode: str | None) -> Call:
+def providers(search: str | None, category: str | None, auth_mode: str | None) -> ApiCall:
     query: dict[str, Param] = {"search": search, "category": category, "auth_mode": auth_mode}
     told = written(query)
-    return Call("GET", f"/providers?{told}" if told else "/providers")
+    return ApiCall("GET", f"/providers?{told}" if told else "/providers")
 
 
-def provider(name: str) -> Call:
-    return Call("GET", f"/providers/{quote(name, safe='')}")
+def provider(name: str) -> ApiCall:
+    return ApiCall("GET", f"/providers/{quote(name, safe='')}")
 
 
 def _integration(key: str) -> str:

@@ -1,16 +1,52 @@
-"""A configuration as plain values, with the line of each, whether it came as a file or as a mapping."""
+"""A configuration as plain values, with the line of each, and what is wrong with it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as AnySequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from gateway.config import json_nodes, yaml_nodes
-from gateway.config.faults import Fault, Faults
-from gateway.config.nodes import Mapping as MappingNode
-from gateway.config.nodes import Node, Scalar, Sequence, Unreadable
+from gateway.documents import nodes
+from gateway.documents.nodes import Mapping as MappingNode
+from gateway.documents.nodes import Node, Scalar, Sequence, UnreadableText
+
+if TYPE_CHECKING:
+    from gateway.config.model import Config
+
+# ── What is wrong with a configuration, told all at once and each fault where it stands.
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`where` is ``gateway.yaml:17``, or ``environments.dev`` in a configuration given as a mapping. Never shows a secret."""
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """What of a faulty configuration can be looked at all the same; `left_out` are the places that its faults name."""
+
+    config: "Config"
+    left_out: frozenset[tuple[str, ...]]
+
+
+class Faults(Exception):
+    """The configuration, or the catalog it uses, cannot be used. As text: one line a fault, in the order of the file.
+
+    `readable` lets what lies behind a configuration be checked in the same pass; None where nothing could be read.
+    """
+
+    def __init__(self, faults: Iterable[Fault], readable: Readable | None = None) -> None:
+        self.faults = tuple(faults)
+        self.readable = readable
+        super().__init__("\n".join(map(str, self.faults)))
+
 
 Place: TypeAlias = tuple[str, ...]
 
@@ -37,7 +73,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ConfigDocument:
     """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
 
     `name` is the file as the operator named it, None for a mapping: then a place is told by its keys.
@@ -85,7 +121,7 @@ def dotted(place: Place) -> str:
     return text
 
 
-def read_file(path: Path) -> Document:
+def read_file(path: Path) -> ConfigDocument:
     """The file at `path`, YAML or JSON. Raises Faults when it cannot be read at all."""
     name = str(path)
     try:
@@ -109,29 +145,29 @@ def read_file(path: Path) -> Document:
         raise Faults([Fault(f"{name}:{line}", "not UTF-8; save the file in that encoding")]) from None
 
 
-def read_text(text: str, name: str) -> Document:
+def read_text(text: str, name: str) -> ConfigDocument:
     """What `text` says. Raises Faults when it is not YAML or JSON, or no mapping."""
     try:
-        root = (json_nodes.read(text) if text.lstrip()[:1] == "{" else None) or yaml_nodes.read(text)
+        root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
         if root is None or (isinstance(root, Scalar) and root.value is None):
-            raise Unreadable(1, "the file is empty; `gateway init` writes a configuration to start from")
+            raise UnreadableText(1, "the file is empty; `gateway init` writes a configuration to start from")
         if not isinstance(root, MappingNode):
-            raise Unreadable(root.line, "a configuration is a mapping: keys such as 'store:' and 'environments:'")
-        reading = _Reading()
+            raise UnreadableText(root.line, "a configuration is a mapping: keys such as 'store:' and 'environments:'")
+        reading = _DocumentReading()
         tree = reading.mapping(root, ())
-    except Unreadable as error:
+    except UnreadableText as error:
         raise Faults([Fault(f"{name}:{error.line}", error.message)]) from None
-    return Document(name, tree, reading.lines, tuple(reading.findings))
+    return ConfigDocument(name, tree, reading.lines, tuple(reading.findings))
 
 
-def from_mapping(given: Mapping[str, Any]) -> Document:
+def from_mapping(given: Mapping[str, Any]) -> ConfigDocument:
     """A configuration made in Python: its own copy, with paths as text and every kind of sequence as a list."""
-    return Document(None, _copied(given, 0))
+    return ConfigDocument(None, _copied(given, 0))
 
 
 def _copied(value: Any, depth: int) -> Any:
-    if depth > yaml_nodes.MAX_DEPTH:
-        raise Faults([Fault("configuration", f"nested more than {yaml_nodes.MAX_DEPTH} levels deep")])
+    if depth > nodes.MAX_DEPTH:
+        raise Faults([Fault("configuration", f"nested more than {nodes.MAX_DEPTH} levels deep")])
     if isinstance(value, Mapping):
         return {str(key): _copied(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -139,7 +175,7 @@ def _copied(value: Any, depth: int) -> Any:
     return str(value) if isinstance(value, PurePath) else value
 
 
-class _Reading:
+class _DocumentReading:
     """One walk from nodes to values: notes each line, finds repeated keys, and bounds what aliases multiply."""
 
     def __init__(self) -> None:
@@ -204,7 +240,7 @@ class _Reading:
     def _count(self, node: Node) -> None:
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise Unreadable(node.line, f"more than {MAX_NODES} values once aliases are filled in")
+            raise UnreadableText(node.line, f"more than {MAX_NODES} values once aliases are filled in")
 
 
 def _is_unicode(text: str) -> bool:

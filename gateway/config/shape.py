@@ -17,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from gateway.config import key_values, store_url, values
+from gateway.config import store_url, values
+from gateway.config import values as key_values
 from gateway.config.model import AllowedNetwork, ClientLimitsConfig, ConnectConfig, PoolConfig, WebhooksConfig
 from gateway.secret import Secret
 

@@ -1,26 +1,94 @@
-"""What is kept of connections, how it learns of changes, and when it is put away.
+"""The cache of opened connections: the hot path's only stop. Single flight for reads of the store.
 
-A kept entry is a row of the store, sealed; its credential stays opened for at most a minute.
+A kept entry is a row of the store, sealed; its credential stays opened for at most a minute. A task follows the store's
+change log, so that what another process deleted or renewed is known here at once, and within `trust_s` at the latest;
+while the store cannot be read, entries serve until `ttl_s` after the last time it could.
 """
 
 import asyncio
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
 from typing import Final
 
 import structlog
 
 from gateway import clock
+from gateway.access import refusals
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
-from gateway.connections import backoff
-from gateway.connections.following import Following
-from gateway.connections.integrations import Integrations
-from gateway.connections.shelf import Kept, Shelf
+from gateway.connections.cache_entries import CacheEntries, Kept
+from gateway.connections.change_feed import ChangeFeed
+from gateway.connections.opened import Opened, ready
+from gateway.connections.rejected_credentials import Refusals, Rejections
+from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
+from gateway.integrations.registry import Integrations
 from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
+from gateway.refresh import backoff
+from gateway.refresh.auth_exchange import mode_for
+from gateway.refresh.refresher import Refresher
+from gateway.refresh.schedule import RefreshSlots, last_from, refresh_from, renew_at, seconds_left
 from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
+
+# ── Which of the integrations are the same under another configuration: only what was opened under those stays open.
+
+
+class Turning:
+    """From one pair of declarations to the next."""
+
+    def __init__(self, before: tuple[Integrations, Catalog], after: tuple[Integrations, Catalog]) -> None:
+        self._before, self._after = before, after
+        self.stays = cache(self._stays)
+
+    def _stays(self, environment: str, integration_id: str) -> bool | None:
+        """Whether the integration and its catalog entry are as before; None where there is none any more."""
+        (integrations, catalog), (former, former_catalog) = self._after, self._before
+        one = integrations.find(environment, integration_id)
+        if one is None:
+            return None
+        same = one == former.find(environment, integration_id)
+        return same and catalog.get(one.provider) == former_catalog.get(one.provider)
+
+
+# ── Reads rows of connections from the store, each once for all who ask meanwhile.
+
+
+class Loads:
+    """What is being read now. A reading outlives whoever asked for it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+
+    async def row(self, ref: ConnectionRef) -> Connection:
+        """From the store, once for all who ask meanwhile. Raises NotFound."""
+        task = self._loading.get(ref)
+        if task is None:
+            task = asyncio.create_task(self.row_anew(ref))
+            self._loading[ref] = task
+            task.add_done_callback(lambda done: (self._loading.pop(ref, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(task)
+
+    async def row_anew(self, ref: ConnectionRef) -> Connection:
+        """From the store, asked now. Raises NotFound."""
+        row = await self._store.connections.get(ref)
+        if row is None:
+            raise NotFound(
+                "unknown_connection",
+                f"Integration '{ref.integration_id}' in environment '{ref.environment}' has no connection "
+                f"'{ref.connection_id}'. Check the id, or {refusals.CONNECT}.",
+                payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
+            )
+        return row
+
+
+# ── What is kept of connections, how it learns of changes, and when it is put away.
+#
+# A kept entry is a row of the store, sealed; its credential stays opened for at most a minute.
 
 LONGEST_LOAD_S: Final = 120.0
 TIDIED_EVERY_S: Final = 10.0
@@ -29,22 +97,214 @@ TOGETHER: Final = 200  # rows that are compared with the database at once
 log = structlog.get_logger(__name__)
 
 
-class Cache(Following):
-    """Follows the change log for what it keeps; what is opened, and how, is `Live`'s."""
+OPENED_S: Final = 60.0
+REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
+PLANNED_S: Final = 3600.0  # how far ahead a renewal has its slot; who is in use still has its turn to get one by then
+AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
+MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
-    def __init__(self, config: LiveConfig, store: Store, integrations: Integrations) -> None:
+
+class ConnectionCache(ChangeFeed):
+    """From an address to a connection that can be used at once. `followers` hear of every change that it hears of.
+
+    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics. `heard` is called when
+    something has changed in the store.
+    """
+
+    def __init__(
+        self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Refresher
+    ) -> None:
         super().__init__(config, store, integrations)
-        self._kept = Shelf()
+        self._kept = CacheEntries()
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._tidied_at = 0.0
         self._set_aside: dict[ConnectionRef, Connection] = {}
         self.written_back: Counter[tuple[str, str]] = Counter()
         """By environment and integration: newer tokens that were put back after a failover of the database."""
+        self._catalog = catalog
+        self._renewer = renewer
+        self._loads = Loads(store)
+        self._slots = RefreshSlots()
+        self.provider_at: dict[str, str] = {}
+        self.refusals = Refusals(store, renewer, self)
+        self.rejections = Rejections(store, renewer.metrics, self.replace, self._leave_fast_path)
 
-    @abstractmethod
+    def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
+        """Work by another configuration. What was opened under another integration or entry is opened anew."""
+        turning = Turning((self._integrations, self._catalog), (integrations, catalog))
+        self._config, self._integrations, self._catalog = config, integrations, catalog
+        for ref, kept in self._kept.items():
+            stays = turning.stays(*ref[:2])
+            if stays is None:
+                self._kept.drop(ref)
+                continue
+            if not stays:
+                kept.opened, kept.good_until = None, 0.0
+            self._kept.look_again(kept, config.ttl_s)  # which may be another by now
+
+    def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
+        """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""
+        kept = self._kept.get(ref)
+        if kept is None:
+            return None
+        if now is None:
+            now = clock.monotonic()
+        if now >= kept.good_until:
+            return None
+        kept.used_at = now
+        return kept.opened
+
+    async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
+        """The connection, loaded and renewed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
+        ref = ConnectionRef(environment, integration_id, connection_id)
+        found = self.peek(ref)
+        if found is not None:
+            return found
+        self._integrations.get(environment, integration_id)
+        began = clock.monotonic()
+        connection = await self.known(ref)
+        provider = self.provider_of(connection)
+        now = clock.now()
+        good_s = OPENED_S
+        if _expired(connection, now):
+            if connection.failure is not None and not backoff.may_try(connection, now):
+                raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
+            connection = await self._renewed(connection)
+        elif (due := refresh_from(connection, provider)) is not None and now >= due:
+            connection, good_s = await self._ageing(connection, provider, now), AGEING_S
+        return self._keep(connection, good_s, began)
+
+    async def _renewed(self, connection: Connection) -> Connection:
+        """Renewed, and once more where the new token ended before it came here, as short-lived ones may."""
+        connection = await self._renewer.renewed(connection)
+        return await self._renewer.renewed(connection) if _expired(connection, clock.now()) else connection
+
+    async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
+        """Still valid: served as it is and renewed behind the request, which waits for that on the last stretch alone."""
+        if not backoff.may_try(connection, now):
+            return connection
+        last, ends = last_from(connection, provider), connection.expires_at
+        if last is None or ends is None or now < last:
+            self._renew_behind(connection)
+            return connection
+        spare_s = (ends - now).total_seconds() - REACH_S
+        if spare_s > 0:
+            task = self._renewer.start(connection, urgent=True)
+            await asyncio.wait({task}, timeout=spare_s)
+            if not task.done() or task.cancelled() or task.exception() is not None:
+                return connection  # slow or failed, it is none of this request's business
+            return task.result()
+        try:
+            return await self._renewer.renewed(connection)
+        except (ReconnectNeeded, Unavailable):
+            if _expired(connection, clock.now()):
+                raise
+            return connection
+
+    async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
+        """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
+
+        A renewal that fails leaves a token that is still valid in place: the fault then stands beside the row, which
+        tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
+        """
+        connection = await self._loads.row(ref)
+        provider = self.provider_of(connection)
+        due = refresh_from(connection, provider)
+        now = clock.now()
+        expired = _expired(connection, now)
+        wanted = force or (due is not None and now >= due and (expired or backoff.may_try(connection, now)))
+        held = self._store.open(connection.credential)
+        if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
+            return connection, None
+        try:
+            connection = await self._renewer.renewed(connection, force=force)
+        except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
+            if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
+                raise
+            # Read again: what was read before knows nothing of the failure, nor of what another node got meanwhile.
+            row = await self._loads.row_anew(ref)
+            return row, fault if row.version == connection.version else None
+        self.replace(connection)
+        return connection, None
+
+    async def close(self) -> None:
+        """Let go of what waits for a renewal; the renewal itself is the renewer's. Wait for verdicts that are being stored."""
+        await self.refusals.close()
+        await self.rejections.close()
+
+    async def known(self, ref: ConnectionRef) -> Connection:
+        """The row as it is in memory or, where it is not, in the store. Raises NotFound."""
+        kept = self._kept.get(ref)
+        return kept.connection if kept else await self._loads.row(ref)
+
+    def provider_of(self, connection: Connection) -> Provider:
+        """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
+        integration = self._integrations.get(*connection.ref[:2])
+        provider = self._catalog.get(connection.provider)
+        if provider is None or integration.provider != connection.provider:
+            raise ReconnectNeeded(
+                "reconnect_needed",
+                f"Connection '{connection.ref.connection_id}' was made with provider '{connection.provider}', but "
+                f"integration '{integration.integration_id}' now uses '{integration.provider}'. "
+                + refusals.sentence(refusals.RECONNECT),
+                payload={
+                    "provider_config_key": connection.ref.integration_id,
+                    "connection_id": connection.ref.connection_id,
+                },
+            )
+        return provider
+
+    def _leave_fast_path(self, ref: ConnectionRef) -> None:
+        kept = self._kept.get(ref)
+        if kept is not None and kept.opened is not None:
+            kept.opened.routes.clear()
+
+    def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
+        provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
+        held = self._store.open(connection.credential)
+        secret_config = self._store.open(connection.secret_config)
+        integration = self._integrations.get(*connection.ref[:2])
+        mode = mode_for(provider, held, connection.ref)
+        opened = ready(connection, integration, provider, mode, held, secret_config)
+        self.rejections.learn(connection)
+        if len(self.provider_at) >= MOST_ORIGINS:
+            self.provider_at.clear()  # within a minute those in use are known again
+        self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
+        now = clock.monotonic()
+        if self._forgotten_at.get(connection.ref, 0.0) >= began:
+            return opened  # deleted while it was being loaded: good for this request, not to be remembered
+        if max(self._changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
+            self._unread.setdefault(
+                connection.ref, now
+            )  # which came first, its change or our reading, the next look tells
+        good_until = (
+            0.0
+            if opened.for_one_request
+            else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
+        )
+        begins = self._renew_at(connection, provider, now) if mode.refreshable(held, provider) else None
+        self._put(Kept(connection, opened, good_until, now, begins))
+        return opened
+
+    def _renew_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
+        """As it was reckoned before, if it was: each token has one slot."""
+        if self._renewer.under_way(connection.ref):
+            return None
+        kept = self._kept.get(connection.ref)
+        if kept is not None and kept.connection.version == connection.version and kept.renew_at is not None:
+            return kept.renew_at
+        within_s = max(
+            PLANNED_S, self._config.ttl_s + OPENED_S
+        )  # else it could be put away before it is reckoned again
+        return renew_at(connection, provider, now, self._slots, within_s=within_s)
+
     def _renew_behind(self, connection: Connection) -> None:
-        """Renew it although nobody asks for it just now."""
+        self._renewer.start_behind(connection, self._took_over)
+
+    def _took_over(self, task: "asyncio.Task[Connection]") -> None:
+        if not task.cancelled() and task.exception() is None:
+            self.replace(task.result())
 
     @property
     def kept(self) -> int:
@@ -201,3 +461,7 @@ class Cache(Following):
 
     def _put(self, kept: Kept) -> None:
         self._kept.put(kept, ttl_s=self._config.ttl_s, most=self._config.max_connections)
+
+
+def _expired(connection: Connection, now: datetime) -> bool:
+    return connection.expires_at is not None and now >= connection.expires_at

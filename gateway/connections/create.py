@@ -1,38 +1,77 @@
-"""From a credential to a stored connection: the script completes it, or refuses it, before anything is written."""
+"""From a credential to a stored connection, and what one that is authorized again keeps."""
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 import structlog
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.auth.context import Context
+from gateway.auth.context import Context, check_settings
 from gateway.auth.mode import AuthMode
-from gateway.auth.secret_hosts import check_settings
-from gateway.auth.words import short
-from gateway.catalog.load import Catalog
-from gateway.catalog.places import ADDRESSES
+from gateway.auth.provider_answers import short
+from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
-from gateway.connections.account import account_of, check_same
-from gateway.connections.commit import who
-from gateway.connections.completing import completed
-from gateway.connections.dialogues import Dialogues
-from gateway.connections.live import Live
-from gateway.connections.new_credential import NewCredential
-from gateway.connections.ready import base_url, placement
-from gateway.connections.row import new_row
-from gateway.connections.settings import accepted, complete
-from gateway.connections.verify import Verifier
+from gateway.catalog.template_places import ADDRESSES
+from gateway.connections.cache import ConnectionCache
+from gateway.connections.completing import NewCredential, completed
+from gateway.connections.opened import base_url, placement
+from gateway.connections.settings import accepted, complete, parted
+from gateway.connections.verify import Verifier, account_of, check_same
 from gateway.egress.client import Egress
 from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
-from gateway.oauth.token import TokenRefused, TokenUnavailable
-from gateway.records.connecting import SessionTerms
-from gateway.records.connection import Connection, ConnectionRef, EndUser, NewConnection
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.connecting import ConnectSession, SessionTerms
+from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
 from gateway.records.integration import Integration
+from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.ending_connections import ended
+from gateway.refresh.refresh_token_expiry import ends_with_token, lifespan, refresh_token_advice
+from gateway.refresh.save_tokens import who
 from gateway.store import Store
+
+# ── What is to be stored of a credential and its settings.
+
+
+def new_row(
+    ref: ConnectionRef,
+    mode: AuthMode,
+    held: Mapping[str, Any],
+    context: Context,
+    *,
+    granted_at: datetime,
+    refreshed_at: datetime,
+    account: Account,
+) -> NewConnection:
+    """Without what only the customer knows. The two times, with `held`, tell when the grant ends."""
+    plain, secret = parted(context.provider, context.config)
+    life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
+    expires_at, now = mode.expires_at(held), clock.now()
+    over = not life.settled and expires_at is not None and expires_at <= now
+    return NewConnection(
+        ref=ref,
+        provider=context.provider.name,
+        credential=held,
+        expires_at=expires_at,
+        config=plain,
+        secret_config=secret or None,
+        metadata=context.metadata,
+        life=life,
+        account=account,
+        ended=ended(now) if over else None,
+        warning=_warning(context, held),
+    )
+
+
+def _warning(context: Context, held: Mapping[str, Any]) -> str | None:
+    if not ends_with_token(context.provider, held):
+        return None
+    name, how = context.provider.display_name, refresh_token_advice(context.provider, context.integration)
+    return f"{name} gave no refresh token, so the connection ends with its access token. {how}"
+
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +95,13 @@ class Creator:
     """Used by imports and by finished authorizations alike."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, live: Live, egress: Egress, dialogues: Dialogues, public_url: str
+        self,
+        store: Store,
+        catalog: Catalog,
+        live: ConnectionCache,
+        egress: Egress,
+        dialogues: Dialogues,
+        public_url: str,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -222,3 +267,30 @@ def gone(ref: ConnectionRef) -> InvalidRequest:
         "invalid_connection",
         f"The connection '{ref.connection_id}' that this session is to renew is gone. Connect anew.",
     )
+
+
+# ── What a connection that is renewed keeps of itself.
+
+SITE = ("subdomain", "cloudId")
+
+
+async def as_before(
+    store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The settings of the connection that is renewed, below those that were given now: it stays on its site.
+
+    Raises InvalidRequest where it is gone, or where the session pins its settings and another is given.
+    """
+    ref = ConnectionRef(session.environment, integration_id, session.connection_id or "")
+    row = await store.connections.get(ref)
+    if row is None:
+        raise gone(ref)
+    # A session that may change no setting is not to get round that by settings that were damaged.
+    opened = store.open if session.pinned else store.open_or_nothing
+    before = {**row.config, **opened(row.secret_config)}
+    if session.pinned:
+        check_unchanged(before, config, ("params",))
+    if any(config.get(name) not in (None, before.get(name)) for name in SITE):
+        own = {name for name, setting in provider.connection_config.items() if setting.automated}
+        before = {name: text for name, text in before.items() if name not in {*own, *SITE}}
+    return {**before, **config}

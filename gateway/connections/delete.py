@@ -1,4 +1,4 @@
-"""Ends a connection: it is deleted here first, and then its tokens at the provider, whatever becomes of that.
+"""Ends a connection: deleted here first, then its tokens at the provider; the same for one that was never completed.
 
 A refresh under way could bring a token that nobody would end. So the refresh lease is taken before the credential is read
 for the last time; after the deletion nobody can renew.
@@ -6,27 +6,90 @@ for the last time; after the deletion nobody can renew.
 
 import asyncio
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from gateway import clock
-from gateway.auth.revocation import RevocationOutcome
-from gateway.connections.integrations import Integrations
-from gateway.connections.live import Live
-from gateway.connections.revoker import Revoker
+from gateway.auth.context import Context
+from gateway.auth.mode import AuthMode
+from gateway.auth.provider_answers import short
+from gateway.auth.revocation import RevocationOutcome, revocable, revoke
+from gateway.catalog.load_catalog import Catalog
+from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
+from gateway.integrations.registry import Integrations
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
+from gateway.refresh.auth_exchange import Dialogues, mode_for
 from gateway.store import Store
+
+# ── Ends the tokens of a credential at its provider: of a connection that was deleted, or that was never completed.
+
+ASK_AGAIN_S: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class Revoker:
+    """Once more after a second, where the provider is unavailable."""
+
+    def __init__(self, catalog: Catalog, dialogues: Dialogues) -> None:
+        self._catalog = catalog
+        self._dialogues = dialogues
+
+    async def revoke(
+        self,
+        ref: ConnectionRef,
+        provider_name: str,
+        integration: Integration,
+        held: Mapping[str, Any],
+        config: Mapping[str, Any],
+        metadata: Mapping[str, Any] | None,
+    ) -> list[RevocationOutcome]:
+        """One outcome a token; empty where the credential holds none that a provider could end. `config` with its secrets.
+
+        Never raises: a failure is an outcome, and logged."""
+        provider = self._catalog.get(provider_name)
+        if provider is None:
+            return []
+        try:
+            mode = mode_for(provider, held, ref)
+            return await self._ended(mode, held, Context(provider, integration, config, metadata))
+        except (GatewayError, TokenRefused, TokenUnavailable) as fault:
+            return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
+
+    def failed(self, ref: ConnectionRef, reason: str) -> RevocationOutcome:
+        """The outcome of a credential that could not even be tried."""
+        log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
+        return RevocationOutcome("credential", "failed", short(reason))
+
+    async def _ended(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> list[RevocationOutcome]:
+        tokens = revocable(context, mode.revocable(held))
+        if not tokens:
+            return []
+        how, credential = mode.revocation(held, context), dict(mode.values(held))
+        outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
+        again = [token for token, told in zip(tokens, outcomes, strict=True) if told.outcome == "unavailable"]
+        if not again:
+            return outcomes
+        await clock.sleep(ASK_AGAIN_S)
+        second = await self._dialogues.hold(revoke(context, how, again, credential))
+        return _merged(outcomes, second)
+
+
+def _merged(first: Sequence[RevocationOutcome], second: Sequence[RevocationOutcome]) -> list[RevocationOutcome]:
+    newer = {outcome.token: outcome for outcome in second}
+    return [newer.get(outcome.token, outcome) for outcome in first]
+
 
 LEASE: Final = timedelta(seconds=15)
 SETTLE_S: Final = 30.0  # a token call takes at most 28 s; then the deletion does not wait any longer
 LOOK_AGAIN_S: Final = 0.1
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +108,7 @@ class Deleted:
 class Deleter:
     """Used by the API and by the command line."""
 
-    def __init__(self, store: Store, integrations: Integrations, live: Live, revoker: Revoker) -> None:
+    def __init__(self, store: Store, integrations: Integrations, live: ConnectionCache, revoker: Revoker) -> None:
         self._store = store
         self._integrations = integrations
         self._live = live

@@ -1,17 +1,26 @@
-"""A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path reads."""
+"""A connection made ready for use: its records and provider, its templates filled once for many calls."""
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
-from gateway.auth.signer import Signer
+from gateway.auth.context import Context, chosen, filled, filled_json, revealed
+from gateway.auth.mode import AuthMode, Signer
+from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.catalog.provider import Provider
-from gateway.records.call import ClientIdentity
+from gateway.catalog.render import Moment, Unresolved, carries_credential, differs_each_time, needs_request, render_text
+from gateway.catalog.value import BadValue
+from gateway.errors import InvalidRequest
+from gateway.http.body_members import BodyMembers
+from gateway.http.origin import Address, parse_address
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-from gateway.wire.body_members import BodyMembers
-from gateway.wire.origin import Address
+from gateway.records.provider_call import ClientIdentity
+
+# ── A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path
+# reads.
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
@@ -74,3 +83,162 @@ class Opened:
             return reference
         instead = "/" + _PLACEHOLDER.sub("***", self.secret_base.partition("://")[2].partition("/")[2])
         return reference.replace(path, instead).replace(unquote(path), instead)
+
+
+def ready(
+    connection: Connection,
+    integration: Integration,
+    provider: Provider,
+    mode: AuthMode,
+    held: Mapping[str, Any],
+    secret_config: Mapping[str, Any],
+) -> Opened:
+    """`held`: the opened credential. Raises InvalidRequest ``unresolved_setting`` where a setting is missing or unfit."""
+    config = {**connection.config, **secret_config}
+    context = Context(provider, integration, config, connection.metadata)
+    base = base_url(provider, config, mode, held)
+    origins = frozenset(_origins(base, integration, provider, config))
+    # The operator chose the integration's own origins; what else a setting may lead to is asked about.
+    context = context.toward(*(origins - {*integration.allowed_origins}))
+    return Opened(
+        connection=connection,
+        integration=integration,
+        provider=provider,
+        base=base,
+        allowed_origins=origins,
+        placement=placement(mode, held, context),
+        identity=mode.identity(held),
+        secret_base=_secret_base(provider, config),
+        for_one_request=mode.momentary
+        or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
+    )
+
+
+def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
+    """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
+    return _address(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
+
+
+def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
+    return chosen(provider, "proxy.base_url", provider.proxy.base_url, config) or provider.proxy.base_url
+
+
+def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
+    """The template of the base address, where a credential or a secret setting stands in it."""
+    template = _base_template(provider, config)
+    if "${" not in template:
+        return None
+    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+    return template.rstrip("/") if carries_credential(template, secret_settings=secret) else None
+
+
+def _address(provider: Provider, url: str) -> Address:
+    try:
+        return parse_address(url)
+    except ValueError as fault:
+        raise InvalidRequest(
+            "unresolved_setting",
+            f"An address of provider '{provider.name}' cannot be used with this connection's settings: {fault}.",
+        ) from fault
+
+
+def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
+    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults.
+
+    Those that name parts of the request are left for a signer, and then those with a time or a random value too, so that
+    all of a request have the same.
+    """
+    provider = context.provider
+    everything = revealed(context.values(mode.values(held)))
+    headers = {name.lower(): template for name, template in provider.proxy.headers.items()}
+    secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+
+    def is_slot(template: str) -> bool:
+        return carries_credential(template, secret_settings=secret)
+
+    if not any(map(is_slot, (*headers.values(), *provider.proxy.query.values()))):
+        headers |= mode.default_headers(provider)
+    static, query, templates = _apart(headers, provider.proxy.query, everything)
+    moment = Moment()
+    slots, defaults = _split(static, is_slot, everything, moment)
+    query_slots, query_defaults = _split(query, is_slot, everything, moment)
+    return Placement(
+        slots=tuple(slots),
+        defaults=tuple(defaults),
+        query_slots=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_slots),
+        query_defaults=tuple((quote(name, safe=""), quote(text, safe="")) for name, text in query_defaults),
+        signer=_together(templates, mode.signer(held, context)),
+        body=_members(provider.proxy.body, is_slot, everything, moment) if provider.proxy.body else None,
+    )
+
+
+def _apart(
+    headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
+    """What can be filled in once, and what each request fills in for itself."""
+    if not any(map(needs_request, (*headers.values(), *query.values()))):
+        return headers, query, None
+
+    def is_late(template: str) -> bool:
+        return needs_request(template) or differs_each_time(template)
+
+    late_headers = {name: template for name, template in headers.items() if is_late(template)}
+    late_query = {name: template for name, template in query.items() if is_late(template)}
+    return (
+        {name: template for name, template in headers.items() if name not in late_headers},
+        {name: template for name, template in query.items() if name not in late_query},
+        RequestTemplates(late_headers, late_query, everything),
+    )
+
+
+def _members(
+    templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+) -> BodyMembers:
+    """A text that names the credential is a slot, and so is all of an object or a list that holds one."""
+
+    def parted(value: Any, *, slots: bool) -> Any:
+        if isinstance(value, Mapping):
+            inner = {name: parted(one, slots=slots) for name, one in value.items()}
+            return {name: one for name, one in inner.items() if one is not None}
+        carries = any(
+            is_slot(text) for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
+        )
+        return value if carries is slots else None
+
+    slots, defaults = (filled_json(parted(templates, slots=one), everything, moment) for one in (True, False))
+    return BodyMembers(slots, defaults)
+
+
+def _together(templates: RequestTemplates | None, signer: Signer | None) -> Signer | None:
+    both = tuple(one for one in (templates, signer) if one is not None)
+    return Signers(both) if len(both) > 1 else next(iter(both), None)
+
+
+def _split(
+    templates: Mapping[str, str], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    slots: list[tuple[str, str]] = []
+    defaults: list[tuple[str, str]] = []
+    for name, template in templates.items():
+        carries = is_slot(template)
+        try:
+            text = render_text(template, everything, moment=moment)
+        except Unresolved as fault:
+            if not carries:
+                continue  # a header built from a setting that this connection does not have is left out
+            missing = ", ".join(sorted(fault.names))
+            raise InvalidRequest(
+                "unresolved_setting", f"The credential's place '{name}' needs {missing}, which this connection lacks."
+            ) from fault
+        except BadValue as fault:
+            raise InvalidRequest(
+                "unresolved_setting", f"The value for '{name}' cannot be sent: {fault.why}."
+            ) from fault
+        (slots if carries else defaults).append((name, text))
+    return slots, defaults
+
+
+def _origins(base: Address, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
+    yield base.origin
+    for template in (*provider.proxy.allowed_origins, *integration.allowed_origins):
+        yield _address(provider, filled(provider, template, config) if "${" in template else template).origin

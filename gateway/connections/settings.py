@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.catalog.interpolate import BadValue, check_value
-from gateway.catalog.provider import Provider, Setting
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Setting
+from gateway.catalog.value import BadValue, check_value
 from gateway.errors import InvalidRequest, Issue, told_together
-from gateway.nearest import close_matches
+from gateway.text import close_matches
 
 MOST_SETTINGS: Final = 250
 

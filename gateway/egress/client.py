@@ -1,4 +1,4 @@
-"""The one way out: guarded connections to providers, for proxied calls, token endpoints and scripts alike.
+"""Requests to providers: streamed for the proxy, whole for token endpoints and scripts.
 
 https reaches the public internet and what the operator opened, http only the latter. With an outbound proxy, https goes
 through it: CONNECT to the address that was checked.
@@ -6,31 +6,90 @@ through it: CONNECT to the address that was checked.
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from aiohttp import hdrs
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from gateway.egress.answer import Answer as LiveAnswer
-from gateway.egress.connection import Connection
-from gateway.egress.dial import Dialler
-from gateway.egress.errors import EgressError
-from gateway.egress.exchange import Body, Exchange
+from gateway import clock
+from gateway.egress.dial import Dialler, Names
+from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, Scheme
-from gateway.egress.identity import Identities
-from gateway.egress.message import message_of
-from gateway.egress.names import Names
-from gateway.egress.parties import Lost
 from gateway.egress.pool import Load, Pool
-from gateway.egress.tls import Sessions, prepared
-from gateway.egress.whole import Answer, read_whole
-from gateway.records.call import ClientIdentity
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire.origin import DEFAULT_PORTS, bracketed, parse_address
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExchange
+from gateway.egress.provider_exchange import ProviderAnswer as LiveAnswer
+from gateway.egress.tls import Identities, TlsSessions, prepared
+from gateway.http.content_coding import CodingError, Decoder
+from gateway.http.origin import DEFAULT_PORTS, bracketed, parse_address
+from gateway.http.request_head import request_head
+from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
+from gateway.records.proxied_call import UpstreamRequest
+
+# ── A request to a provider as the bytes that leave first: its head, framed by us, and with it a small body.
+
+_OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
+
+
+def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
+    """The request's head, and its body if that is at hand and small. Raises EgressError."""
+    fields = request.headers
+    if any(name in fields for name in _OURS):  # two opinions on a body's end are how requests are smuggled
+        fields = CIMultiDict(fields)
+        for name in _OURS:
+            fields.popall(name, None)
+    framing = ""
+    if body is not None:
+        framing = "Transfer-Encoding: chunked\r\n" if body.length is None else f"Content-Length: {body.length}\r\n"
+    if upgrade is not None:
+        framing += f"Connection: Upgrade\r\nUpgrade: {upgrade}\r\n"
+    try:
+        head = request_head(request.method, request.target, pool.host, fields.items(), framing)
+    except ValueError as fault:
+        raise EgressError("refused", f"The request to {pool.origin} was not sent: {fault}.") from fault
+    whole = body.whole if body is not None else None
+    if whole is None:
+        return head
+    if body is not None and body.length is None:
+        return head + (b"%x\r\n%b\r\n0\r\n\r\n" % (len(whole), whole) if whole else b"0\r\n\r\n")
+    if body is None or body.length != len(whole):
+        raise EgressError("protocol", f"The request to {pool.origin} was not sent: its body has another length.")
+    return head + whole
+
+
+# ── Small answers, read whole: those of token endpoints, scripts and verifications.
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """A small answer, read whole and decoded."""
+
+    status: int
+    headers: CIMultiDictProxy[str]
+    body: bytes
+
+
+async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) -> bytes:
+    """The body, decoded. Raises EgressError, ``too_large`` above `limit_bytes`."""
+    decoder = Decoder()
+    encoded = decoder.start(",".join(value for name, value in exchange.headers if name.lower() == "content-encoding"))
+    content = bytearray()
+    try:
+        while piece := await exchange.read():
+            for part in decoder.feed(piece) if encoded else (piece,):
+                content += part
+                if len(content) > limit_bytes:
+                    raise EgressError("too_large", f"{origin} answered with more than {limit_bytes} bytes.")
+        decoder.finish()
+    except CodingError as fault:
+        raise EgressError("protocol", f"The answer of {origin} could not be read: {fault}.") from fault
+    return bytes(content)
+
 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
@@ -70,7 +129,7 @@ class Egress:
         self._limit = connections_per_host
         self._trust = tls
         self._tls: ssl.SSLContext | None = None
-        self._sessions = Sessions()
+        self._sessions = TlsSessions()
         self._identities = Identities(tls)
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
@@ -107,7 +166,7 @@ class Egress:
         *,
         upgrade: str | None = None,
         replaced: bool = False,
-    ) -> Exchange:
+    ) -> ProviderExchange:
         """Send it and wait for the answer's head; `request.headers` must hold end-to-end fields only.
 
         With `body` of length 0 its length is declared and nothing follows. A kept connection that turns out to be dead
@@ -129,14 +188,14 @@ class Egress:
             reused = connection.served > 0
             try:
                 return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
-            except Lost as fault:
+            except ConnectionLost as fault:
                 if not reused or body is not None or request.method not in _REPLAYED:
                     raise _unanswered(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.lend(fresh=True)
         try:
             return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
-        except Lost as fault:
+        except ConnectionLost as fault:
             raise _unanswered(pool.origin) from fault
 
     async def fetch(
@@ -149,7 +208,7 @@ class Egress:
         limit_bytes: int = 1 << 20,
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
-    ) -> Answer:
+    ) -> WholeAnswer:
         """One small exchange, redirects not followed: token endpoints, scripts, verification.
 
         `identity`: the certificate to show in mutual TLS. Raises EgressError, also ``refused`` for a URL that may not be
@@ -176,7 +235,7 @@ class Egress:
                     exchange.close()
         except TimeoutError:
             raise EgressError("timeout", f"{request.origin} did not answer within {timeout_s:g} s.") from None
-        return Answer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
+        return WholeAnswer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
         """The pool of that scheme, host and port, if there are connections in it; of those that show no certificate."""
@@ -206,11 +265,11 @@ class Egress:
         spelled = bracketed(host)
         origin = f"{scheme}://{spelled}:{port}"
 
-        async def dial(pool: Pool) -> Connection:
+        async def dial(pool: Pool) -> ProviderConnection:
             tls = None
             if scheme == "https":
                 tls = await (self._context() if identity is None else self._identities.context(identity))
-            connection = Connection(origin, pool)
+            connection = ProviderConnection(origin, pool)
             await self._dialler.dial(scheme, host, port, connection, tls)
             return connection
 
@@ -246,3 +305,25 @@ async def _limit(timeout_s: float) -> AsyncIterator[None]:
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
+
+
+# ── A call that somebody wants to be sent as data, and what came of it, reckoned from when it was asked.
+
+
+async def replied(
+    egress: Egress, call: ProviderCall, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
+) -> Reply:
+    """What came back. `now`: the clock for `asked_at`, if it is not this process's. Raises EgressError."""
+    began = clock.monotonic()
+    answer = await egress.fetch(
+        call.method,
+        call.url,
+        headers=call.headers,
+        body=call.body,
+        limit_bytes=limit_bytes,
+        timeout_s=timeout_s,
+        identity=call.identity,
+    )
+    # Reckoned back from now by the clock that nobody sets, so that one set meanwhile moves no expiry.
+    asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
+    return Reply(answer.status, answer.headers, answer.body, asked_at)

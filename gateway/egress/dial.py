@@ -1,23 +1,131 @@
-"""From an origin to an open connection: look up, admit, connect to an admitted address, TLS, all within one limit."""
+"""From an origin to an open connection: look up, admit, connect, the outbound proxy, TLS, within one time limit."""
 
 import asyncio
+import base64
 import socket
 import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
-from gateway.egress.connection import Connection
-from gateway.egress.errors import AddressRefused, EgressError
+from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard, Scheme, SocketAddress
-from gateway.egress.names import Names
+from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import reason
-from gateway.egress.tunnel import ask_for_tunnel
-from gateway.wire.origin import DEFAULT_PORTS, bracketed
-from gateway.wording import unconnected
+from gateway.http.answer_head import Malformed, parse_head
+from gateway.http.origin import DEFAULT_PORTS, bracketed
+from gateway.text import unconnected
+
+# ── Host names to addresses that may be dialled: off the event loop, in limited time, each name once at a time.
+
+LIMIT_S: Final = 5.0
+_THREADS: Final = 16
+
+
+class Names:
+    """The system's resolver in threads of its own, so that a dead name server starves nobody but other look-ups."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+        self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of a name, in the system's order. Raises EgressError ``unreachable`` or ``timeout``."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                found = await asyncio.shield(self._ask(host, port))
+        except TimeoutError:
+            raise EgressError("timeout", f"The address of {host} was not found within {LIMIT_S:g} s.") from None
+        except (OSError, UnicodeError) as fault:
+            raise EgressError("unreachable", f"The name {host} has no address.") from fault
+        if not found:
+            raise EgressError("unreachable", f"The name {host} has no address.")
+        return found
+
+    def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
+        """One look-up for all who want the same at the same time; none of them can cancel it for the others."""
+        key = (host, port)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
+            self._asked[key] = asked
+            asked.add_done_callback(lambda done: self._answered(key, done))
+        return asked
+
+    def _answered(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
+        del self._asked[key]
+        if not done.cancelled():
+            done.exception()  # told to whoever still waits; to nobody else it is news
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
+
+
+# ── CONNECT: a way through the outbound proxy (RFC 9110 §9.3.6).
+
+HEAD_BYTES: Final = 16_384
+
+
+class _Asking(asyncio.Protocol):
+    """Reads the proxy's answer, and nothing behind it: the first word inside a tunnel is ours."""
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._held = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        end = self._held.find(b"\r\n\r\n")
+        if self.status.done() or (end < 0 and len(self._held) <= HEAD_BYTES):
+            return
+        try:
+            status = parse_head(self._held[: max(end, 0)]).status
+        except Malformed:
+            status = 0
+        if status < 200 and status:
+            self._held = self._held[end + 4 :]
+            self.data_received(b"")
+            return
+        self.status.set_result(0 if len(self._held) > end + 4 else status)
+        self._transport.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (any end is a no)
+        if not self.status.done():
+            self.status.set_result(0)
+
+
+async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
+    """The transport of a tunnel to `target`, reading paused. Raises EgressError ``unreachable``, saying `refused`."""
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if proxy.user is not None:
+        credentials = f"{proxy.user}:{proxy.password or ''}".encode()
+        lines.append(f"Proxy-Authorization: Basic {base64.b64encode(credentials).decode()}")
+    try:
+        transport, asking = await asyncio.get_running_loop().create_connection(_Asking, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        transport.write("\r\n".join([*lines, "", ""]).encode())
+        if not 200 <= await asking.status < 300:
+            raise EgressError("unreachable", refused)
+    except BaseException:
+        transport.abort()
+        raise
+    return transport
+
 
 SocketFactory = Callable[[Any], socket.socket]
 
@@ -34,7 +142,7 @@ class Dialler:
         self._proxy = proxy
 
     async def dial(
-        self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
+        self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
         """Open `connection` to the origin, over `tls` if that is https. Raises EgressError."""
         origin = f"{scheme}://{bracketed(host)}:{port}"
@@ -51,7 +159,7 @@ class Dialler:
             raise EgressError("unreachable", f"{origin} could not be reached: {unconnected(fault)}.") from fault
 
     async def _dial(
-        self, scheme: Scheme, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
+        self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
         addresses = await self._addresses(host, port)
         self._guard.admit(scheme, host, port, addresses)
@@ -74,7 +182,7 @@ class Dialler:
         return await self._names.addresses(host, port)
 
     async def _tunnel(
-        self, proxy: URL, address: str, host: str, port: int, connection: Connection, tls: ssl.SSLContext | None
+        self, proxy: URL, address: str, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
         """TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
         origin = f"https://{bracketed(host)}:{port}"

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, Protocol
 
-from gateway.egress.errors import AddressRefused, EgressError
-from gateway.wire.origin import parse_host
+from gateway.egress.egress_errors import AddressRefused, EgressError
+from gateway.http.origin import parse_host
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -5,16 +5,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from gateway.egress.connection import Connection
-from gateway.egress.errors import EgressError, TurnedAway
-from gateway.egress.tls import Sessions
+from gateway.egress.egress_errors import EgressError, TurnedAway
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.egress.tls import TlsSessions
 
 IDLE_S: Final = 45.0  # shorter than the 60 s after which many providers close
 WAITING: Final = 5000
 WAIT_S: Final = 10.0
 LOOK_EVERY_S: Final = 5.0
 
-Dial = Callable[["Pool"], Awaitable[Connection]]
+Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
 class Load(NamedTuple):
@@ -39,7 +39,7 @@ class Pool:
         limit: int,
         dial: Dial,
         forget: Callable[["Pool"], None],
-        sessions: Sessions | None = None,
+        sessions: TlsSessions | None = None,
     ) -> None:
         self.origin = origin
         self.host = host
@@ -48,10 +48,10 @@ class Pool:
         self._forget = forget
         self._sessions = sessions
         self._loop = asyncio.get_running_loop()
-        self._open: set[Connection] = set()
+        self._open: set[ProviderConnection] = set()
         self._dialling = 0
-        self._idle: list[Connection] = []
-        self._waiting: deque[asyncio.Future[Connection | None]] = deque()
+        self._idle: list[ProviderConnection] = []
+        self._waiting: deque[asyncio.Future[ProviderConnection | None]] = deque()
         self._look: asyncio.TimerHandle | None = None
         self._closed = self._retired = False
         self._emptied = asyncio.Event()
@@ -62,7 +62,7 @@ class Pool:
         idle = len(self._idle)
         return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
-    def kept(self) -> Connection | None:
+    def kept(self) -> ProviderConnection | None:
         """An idle connection that is still good, if there is one."""
         while self._idle:
             connection = self._idle.pop()
@@ -71,7 +71,7 @@ class Pool:
             connection.abort()
         return None
 
-    async def lend(self, *, fresh: bool = False) -> Connection:
+    async def lend(self, *, fresh: bool = False) -> ProviderConnection:
         """A connection for one request; `fresh`: newly made. It comes back by itself, or is lost.
 
         Raises EgressError, ``busy`` if none becomes free within `WAIT_S` or too many wait already.
@@ -90,7 +90,7 @@ class Pool:
             return await self._made()
         return connection if connection.usable else await self.lend()
 
-    async def _made(self) -> Connection:
+    async def _made(self) -> ProviderConnection:
         """A new one, in the place that `_dialling` already counts."""
         try:
             connection = await self._dial(self)
@@ -108,11 +108,11 @@ class Pool:
         self._open.add(connection)
         return connection
 
-    async def _wait(self) -> Connection | None:
+    async def _wait(self) -> ProviderConnection | None:
         """Somebody's connection when it is free, or None when a place is: that one is counted as dialling already."""
         if len(self._waiting) >= WAITING:
             raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
-        turn: asyncio.Future[Connection | None] = self._loop.create_future()
+        turn: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
         self._waiting.append(turn)
         try:
             async with asyncio.timeout(WAIT_S):
@@ -133,11 +133,11 @@ class Pool:
     def _full(words: str) -> TurnedAway:
         return TurnedAway(words, reason="too_many_connections", retry_after_s=1)
 
-    def met(self, connection: Connection) -> None:
+    def met(self, connection: ProviderConnection) -> None:
         if self._sessions is not None:
             self._sessions.keep(connection.transport.get_extra_info("ssl_object"))
 
-    def take_back(self, connection: Connection, keep_s: float | None) -> None:
+    def take_back(self, connection: ProviderConnection, keep_s: float | None) -> None:
         if self._closed or (self._retired and not self._waiting):
             connection.abort()
             return
@@ -149,7 +149,7 @@ class Pool:
         if self._look is None:
             self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: ProviderConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -176,7 +176,7 @@ class Pool:
             self._emptied.clear()
             await self._emptied.wait()
 
-    def _hand_over(self, connection: Connection | None) -> bool:
+    def _hand_over(self, connection: ProviderConnection | None) -> bool:
         """Wake the one who has waited longest. None stands for a place, which is reserved here."""
         while self._waiting:
             turn = self._waiting.popleft()
@@ -187,7 +187,7 @@ class Pool:
                 return True
         return False
 
-    def _decline(self, connection: Connection | None) -> None:
+    def _decline(self, connection: ProviderConnection | None) -> None:
         """What was handed to somebody who has given up meanwhile."""
         if connection is None:
             self._dialling -= 1

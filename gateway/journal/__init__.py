@@ -1,19 +1,19 @@
 """The refresh journal: token endpoints' replies on this machine's disk until the database has the new credential (ADR 41).
 
-A provider that rotates refresh tokens gives the new one once, in one reply. From then until the commit the reply exists
-nowhere else, so the process that exchanges a token writes the reply, sealed, into the journal before it hands it on. A process
-that takes up a refresh that another left open reads the journal first and asks the provider only for what is not there.
+    place.py       Where the journal lies: beside a database's file, or in a folder of this machine for nodes on a
+                   shared database.
+    record.py      What a record of the journal holds.
+    segment.py     One file of the journal: records appended to preallocated room, so that a full disk loses no
+                   reply.
+    writer.py      The journal's one writer in a process that exchanges tokens: an attempt's call has begun, was
+                   answered, is released.
+    reader.py      The journal's one reader: which calls of which attempts are recorded and not released.
+    slot_files.py  Reads the files that releases before the journal left beside a database, and writes none.
+    marker.py      A small locked file of each process that claims leases: others on this machine see by it whether
+                   that process lives.
 
-    place.py       which folder: beside a SQLite file, or one of this machine for nodes on a shared database
-    record.py      what a record holds: whose it is, and the reply sealed under a key of this one attempt
-    segment.py     the file format: framed records in preallocated files, and the lock that says whether the writer lives
-    writer.py      the one writer of a process: begun, reply, released
-    reader.py      the one reader: what is not released, in files of the living and of the dead
-    marker.py      a locked file by which others on this machine know whether a lease's holder lives
-    slot_files.py  reads what releases before this format left
-
-Always true: a record belongs to one credential (row and version) and is of no use once the database holds a newer one; a
-torn or damaged tail ends the reading of a file; nothing here raises for want of a folder, the refresh goes on without.
+Always true: a record belongs to one credential and is of no use once the database holds a newer one; a torn tail ends
+the reading of a file; nothing here raises for want of a folder.
 """
 
 from gateway.journal.marker import ProcessMarker

@@ -18,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from multidict import CIMultiDict
 
-from gateway.records.call import Call, Reply
+from gateway.records.provider_call import ProviderCall, Reply
 
 KEY_BITS: Final = 256
 NONCE_BYTES: Final = 12
@@ -40,7 +40,7 @@ class Entry:
         """The head of the record of the attempt's call number `step`, counted from 0."""
         return json.dumps({**json.loads(self.about), "step": step}).encode()
 
-    def sealed(self, step: int, call: Call, reply: Reply) -> bytes:
+    def sealed(self, step: int, call: ProviderCall, reply: Reply) -> bytes:
         """`reply` to `call`, bound to the record's head."""
         nonce = os.urandom(NONCE_BYTES)
         plain = {
@@ -71,7 +71,7 @@ def new_attempt() -> str:
     return secrets.token_hex(8)
 
 
-def call_name(call: Call) -> str:
+def call_name(call: ProviderCall) -> str:
     return f"{call.method} {call.url}"
 
 

@@ -14,7 +14,7 @@ from gateway import clock
 from gateway.journal.place import EFFECT
 from gateway.journal.record import Entry
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Segment
-from gateway.records.call import Call, Reply
+from gateway.records.provider_call import ProviderCall, Reply
 
 RESERVED_BYTES: Final = (
     16 << 10
@@ -59,7 +59,7 @@ class Writer:
         self._opened(entry.attempt, segment, step)
         return segment
 
-    async def reply(self, entry: Entry, step: int, begun: Segment, call: Call, reply: Reply) -> bool:
+    async def reply(self, entry: Entry, step: int, begun: Segment, call: ProviderCall, reply: Reply) -> bool:
         """Whether `reply` is in the journal now. It goes to the disk a moment later, unless it is released by then."""
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
         begun.reserved -= RESERVED_BYTES

@@ -9,24 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any, Final, Protocol
 
-from gateway.api.integration_json import credentials
-from gateway.api.json_text import parse
-from gateway.auth.moments import iso
+from gateway.api.integration_shapes import credentials
 from gateway.errors import GatewayError
-from gateway.moving.body import body_of
-from gateway.moving.moved import SourceRefused
+from gateway.http.strict_json import parse
+from gateway.moving.moved_connection import SourceRefused, body_of
 from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import read
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.services import Services
+from gateway.timestamps import iso
 
 KIND: Final = "kind"
 LINE_LIMIT_BYTES: Final = 16 << 20
 
 
-class Sink(Protocol):
+class BundleSink(Protocol):
     def write(self, plain: bytes) -> object: ...
 
 
@@ -38,7 +37,7 @@ class Counts:
 
 async def write_lines(
     services: Services,
-    out: Sink,
+    out: BundleSink,
     integrations: list[Integration],
     connections: AsyncIterator[Connection],
     *,

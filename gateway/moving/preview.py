@@ -8,12 +8,12 @@ from typing import Any, Literal
 from gateway.auth import modes
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
-from gateway.moving.integrations import fault_of
-from gateway.moving.landing import Wish
+from gateway.moving.import_one import ImportOptions
+from gateway.moving.importer import fault_of
 from gateway.moving.peer import Peer, PeerIntegration
-from gateway.nearest import did_you_mean
 from gateway.records.integration import Integration
 from gateway.services import Services
+from gateway.text import did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
 """``register_callback``: its connections work at once, new ones only when the provider knows our callback address."""
@@ -65,7 +65,7 @@ class Preview:
         return {name: count for name, count in sorted(told.items()) if count}
 
 
-async def preview(services: Services, peer: Peer, wish: Wish, only: Sequence[str] = ()) -> Preview:
+async def preview(services: Services, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
     """Reads there and here, changes nothing, and fetches no end user's credential. Raises SourceRefused."""
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
@@ -85,7 +85,7 @@ async def preview(services: Services, peer: Peer, wish: Wish, only: Sequence[str
 
 
 def _forecast(
-    services: Services, wish: Wish, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
+    services: Services, wish: ImportOptions, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
 ) -> Forecast:
     key = wish.named.get(one.integration_id, one.integration_id)
     here = services.integrations.find(wish.environment, key)
@@ -101,7 +101,7 @@ def _forecast(
 
 def _judged(
     services: Services,
-    wish: Wish,
+    wish: ImportOptions,
     one: PeerIntegration,
     key: str,
     here: Integration | None,

@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from gateway.moving.moved import SourceRefused
+from gateway.moving.moved_connection import SourceRefused
 from gateway.secret import Secret
 
 MAGIC: Final = b"gateway-bundle\n"
@@ -28,7 +28,7 @@ MOST_LOG2_N: Final = 20  # a header shall not make its reader use up the machine
 PREFIX_BYTES: Final = 7
 
 
-class Writer:
+class SealedWriter:
     """Seals what is written to it; without `close` the stream is not whole and does not open."""
 
     def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:

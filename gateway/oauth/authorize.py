@@ -1,12 +1,74 @@
-"""The address an end user's browser is sent to (RFC 6749 §4.1.1), and whose answer it brings back (RFC 9207)."""
+"""The address an end user's browser is sent to, with PKCE and nonce, and whose answer it brings back."""
 
+import base64
+import hashlib
+import json
 import re
+import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final
+from hmac import compare_digest
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from gateway.oauth.entry import OAuthEntry
-from gateway.oauth.requests import renamed
+from gateway.oauth.token_requests import OAuthEntry, renamed
+
+# ── Proof Key for Code Exchange: only who began an authorization can redeem its code (RFC 7636).
+
+
+def new_verifier() -> str:
+    """43 unreserved characters from 256 random bits (RFC 7636 §4.1)."""
+    return secrets.token_urlsafe(32)
+
+
+def challenge(verifier: str) -> str:
+    """The S256 challenge of a verifier (RFC 7636 §4.2); `plain` is never used."""
+    digest = hashlib.sha256(verifier.encode("ascii")).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+# ── The nonce of OpenID Connect: ties an ID token to the authorization that it was asked with (OpenID Connect Core
+# §3.1.2.1).
+#
+# The ID token's signature is not verified: it comes straight from the token endpoint, over TLS (§3.1.3.7, item 6),
+# and nothing but its nonce is read.
+
+SCOPE: Final = "openid"
+
+
+def wanted(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
+    """Whether an ID token is asked for, by `scopes` or by a ``scope`` among the entry's and the caller's `params`.
+
+    The response type is always ``code``, so none comes back in the callback.
+    """
+    return SCOPE in scopes or SCOPE in params.get("scope", "").replace(",", " ").split()
+
+
+def new_nonce() -> str:
+    """256 random bits, for one authorization."""
+    return secrets.token_urlsafe(32)
+
+
+def accepted(sent: str, answer: Mapping[str, Any]) -> bool:
+    """Whether a token answer's ``id_token`` has the nonce that was sent. Without an ID token, or one with a nonce that can be
+    read, there is nothing to compare: some providers (LinkedIn) leave it out, and PKCE and `state` hold in any case.
+    """
+    found = _nonce_in(answer.get("id_token"))
+    return found is None or compare_digest(found.encode("utf-8", "surrogatepass"), sent.encode())
+
+
+def _nonce_in(id_token: object) -> str | None:
+    """The claim of a signed ID token (RFC 7519 §3). None for no token, an encrypted one, or one without the claim."""
+    parts = id_token.split(".") if isinstance(id_token, str) else []
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(claims, dict) or claims.get("nonce") is None:
+        return None
+    return str(claims["nonce"])
+
 
 PROTOCOL: Final = frozenset(
     {

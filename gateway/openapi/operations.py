@@ -1,18 +1,71 @@
-"""Every route, one entry each. `tests/gateway/openapi` fails for a route without one, and for one without its route."""
+"""Every route, one entry each."""
 
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
-from gateway.api import typed_in
-from gateway.api.connect import NewSession, Reconnect
-from gateway.api.connect_session import Completion, Telemetry
-from gateway.api.connection_edits import ConnectionChanges, NewMetadata
+from pydantic import BaseModel
+
+from gateway.api import answers, typed_in
+from gateway.api.connect_endpoints import Completion, NewSession, Reconnect, Telemetry
 from gateway.api.connection_import import Import
-from gateway.api.connections import MOST
-from gateway.api.integration_body import IntegrationChanges, NewIntegration
+from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
+from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
-from gateway.openapi.answers import common, connections, deletions, environment, integrations, keys, providers, sessions
+from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
-from gateway.openapi.operation import Operation, Param
+
+# ── One route as it is told of.
+
+Who = Literal["key", "session", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of the query, or a header. `schema`: JSON Schema. `style` ``deepObject`` is ``name[key]=value``."""
+
+    name: str
+    says: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
+    style: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`path` spells its parameters ``{name}``; `method` ``*`` is any.
+
+    `who` may call: the holder of a secret key with `scope`, an end user's browser with a connect session, or anybody.
+    `errors`: what this route adds to the codes that every one has; with a status where it is not the code's usual one.
+    `also`: other good statuses, without a body. `content` is the type of an answer that is no JSON. `example`: a body to
+    show and to try with.
+    """
+
+    method: str
+    path: str
+    summary: str
+    group: str
+    answer: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    query: tuple[Param, ...] = ()
+    headers: tuple[Param, ...] = ()
+    errors: tuple[Code | tuple[Code, int], ...] = ()
+    scope: str | None = None
+    who: Who = "key"
+    status: int = 200
+    also: tuple[int, ...] = ()
+    content: str = "application/json"
+    more: str = ""
+    example: Any = None
+    deprecated: bool = False
+
+    @property
+    def id(self) -> str:
+        """``get_connections_connection_id``: a name for generated clients and for links."""
+        words = "".join(char if char.isalnum() else " " for char in self.path).split()
+        end = ["index"] if self.path.endswith("/") else []
+        return "_".join(["any" if self.method == "*" else self.method.lower(), *words, *end]).lower()
+
 
 PROVIDERS: Final = "Providers"
 INTEGRATIONS: Final = "Integrations"
@@ -119,37 +172,37 @@ NOTED: Final = {"connection_id": ["user-1"], "provider_config_key": "jira", "met
 
 # fmt: off
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("GET", "/providers", "List the catalog", PROVIDERS, providers.ProviderList, query=FIND, more="With an `ETag`; `If-None-Match` saves the body."),
-    Operation("GET", "/providers/{provider}", "Read one entry", PROVIDERS, providers.ProviderAnswer, errors=("not_found", "invalid_uri_params")),
+    Operation("GET", "/providers", "List the catalog", PROVIDERS, answers.ProviderList, query=FIND, more="With an `ETag`; `If-None-Match` saves the body."),
+    Operation("GET", "/providers/{provider}", "Read one entry", PROVIDERS, answers.ProviderAnswer, errors=("not_found", "invalid_uri_params")),
 
-    Operation("GET", "/integrations", "List the integrations", INTEGRATIONS, integrations.IntegrationList, scope=f"{SCOPE}:integrations:list"),
-    Operation("POST", "/integrations", "Make an integration", INTEGRATIONS, integrations.IntegrationAnswer, NewIntegration, scope=f"{SCOPE}:integrations:create", example={"provider": "jira", "unique_key": "jira-eu", "credentials": OAUTH_CLIENT}),
-    Operation("GET", "/integrations/{unique_key}", "Read an integration", INTEGRATIONS, integrations.IntegrationAnswer, query=(Param("include", "`webhook` and `credentials` add these; may be repeated.", _words("webhook", "credentials")),), errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:integrations:read", more="`credentials` need the scope `environment:integrations:read_credentials`."),
-    Operation("PATCH", "/integrations/{unique_key}", "Change an integration", INTEGRATIONS, integrations.IntegrationAnswer, IntegrationChanges, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:update", example={"display_name": "Jira (EU)"}, more="Not one that `gateway.yaml` declares."),
-    Operation("DELETE", "/integrations/{unique_key}", "Delete an integration and its connections", INTEGRATIONS, deletions.DeletedIntegration, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:delete", more="Answers when all are gone, and their tokens ended at the provider. Not one that `gateway.yaml` declares."),
+    Operation("GET", "/integrations", "List the integrations", INTEGRATIONS, answers.IntegrationList, scope=f"{SCOPE}:integrations:list"),
+    Operation("POST", "/integrations", "Make an integration", INTEGRATIONS, answers.IntegrationAnswer, NewIntegration, scope=f"{SCOPE}:integrations:create", example={"provider": "jira", "unique_key": "jira-eu", "credentials": OAUTH_CLIENT}),
+    Operation("GET", "/integrations/{unique_key}", "Read an integration", INTEGRATIONS, answers.IntegrationAnswer, query=(Param("include", "`webhook` and `credentials` add these; may be repeated.", _words("webhook", "credentials")),), errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:integrations:read", more="`credentials` need the scope `environment:integrations:read_credentials`."),
+    Operation("PATCH", "/integrations/{unique_key}", "Change an integration", INTEGRATIONS, answers.IntegrationAnswer, IntegrationChanges, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:update", example={"display_name": "Jira (EU)"}, more="Not one that `gateway.yaml` declares."),
+    Operation("DELETE", "/integrations/{unique_key}", "Delete an integration and its connections", INTEGRATIONS, answers.DeletedIntegration, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:delete", more="Answers when all are gone, and their tokens ended at the provider. Not one that `gateway.yaml` declares."),
 
-    Operation("GET", "/connections", "List the connections", CONNECTIONS, connections.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more="Newest first."),
-    Operation("POST", "/connections", "Import a credential", CONNECTIONS, connections.Connection, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
-    Operation("POST", "/connections/metadata", "Set metadata", CONNECTIONS, connections.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="Of all connections that are named or, where one is unknown, of none."),
-    Operation("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, connections.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
-    Operation("GET", "/connections/{connection_id}", "Read a connection, renewed where due", CONNECTIONS, connections.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be renewed."),
-    Operation("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, common.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example={"tags": {"team": "red"}}),
-    Operation("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, deletions.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
-    Operation("GET", "/connection", "List the connections", CONNECTIONS, connections.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
-    Operation("POST", "/connection", "Import a credential, its fields beside the rest", CONNECTIONS, common.AnyJson, common.AnyJson, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
-    Operation("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, connections.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
-    Operation("PATCH", "/connection/{connection_id}", "Change a connection", CONNECTIONS, common.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
-    Operation("DELETE", "/connection/{connection_id}", "Delete a connection", CONNECTIONS, deletions.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
-    Operation("POST", "/connection/{connection_id}/metadata", "Set metadata", CONNECTIONS, connections.Metadata, connections.Metadata, headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),
-    Operation("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, connections.Metadata, connections.Metadata, headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
+    Operation("GET", "/connections", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more="Newest first."),
+    Operation("POST", "/connections", "Import a credential", CONNECTIONS, answers.Connection, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
+    Operation("POST", "/connections/metadata", "Set metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="Of all connections that are named or, where one is unknown, of none."),
+    Operation("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
+    Operation("GET", "/connections/{connection_id}", "Read a connection, renewed where due", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be renewed."),
+    Operation("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example={"tags": {"team": "red"}}),
+    Operation("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
+    Operation("GET", "/connection", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
+    Operation("POST", "/connection", "Import a credential, its fields beside the rest", CONNECTIONS, answers.AnyJson, answers.AnyJson, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
+    Operation("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
+    Operation("PATCH", "/connection/{connection_id}", "Change a connection", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
+    Operation("DELETE", "/connection/{connection_id}", "Delete a connection", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
+    Operation("POST", "/connection/{connection_id}/metadata", "Set metadata", CONNECTIONS, answers.Metadata, answers.Metadata, headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),
+    Operation("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, answers.Metadata, answers.Metadata, headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
 
-    Operation("POST", "/connect/sessions", "Make a connect session", SESSIONS, sessions.ConnectSessionAnswer, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In which one end user may connect: for 30 minutes, or for `expires_in` seconds."),
-    Operation("POST", "/connect/sessions/reconnect", "Make a session to authorize one connection again", SESSIONS, sessions.ConnectSessionAnswer, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="Its id, its site and its end user stay."),
-    Operation("GET", "/connect/sessions/{session_id}", "See what became of a session", SESSIONS, sessions.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="Its `poll_url`."),
-    Operation("POST", "/connect/sessions/{session_id}/complete", "Complete what a session with a code challenge has connected", SESSIONS, sessions.CompletionAnswer, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"}, more="Within 10 minutes of the end user's authorization. Until then its connections are pending: in no list, and not proxied. Five wrong verifiers drop them."),
-    Operation("GET", "/connect/session", "Read the session", SESSIONS, sessions.SessionAnswer, who="session"),
+    Operation("POST", "/connect/sessions", "Make a connect session", SESSIONS, answers.ConnectSessionAnswer, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In which one end user may connect: for 30 minutes, or for `expires_in` seconds."),
+    Operation("POST", "/connect/sessions/reconnect", "Make a session to authorize one connection again", SESSIONS, answers.ConnectSessionAnswer, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="Its id, its site and its end user stay."),
+    Operation("GET", "/connect/sessions/{session_id}", "See what became of a session", SESSIONS, answers.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="Its `poll_url`."),
+    Operation("POST", "/connect/sessions/{session_id}/complete", "Complete what a session with a code challenge has connected", SESSIONS, answers.CompletionAnswer, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"}, more="Within 10 minutes of the end user's authorization. Until then its connections are pending: in no list, and not proxied. Five wrong verifiers drop them."),
+    Operation("GET", "/connect/session", "Read the session", SESSIONS, answers.SessionAnswer, who="session"),
     Operation("DELETE", "/connect/session", "End the session", SESSIONS, who="session", status=204),
-    Operation("GET", "/connect/session/result", "See what became of it, from the browser", SESSIONS, sessions.SessionResult, query=(Param("client", "Of the window that named it as `ws_client_id` alone."), WAIT), who="session"),
+    Operation("GET", "/connect/session/result", "See what became of it, from the browser", SESSIONS, answers.SessionResult, query=(Param("client", "Of the window that named it as `ws_client_id` alone."), WAIT), who="session"),
     Operation("POST", "/connect/telemetry", "Tell what the page's user does", SESSIONS, body=Telemetry, errors=("invalid_connect_session_token_format", "unknown_connect_session_token", "invalid_json", "invalid_body", "invalid_content_type", "body_too_large", "store_unavailable"), who="open", status=204, more="Taken and forgotten."),
     Operation("GET", "/connect/", "The same page, at the address that published clients know", SESSIONS, query=(Param("session_token", "Of the connect session."),), who="open", content=HTML),
     Operation("GET", "/connect/assets/{name}", "A file of the page", SESSIONS, errors=("not_found",), who="open", content="*/*"),
@@ -164,31 +217,31 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/oauth/connect/{integration_id}", "Begin an authorization", SESSIONS, who="session", status=302, content=HTML, more="Navigated to by a browser; 400 with a page where it cannot begin."),
     Operation("GET", "/oauth/callback", "Where providers send the browser back to", SESSIONS, who="open", content=HTML),
     Operation("GET", "/app-auth/connect", "The same, where an app was installed", SESSIONS, who="open", content=HTML),
-    Operation("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, sessions.ClientMetadata, errors=("not_found",), who="open"),
+    Operation("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, answers.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Operation("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, sessions.Connected, common.AnyJson, errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Operation("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, answers.Connected, answers.AnyJson, errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in typed_in.FORMS.items()
     ),
-    Operation("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, sessions.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
+    Operation("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
 
-    Operation("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, environment.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
-    Operation("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, keys.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
-    Operation("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, keys.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
-    Operation("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, keys.RevokedKeys, GoneKeyBody, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
-    Operation("DELETE", "/environment/api-keys/{key_id}", "Revoke a key", ENVIRONMENT, keys.RevokedKeys, errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:api_keys:delete", more="And those that it minted; on every node within seconds."),
-    Operation("GET", "/environment-variables", "Read the environment's variables", ENVIRONMENT, environment.Variables, scope=f"{SCOPE}:variables:read", more="Those of `environments.<name>.variables` in `gateway.yaml`."),
+    Operation("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
+    Operation("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, answers.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
+    Operation("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, answers.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
+    Operation("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, answers.RevokedKeys, GoneKeyBody, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
+    Operation("DELETE", "/environment/api-keys/{key_id}", "Revoke a key", ENVIRONMENT, answers.RevokedKeys, errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:api_keys:delete", more="And those that it minted; on every node within seconds."),
+    Operation("GET", "/environment-variables", "Read the environment's variables", ENVIRONMENT, answers.Variables, scope=f"{SCOPE}:variables:read", more="Those of `environments.<name>.variables` in `gateway.yaml`."),
 
     Operation("GET", "/webhook/{environment}/{unique_key}", "Answer a provider that asks whether the address is ours", WEBHOOKS, errors=("unknown_provider_template", "not_found"), who="open", content="text/plain"),
-    Operation("POST", "/webhook/{environment}/{unique_key}", "Take a provider's webhook", WEBHOOKS, common.AnyJson, errors=("unknown_provider_template", *WEBHOOK_SIGNATURE, "body_too_large", "store_unavailable"), who="open", also=(204,), more="Proven by the provider's signature. Connections that it is about get it as an event."),
+    Operation("POST", "/webhook/{environment}/{unique_key}", "Take a provider's webhook", WEBHOOKS, answers.AnyJson, errors=("unknown_provider_template", *WEBHOOK_SIGNATURE, "body_too_large", "store_unavailable"), who="open", also=(204,), more="Proven by the provider's signature. Connections that it is about get it as an event."),
 
     Operation("*", "/proxy/{path}", "Send a request to the provider", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*", more="The provider's own answer comes back; an answer with the header `Gateway-Error` is ours."),
     Operation("*", "/c/{capability}/{path}", "Send a request by a capability address", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The address says who calls and for which connection; below it lies the provider's own API."),
     Operation("*", "/c/{capability}", "Send a request to the provider's base address, likewise", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
     Operation("*", "/proxy", "Send a request to the provider's base address", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
 
-    Operation("GET", "/health", "Whether the process lives", HEALTH, common.Result, who="open"),
-    Operation("GET", "/ready", "Whether it serves", HEALTH, common.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
-    Operation("GET", "/openapi.json", "This description", HEALTH, common.AnyJson, who="open"),
+    Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
+    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
+    Operation("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, who="open"),
     Operation("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
     Operation("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),
     Operation("GET", "/images/template-logos/{name}.svg", "A neutral logo", PROVIDERS, who="open", content="image/svg+xml", errors=("not_found",)),

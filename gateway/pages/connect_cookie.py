@@ -12,12 +12,11 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import Forbidden, Unauthorized
-from gateway.pages.frame import may_embed, origin_of
-from gateway.pages.words import Words
+from gateway.middleware.bearer_key import key_in
+from gateway.pages.frame import PageWords, may_embed, origin_of
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from gateway.services import SERVICES
-from middleware.bearer_key import key_in
 
 EMBEDDED: Final = "embedded"
 EMBEDDER: Final = "Gateway-Embedder"  # set by our own script in a frame: the origin that it got the token from
@@ -38,13 +37,13 @@ def is_embedded(request: web.Request) -> bool:
     return request.match_info.get("session_id") == EMBEDDED
 
 
-def base_of(request: web.Request, session_digest: str, words: Words) -> str:
+def base_of(request: web.Request, session_digest: str, words: PageWords) -> str:
     """The address of the session's first page; it keeps a language that was chosen."""
     return address_of(request, session_digest, words)
 
 
 def address_of(
-    request: web.Request, session_digest: str, words: Words, below: str = "", *, window: bool = False, **query: str
+    request: web.Request, session_digest: str, words: PageWords, below: str = "", *, window: bool = False, **query: str
 ) -> str:
     """The address of the page `below` the session's first one, which keeps a language and a theme that were chosen. `window`:
     of a page in a window of its own, also where a frame has opened that."""

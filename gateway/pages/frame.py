@@ -1,15 +1,157 @@
-"""The frame of every page for end users: language, brand, theme, and the headers that keep others out."""
+"""The frame of every page for end users: words, files, language, brand, and the headers that keep others out."""
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from gateway.connections.origins import is_registered, trusts_loopback
-from gateway.pages.assets import logo_mark, own
-from gateway.pages.environment import page
-from gateway.pages.words import Words
+from gateway import resources
+from gateway.authorization.trusted_pages import is_registered, trusts_loopback
+from gateway.errors import NotFound
+from gateway.pages.templates import page
 from gateway.services import SERVICES, Services
+
+# ── What pages for end users say, in the languages of `templates/connect/words/`; English stands in for what one
+# lacks.
+
+LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
+
+
+class PageWords:
+    """Calling it gives a sentence. `asked` says whether the language was chosen and not guessed: then links keep it."""
+
+    def __init__(self, lang: str, *, asked: bool = False) -> None:
+        self.lang = lang
+        self.asked = asked
+        self._words = _read_words(lang)
+
+    def __call__(self, key: str, **values: Any) -> str:
+        """The sentence `key` with its blanks filled in, begun with a capital letter. Raises KeyError for no such key."""
+        text = (self._words.get(key) or _read_words(LANGUAGES[0])[key]).format_map(values)
+        return text[:1].upper() + text[1:]
+
+    def plain(self, key: str) -> str:
+        """As it stands, to be put into another sentence."""
+        return self._words.get(key) or _read_words(LANGUAGES[0])[key]
+
+    def has(self, key: str) -> bool:
+        return key in _read_words(LANGUAGES[0])
+
+
+def words_for(request: web.Request, lang: str | None = None) -> PageWords:
+    """In `lang`, else in ``?lang=``, else in the first language of Accept-Language that we have (RFC 9110 §12.5.4)."""
+    for wanted in (lang, request.query.get("lang")):
+        if wanted and (known := _known(wanted)):
+            return PageWords(known, asked=True)
+    return PageWords(accepted(request.headers.get(hdrs.ACCEPT_LANGUAGE, "")))
+
+
+def accepted(field: str) -> str:
+    """The language of ours that an Accept-Language field likes best; English if none."""
+    liked: list[tuple[float, int, str]] = []
+    for place, part in enumerate(field[:500].split(",")):
+        tag, _, parameter = part.partition(";")
+        try:
+            weight = float(parameter.strip().removeprefix("q=")) if parameter.strip() else 1.0
+        except ValueError:
+            continue
+        if weight > 0 and (known := _known(tag.strip())):
+            liked.append((-weight, place, known))
+    return min(liked)[2] if liked else LANGUAGES[0]
+
+
+def _known(tag: str) -> str | None:
+    primary = tag.lower().replace("_", "-").partition("-")[0]
+    return primary if primary in LANGUAGES else None
+
+
+@cache
+def _read_words(lang: str) -> Mapping[str, str]:
+    import yaml
+
+    path = resources.folder("templates") / "connect" / "words" / f"{lang}.yaml"
+    words: dict[str, str] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return words
+
+
+# ── The few files that pages load: from a fixed table, never from a path that somebody sends.
+
+OWN: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
+IMAGES: Final = {
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webp": "image/webp",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+}
+LOGO: Final = "logo"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    content: bytes
+    mark: str
+
+
+async def asset(request: web.Request) -> web.Response:
+    """GET /connect/assets/{name}. Raises NotFound."""
+    name = request.match_info["name"]
+    logo = request.app[SERVICES].config.branding.logo
+    if name in OWN:
+        file, kind = own(name), OWN[name]
+    elif name == LOGO and logo is not None:
+        file, kind = _image(logo), IMAGES[logo.suffix.lower()]
+    else:
+        raise NotFound("not_found", "There is no such file.")
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
+        "ETag": f'"{file.mark}"',
+        "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+    }
+    if any(tag.value == file.mark for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    charset = "utf-8" if kind.startswith("text/") else None
+    answer = web.Response(body=file.content, content_type=kind, charset=charset, headers=headers)
+    answer.headers.pop(hdrs.SET_COOKIE, None)
+    return answer
+
+
+@cache
+def own(name: str) -> File:
+    return _read_file(resources.folder("templates") / "connect" / name)
+
+
+def logo_mark(logo: Path | None) -> str | None:
+    """What changes with the operator's logo; None where there is none."""
+    try:
+        return None if logo is None else _image(logo).mark
+    except NotFound:
+        return None
+
+
+def _image(path: Path) -> File:
+    try:
+        stamp = path.stat()
+    except OSError as fault:
+        raise NotFound("not_found", "The logo is gone.") from fault
+    return _logo(path, stamp.st_mtime_ns, stamp.st_size)
+
+
+@cache
+def _logo(path: Path, _changed: int, _size: int) -> File:
+    return _read_file(path)
+
+
+def _read_file(path: Path) -> File:
+    content = path.read_bytes()
+    return File(content, hashlib.sha256(content).hexdigest()[:16])
+
 
 THEMES: Final = ("light", "dark")
 LOOPBACK: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://localhost:*", "https://127.0.0.1:*")
@@ -24,7 +166,7 @@ class Color:
 
 
 def connect_page(
-    request: web.Request, template: str, words: Words, status: int = 200, *, framed: bool = False, **context: Any
+    request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
     """`template` in the frame. `framed`: registered origins may embed it; else nobody may."""
     services = request.app[SERVICES]

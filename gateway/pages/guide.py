@@ -1,17 +1,168 @@
-"""``GET /providers/{provider}/guide``: how to set up a provider, made from its entry. Open to all: it holds no secret."""
+"""``GET /providers/{provider}/guide``: how to set up a provider, made from its entry."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 from aiohttp import web
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.provider import Provider
-from gateway.catalog.setting import Setting, title_from
+from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, title_from
 from gateway.errors import NotFound
-from gateway.pages.environment import page
-from gateway.pages.failing import failed
-from gateway.pages.guide_behaviour import behaviour
+from gateway.pages.error_page import failed
 from gateway.pages.guide_steps import asked, steps
-from gateway.pages.snippets import call_of, curl, node, python
+from gateway.pages.templates import page
 from gateway.services import SERVICES
+from gateway.text import counted
+
+# ── One proxied call, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
+
+SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
+CONNECTION_ID = "<CONNECTION_ID>"
+
+_PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class SnippetCall:
+    """A request to the provider: `path` begins with a slash, `body` is JSON."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+def call_of(provider: Provider) -> SnippetCall:
+    """A call that shows that a connection works: the entry's own proof, else what its paths look like."""
+    proof = provider.proxy.verification
+    if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
+        return SnippetCall(proof.method, _shown(proof.endpoints[0]), proof.data)
+    form = (provider.proxy.path_form or "").partition(", ")[0]
+    return SnippetCall("GET", _shown(form) if form.startswith("/") and " " not in form else "/<endpoint>")
+
+
+def _shown(path: str) -> str:
+    """What a connection fills in, as people mark what they have to fill in."""
+    return _PLACEHOLDER.sub(r"<\1>", path)
+
+
+def headers(key: str) -> dict[str, str]:
+    """The three that every proxied call has; `key` is the integration's."""
+    return {
+        "Authorization": f"Bearer {SECRET_KEY}",
+        "Provider-Config-Key": key,
+        "Connection-Id": CONNECTION_ID,
+    }
+
+
+def curl(url: str, key: str, call: SnippetCall) -> str:
+    """A command of several lines."""
+    parts = ["curl" if call.method == "GET" else f"curl -X {call.method}"]
+    fields = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in fields.items()]
+    if call.body is not None:
+        parts.append(f"-d {shlex.quote(json.dumps(call.body))}")
+    parts.append(shlex.quote(f"{url}/proxy{call.path}"))
+    return " \\\n     ".join(parts)
+
+
+def python(url: str, key: str, call: SnippetCall) -> str:
+    """A program for Python 3."""
+    fields = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
+    lines = ["import json", "import urllib.request", ""]
+    lines += ["request = urllib.request.Request(", f"    {f'{url}/proxy{call.path}'!r},"]
+    if call.method != "GET":
+        lines.append(f"    method={call.method!r},")
+    lines += ["    headers={", *(f"        {name!r}: {value!r}," for name, value in fields.items()), "    },"]
+    if call.body is not None:
+        lines.append(f"    data=json.dumps({call.body!r}).encode(),")
+    return "\n".join([*lines, ")", "with urllib.request.urlopen(request) as answer:", "    print(json.load(answer))"])
+
+
+def node(url: str, key: str, call: SnippetCall) -> str:
+    """A module for Node 18 or newer."""
+    options: dict[str, Any] = {} if call.method == "GET" else {"method": call.method}
+    options["headers"] = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
+    text = json.dumps(options, indent=2, ensure_ascii=False)
+    if call.body is not None:
+        text = (
+            text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(call.body, ensure_ascii=False)})\n}}'
+        )
+    address = json.dumps(f"{url}/proxy{call.path}", ensure_ascii=False)
+    return f"const answer = await fetch({address}, {text});\nconsole.log(answer.status, await answer.json());"
+
+
+# ── How a provider behaves, as far as its entry knows, in sentences for people.
+
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def behaviour(provider: Provider) -> list[tuple[str, str]]:
+    """A title and a sentence for each thing that is known."""
+    return list(_behaviour(provider))
+
+
+def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
+    proxy = provider.proxy
+    yield "Requests go to", proxy.base_url
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
+    if has_client and (chosen := next(open_secret_addresses(provider), None)):
+        yield "The client secret", _on_hosts(chosen[1])
+    if provider.refresh is not None and (told := " ".join(_on_refresh(provider.refresh))):
+        yield "Tokens", told
+    if proxy.paginate is not None:
+        yield "Lists", _on_paging(proxy.paginate)
+    if provider.revocation_url:
+        yield "Deleting a connection", "ends its tokens at the provider, too."
+    if proxy.verification is not None and not mode.redirects:
+        yield "A new credential", "is tried before it is stored."
+    if provider.webhook_signature is not None:
+        signature = provider.webhook_signature
+        yield "Webhooks", f"are signed in the field {signature.header} ({signature.scheme})."
+
+
+def _on_hosts(setting: str) -> str:
+    return (
+        f"goes only to hosts that the integration names in allowed_hosts, since users choose the host by the setting "
+        f"'{setting}'. Without it, users connect as with a public client (PKCE), or with a client of their own."
+    )
+
+
+def _on_paging(paginate: Paginate) -> str:
+    parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
+    named = ", ".join(part for part in parts if part)
+    return f"are paged by {paginate.type}" + (f": {named}." if named else ".")
+
+
+def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:
+    if refresh.access_token_lifetime_s:
+        yield f"Access tokens live about {_span(refresh.access_token_lifetime_s)}."
+    if refresh.rotating:
+        yield "Each refresh brings a new refresh token and ends the old one."
+    if refresh.expires_after_days_unused:
+        yield f"A refresh token that is not used for {counted(refresh.expires_after_days_unused, 'day')} is dead."
+    if refresh.expires_after_days_owner_inactive:
+        yield f"It dies, too, when its owner is inactive for {counted(refresh.expires_after_days_owner_inactive, 'day')}."
+    if refresh.expires_after_days:
+        yield f"After {counted(refresh.expires_after_days, 'day')} the user has to connect again."
+
+
+def _span(seconds: int) -> str:
+    for size, unit in _UNITS:
+        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+            count = round(seconds / size)
+            return counted(count, unit)
+    return counted(seconds, "second")
+
+
+# ── ``GET /providers/{provider}/guide``: how to set up a provider, made from its entry. Open to all: it holds no
+# secret.
 
 TRUST = {
     "reviewed": "Reviewed by hand.",

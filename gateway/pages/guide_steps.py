@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.hosts import open_secret_addresses
-from gateway.catalog.provider import Provider, Setting
-from gateway.catalog.setting import title_from
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Setting, title_from
 
 _KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
@@ -22,7 +22,7 @@ PUBLIC: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class GuideStep:
     """One thing to do: what, where, and what to paste."""
 
     text: str
@@ -31,47 +31,47 @@ class Step:
     notes: tuple[str, ...] = field(default=())
 
 
-def steps(provider: Provider, public_url: str, family: str | None) -> list[Step]:
+def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
     """All that is to be done, in order, until the first connection is there. `family`: whose app this one shares."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
-    declared = Step("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
+    declared = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
-        made = Step(
+        made = GuideStep(
             "Make a connection by giving the gateway the credential.", code=imported(provider, mode, public_url)
         )
         return [*_where_credentials_are(provider, mode), declared, made]
-    made = Step("Connect a test user: ask for a link, open it, authorize.", code=session(provider, public_url))
+    made = GuideStep("Connect a test user: ask for a link, open it, authorize.", code=session(provider, public_url))
     if _registers_itself(provider) or not mode.integration:
         text = (
             f"There is nothing to register: the gateway does so itself at {provider.display_name} when a user connects."
         )
-        return [Step(text), declared, made]
+        return [GuideStep(text), declared, made]
     return [*_registration(provider, mode, public_url, family), made]
 
 
-def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Step]:
+def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[GuideStep]:
     name, page = provider.display_name, provider.setup_guide_url or provider.docs
     if mode.integration:
-        yield Step(f"Register an application at {name}.", link=page)
+        yield GuideStep(f"Register an application at {name}.", link=page)
     if mode.asks or provider.credentials:
-        yield Step(
+        yield GuideStep(
             f"Each user has a credential of their own, which {name} gives out.", link=provider.docs_connect or page
         )
 
 
-def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[Step]:
+def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
     """The first five steps of requirement 1, for an app at the provider."""
     kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
     page = provider.setup_guide_url or provider.docs
-    yield Step(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
-    yield Step("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
+    yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
+    yield GuideStep("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
-        yield Step("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
+        yield GuideStep("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
     shown = ", ".join(_variable(provider, key) for key in mode.integration)
     text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
-    yield Step(text, code=declaration(provider, mode))
-    yield Step(PUBLIC)
+    yield GuideStep(text, code=declaration(provider, mode))
+    yield GuideStep(PUBLIC)
 
 
 def _on_scopes(provider: Provider) -> Iterator[str]:

@@ -5,18 +5,17 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.connections.return_address import ReturnResult, return_address
+from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.errors import GatewayError
-from gateway.pages.choices import offer, offered
+from gateway.events.signatures import signing_keys
 from gateway.pages.confirmation import Browser, in_other_browser
 from gateway.pages.connect_cookie import address_of, base_of, held_digest, is_embedded, quoted, session_of
-from gateway.pages.failing import expired, failed
-from gateway.pages.frame import connect_page, openers, see_other
-from gateway.pages.words import Words, words_for
+from gateway.pages.connect_offer import offer, offered
+from gateway.pages.error_page import expired, failed
+from gateway.pages.frame import PageWords, connect_page, openers, see_other, words_for
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import Account, ConnectionRef
 from gateway.services import SERVICES
-from gateway.webhooks.keys import signing_keys
 
 
 async def result(request: web.Request) -> web.StreamResponse:
@@ -100,7 +99,7 @@ async def application_address(
 
 
 async def result_page(
-    request: web.Request, session_digest: str, session: ConnectSession | None, key: str, words: Words
+    request: web.Request, session_digest: str, session: ConnectSession | None, key: str, words: PageWords
 ) -> web.Response | None:
     """What has come of connecting `key` under this session; None where nothing has yet."""
     outcomes = await _outcomes(request, session_digest, key)
@@ -113,7 +112,7 @@ async def result_page(
 
 
 async def connected_page(
-    request: web.Request, words: Words, made: Outcome, session: ConnectSession | None, *, already: bool = False
+    request: web.Request, words: PageWords, made: Outcome, session: ConnectSession | None, *, already: bool = False
 ) -> web.Response:
     """`made`: what connected it. `session` None: it is over, or this browser does not hold it. `already`: the end user asks
     to connect what this session has connected."""
@@ -174,14 +173,14 @@ async def connected_page(
     )
 
 
-def way_to_application(request: web.Request, session: ConnectSession | None, words: Words, key: str) -> str | None:
+def way_to_application(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
     """Where a last page of this session leads back to the application; None where the session names no address of it."""
     if session is None or session.return_url is None or is_embedded(request):
         return None
     return address_of(request, session.digest, words, "/return", i=key)
 
 
-def _failure(request: web.Request, words: Words, outcome: Outcome, session: ConnectSession | None) -> web.Response:
+def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: ConnectSession | None) -> web.Response:
     services = request.app[SERVICES]
     name = back = None
     integration = services.integrations.find(outcome.environment, outcome.integration_id)
@@ -201,7 +200,7 @@ def _failure(request: web.Request, words: Words, outcome: Outcome, session: Conn
     )
 
 
-async def _facts(request: web.Request, made: Outcome, words: Words) -> list[tuple[str, str]]:
+async def _facts(request: web.Request, made: Outcome, words: PageWords) -> list[tuple[str, str]]:
     """Whose account, and which site, in words that its owner knows."""
     if made.connection_id is None:
         return []
@@ -224,7 +223,7 @@ async def made_by(request: web.Request, session: ConnectSession) -> dict[str, Ou
     return {one.integration_id: one for one in await _outcomes(request, session.digest, None) if one.succeeded}
 
 
-def _last_page(request: web.Request, words: Words, **context: Any) -> web.Response:
+def _last_page(request: web.Request, words: PageWords, **context: Any) -> web.Response:
     plain: dict[str, Any] = {
         "detail": None,
         "advice": None,

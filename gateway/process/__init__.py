@@ -1,17 +1,22 @@
-"""The processes of `gateway serve`: a small parent, which is the one that the operator started, and its workers (ADR 41).
+"""The processes of `gateway serve`: a small parent, which the operator started, and its workers.
 
-    start.py       what the command does first: start the first worker, then load the rest of the parent
-    parent.py      the parent: sockets, signals, token exchanges for all workers, their end
-    workers.py     which workers live, who replaces the dead and when
-    reloads.py     one reload of the configuration for all workers, at SIGHUP or for a missing key
-    memory.py      memory that all of them share: accepted configurations, metrics
-    handed_on.py   the accepted configuration in it, from which a replacement starts
-    admin.py       /health, /ready and /metrics on `server.admin_port`, answered by the parent
-    sockets.py     listening sockets, opened here or handed over (systemd)
-    terminal.py    whether the terminal that we were started from is gone
+    start.py           How `gateway serve` starts: the first worker at once, and while that loads, what the parent
+                       needs.
+    parent.py          The parent of `gateway serve`: opens the sockets, keeps its workers alive, exchanges tokens
+                       for them, passes signals on.
+    workers.py         Which workers live. A dead one is replaced at its own place, after a pause where lives are
+                       short.
+    handshake.py       The first messages of a channel, before an event loop runs: JSON objects, each behind its
+                       length (4 bytes, big-endian).
+    channel.py         Messages between the parent and a worker over a socket pair, once their event loops run;
+                       `handshake` has what comes before.
+    shared_memory.py   Memory that the parent and its workers share by open files without a name: each worker gets
+                       their descriptors.
+    reload_workers.py  One reload for all workers: one of them reads and checks the files, the others take over what
+                       it has accepted.
+    sockets.py         Listening sockets: made here, or handed over by who started us (systemd's socket activation,
+                       and the like).
+    admin.py           `server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
 
-The parent does token exchanges and writes the refresh journal (`gateway.refresh`, `gateway.journal`), so that a worker's
-death loses nothing. It has neither the configuration nor a key of the store: workers load those and say what it needs.
-A worker's end is `gateway/server/worker.py`. Signals go to the parent; workers follow it by a channel (`gateway.channel`),
-and end when it is gone.
+Always true: the parent loads no database, no web framework and no catalog; it alone calls token endpoints.
 """

@@ -18,10 +18,11 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import hdrs, web
 
-from gateway.hardening import hide_versions
-from gateway.metrics import CONTENT_TYPE, Board, Metrics, Sample, exposition, total
+from gateway.observe.metrics import Board, Metrics, Sample
+from gateway.observe.metrics_text import CONTENT_TYPE, exposition, total
 from gateway.process.sockets import BACKLOG
 from gateway.process.workers import WorkerProcess, Workers
+from gateway.startup.hardening import hide_versions
 
 SILENT_S: Final = 15.0  # a worker that has not reported for so long is not ready: its loop stands still
 DEAD_S: Final = 60.0  # and where all have been silent for so long, a new start is better

@@ -1,4 +1,4 @@
-"""The parent of `gateway serve`: opens the sockets, keeps its workers alive, does their token exchanges, passes signals on."""
+"""The parent of `gateway serve`: opens the sockets, keeps its workers alive, exchanges tokens for them, passes signals on."""
 
 import asyncio
 import gc
@@ -15,26 +15,44 @@ from typing import Any, Final
 
 import structlog
 
-from gateway import logs
 from gateway.errors import StartRefused
-from gateway.handshake import Message, send_now
-from gateway.hardening import harden
-from gateway.lean import give_back_memory, small_web
+from gateway.observe import logs
 from gateway.process import start
-from gateway.process.memory import Memory
-from gateway.process.reloads import Reloads
+from gateway.process.handshake import Message, send_now
+from gateway.process.reload_workers import Reloads
+from gateway.process.shared_memory import SharedMemory
 from gateway.process.sockets import listening
 from gateway.process.start import ENDING, Started
-from gateway.process.terminal import Terminal
 from gateway.process.workers import ORDERLY, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
+from gateway.startup.hardening import harden
+from gateway.startup.imports import give_back_memory, small_web
+
+# ── The terminal that stderr is on, if it is on one: closing it sends SIGHUP too, and is no wish to reload.
+
+
+class Terminal:
+    """As it is when this is made."""
+
+    def __init__(self) -> None:
+        self._was_there = sys.stderr.isatty()
+
+    def gone(self) -> bool:
+        """Whether it has been closed since."""
+        if self._was_there:
+            try:
+                os.tcgetpgrp(sys.stderr.fileno())
+            except OSError:
+                return True
+        return False
+
 
 LOOK_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
-def run(first: Started, memory: Memory, file: str, *, as_json: bool) -> int:
+def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> int:
     """Until SIGTERM or SIGINT; the exit code. A second signal kills the workers and ends this process by itself."""
     logs.setup()
     harden()
@@ -51,7 +69,7 @@ def run(first: Started, memory: Memory, file: str, *, as_json: bool) -> int:
 class Parent:
     """`first`: the worker that was started already. `killed_by`: the second signal."""
 
-    def __init__(self, first: Started, memory: Memory, file: str, *, as_json: bool) -> None:
+    def __init__(self, first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
         self._first: Started | None = first
         self._memory = memory
@@ -222,7 +240,7 @@ class Parent:
 
     async def _open_admin(self, listener: socket.socket) -> None:
         small_web()
-        from gateway.metrics import Board
+        from gateway.observe.metrics import Board
         from gateway.process.admin import Admin
 
         board = Board(self._count + 1, self._memory.board)

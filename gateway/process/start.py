@@ -47,13 +47,13 @@ def serve(file: Path, *, as_json: bool) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
     # A reload that is asked for during the start waits until somebody can act on it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from gateway.process.memory import Memory
+    from gateway.process.shared_memory import SharedMemory
 
-    memory = Memory()
+    memory = SharedMemory()
     first = spawn(memory.descriptors)
     # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
-    from gateway.lean import stay_small
+    from gateway.startup.imports import stay_small
 
     stay_small()
     from gateway.process.parent import run

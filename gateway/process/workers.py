@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import structlog
 
-from gateway.channel import Channel
-from gateway.handshake import Message
+from gateway.process.channel import Channel
+from gateway.process.handshake import Message
 from gateway.process.start import Started
 
 ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun

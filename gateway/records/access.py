@@ -1,9 +1,12 @@
-"""Who may do what: a minted key as it is stored, its limits, and the caller that a key makes of a request."""
+"""Who may do what: environments, minted keys and their limits, capabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
+
+from gateway.records.connection import ConnectionRef
+from gateway.secret import Secret
 
 Kind = Literal["key", "capability"]
 
@@ -11,7 +14,7 @@ ANY_INTEGRATION = "*"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class KeyLimits:
     """What a key is held to. Each member that is empty or None limits nothing; all that are given must hold.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
@@ -36,7 +39,7 @@ class Limits:
         return {name: value for name, value in told.items() if value}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "Limits":
+    def from_json(cls, told: Mapping[str, Any]) -> "KeyLimits":
         return cls(
             tuple(told.get("integrations", ())),
             tuple(told.get("connections", ())),
@@ -57,7 +60,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class MintedKey:
     """A minted key. The key itself is nowhere: `digest` is its hex SHA-256, `last_four` its last four characters.
 
     `limits`: its own and those of each key above it that minted it; all must allow. `rate`: calls a minute, `budget`:
@@ -72,7 +75,7 @@ class Key:
     name: str
     last_four: str
     scopes: tuple[str, ...]
-    limits: tuple[Limits, ...] = ()
+    limits: tuple[KeyLimits, ...] = ()
     rate: int | None = None
     budget: int | None = None
     calls: int = 0
@@ -86,3 +89,25 @@ class Key:
     def alive(self, now: datetime) -> bool:
         """Neither revoked nor past its end."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+# ── An address that stands for one connection: the capability in it, and the connection it leads to.
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """`mount` is how every address of it begins on this host, which is secret: ``/c/gw_cap_…``."""
+
+    mount: Secret
+    token: Secret
+    ref: ConnectionRef
+
+
+# ── An environment: one customer application's set of integrations and connections, opened by its secret keys.
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """`name` is its identity everywhere, the store included (api-contract 0.6: ``[a-z0-9_-]+``)."""
+
+    name: str

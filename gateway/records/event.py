@@ -105,7 +105,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of an attempt. `due_at` is set where it is to be tried again."""
 
     state: DeliveryState

@@ -1,25 +1,34 @@
 """Refresh: how several nodes replace a token that a provider may accept only once.
 
-The rules, in this order:
+    decision.py              What a node may do now with a connection whose token needs a refresh: one pure function
+                             over one transition table.
+    protocol.py              One refresh from the claim to the commit (ADR 20).
+    save_tokens.py           The lease held while something is under way, and new tokens put on the disk. They exist
+                             nowhere else: storage errors are retried.
+    token_exchange.py        One call to a token endpoint, journalled: that it has begun, then its reply, before the
+                             reply is handed on.
+    exchange_message.py      An exchange as a message from a worker to its parent, and what came of it as the
+                             message back.
+    through_parent.py        A worker's end: its parent does the exchanges, and the replies outlive the worker.
+    for_workers.py           The parent's end: exchanges for its workers, each to its end whatever becomes of the
+                             worker that wanted it.
+    auth_exchange.py         What auth modes ask providers, done in one place: the one where codes, passwords and
+                             refresh tokens leave.
+    refresher.py             The refresh queue, and one task a node for all who wait for a refresh; no leaving
+                             client can cancel it.
+    schedule.py              When a token is refreshed ahead of its end, and how refreshes that are due together are
+                             spread.
+    refresh_token_expiry.py  How long what renews a connection lives, by what its provider's entry says of disuse,
+                             and when to refresh it before that.
+    ending_connections.py    Connections that end with their access token: nothing renews them, so their end is
+                             noted when it comes, call or no call.
+    backoff.py               What a failed refresh means for the next one, and for callers meanwhile; how often a
+                             refusal must repeat before it counts.
+    recovery.py              Takes up refreshes that another process began and did not finish: an intent that is
+                             still open under a lease.
+    keep_alive.py            Refreshes connections that nobody uses before their refresh token dies of that, and
+                             notes those that end. One node does it
 
-1. `decision.py`: what a node may do now with a connection whose token needs a refresh. One pure function, `next_step`, over
-   one transition table, `TABLE`. No I/O, no clock, nothing but enumerations and booleans, so that a model checker can
-   explore it together with crashes and delays.
-2. `gateway/connections/standing.py`: reads those facts from a row, the local refresh journal and this node's state.
-3. `gateway/connections/redeem.py` and `recover.py`: carry out the step.
-
-The token exchange, a call to a token endpoint whose reply is in the journal before anybody uses it (ADR 41):
-
-4. `exchange.py`: the exchange itself: begun, asked, reply journalled; the interface that refreshes use; and the exchange in
-   this process, for plugins in a host's process and for commands. `sent.py` keeps it from sending a token twice at a time.
-5. `message.py`: an exchange as a message between a worker and its parent; `through_parent.py`: the worker's end;
-   `for_workers.py`: the parent's end. `gateway serve` has its parent do the exchange, so that a worker's death loses no reply.
-
-What always holds:
-
-- An open intent says that a refresh token may have been sent. It is stored before the token leaves (ADR 20).
-- A lease is set, compared and ended by the time of the database only (ADR 42).
-- A lease that has not run out is claimed only by a node that knows, by a local file lock, that its holder is dead.
-- Where another machine may still hold the provider's reply, a refresh token that rotates is not sent again.
-- A reply of 2xx is in the journal before it is handed on, if the journal can be written.
+Always true: intent on the disk before the token leaves; a reply is journalled before it is used; every write is
+fenced by the connection's version.
 """

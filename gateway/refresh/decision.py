@@ -18,7 +18,7 @@ class Node(StrEnum):
     """The database failed over: nodes are writing back newer tokens that they have in memory."""
 
 
-class Lease(StrEnum):
+class LeaseState(StrEnum):
     """The lease of the row, by the time of the database."""
 
     FREE = "free"
@@ -46,7 +46,7 @@ class Holder(StrEnum):
     """A process of a machine that keeps no refresh journal: what it received died with it."""
 
 
-class Step(StrEnum):
+class RefreshStep(StrEnum):
     """What to do now."""
 
     CLAIM = "claim"
@@ -73,7 +73,7 @@ class Facts(NamedTuple):
     node: Node
     intent: bool
     """Whether an intent is open: the refresh token in the row may have been sent."""
-    lease: Lease
+    lease: LeaseState
     holder: Holder
     recorded: bool
     """Whether this machine's refresh journal contains a reply for the refresh token in the row."""
@@ -83,13 +83,13 @@ class Facts(NamedTuple):
     """Whether `rotation_lost` was set and the intent left open."""
 
 
-class Rule(NamedTuple):
+class DecisionRule(NamedTuple):
     """A row of the table. None matches any value, a tuple any of its members."""
 
-    step: Step
+    step: RefreshStep
     node: Node | None = None
     intent: bool | None = None
-    lease: tuple[Lease, ...] | None = None
+    lease: tuple[LeaseState, ...] | None = None
     holder: tuple[Holder, ...] | None = None
     recorded: bool | None = None
     rotates: bool | None = None
@@ -97,28 +97,28 @@ class Rule(NamedTuple):
 
 
 TABLE: Final = (
-    Rule(Step.HALT, node=Node.CLOCK_OFF),
-    Rule(Step.WAIT, node=Node.RECONCILING),
-    Rule(Step.TAKE_UP, intent=True, lease=(Lease.HELD,), holder=(Holder.HERE_DEAD,)),
-    Rule(Step.WAIT, lease=(Lease.HELD,)),
-    Rule(Step.CLAIM, intent=False),
-    Rule(Step.TAKE_UP, recorded=True),
-    Rule(Step.TAKE_UP, holder=(Holder.HERE_DEAD, Holder.HERE_ENDED)),
-    Rule(Step.REFUSE, reported=True),
-    Rule(Step.SEND_AGAIN, holder=(Holder.NOBODY,)),
-    Rule(Step.DEFER, lease=(Lease.RUN_OUT,)),
-    Rule(Step.SEND_AGAIN, holder=(Holder.WITHOUT_JOURNAL,)),
-    Rule(Step.REPORT_LOST, rotates=True),
-    Rule(Step.SEND_AGAIN),
+    DecisionRule(RefreshStep.HALT, node=Node.CLOCK_OFF),
+    DecisionRule(RefreshStep.WAIT, node=Node.RECONCILING),
+    DecisionRule(RefreshStep.TAKE_UP, intent=True, lease=(LeaseState.HELD,), holder=(Holder.HERE_DEAD,)),
+    DecisionRule(RefreshStep.WAIT, lease=(LeaseState.HELD,)),
+    DecisionRule(RefreshStep.CLAIM, intent=False),
+    DecisionRule(RefreshStep.TAKE_UP, recorded=True),
+    DecisionRule(RefreshStep.TAKE_UP, holder=(Holder.HERE_DEAD, Holder.HERE_ENDED)),
+    DecisionRule(RefreshStep.REFUSE, reported=True),
+    DecisionRule(RefreshStep.SEND_AGAIN, holder=(Holder.NOBODY,)),
+    DecisionRule(RefreshStep.DEFER, lease=(LeaseState.RUN_OUT,)),
+    DecisionRule(RefreshStep.SEND_AGAIN, holder=(Holder.WITHOUT_JOURNAL,)),
+    DecisionRule(RefreshStep.REPORT_LOST, rotates=True),
+    DecisionRule(RefreshStep.SEND_AGAIN),
 )
 
 
-def next_step(facts: Facts) -> Step:
+def next_step(facts: Facts) -> RefreshStep:
     """The step of the first row in `TABLE` that matches."""
     return next(rule.step for rule in TABLE if matches(rule, facts))
 
 
-def matches(rule: Rule, facts: Facts) -> bool:
+def matches(rule: DecisionRule, facts: Facts) -> bool:
     return (
         (rule.node is None or rule.node is facts.node)
         and (rule.intent is None or rule.intent is facts.intent)
@@ -133,4 +133,4 @@ def matches(rule: Rule, facts: Facts) -> bool:
 def possible(facts: Facts) -> bool:
     """Whether a row can be so: a free lease has no holder, any other has one; what is not open was not reported."""
     nobody = facts.holder is Holder.NOBODY
-    return (facts.lease is Lease.FREE) == nobody and (facts.intent or not facts.reported)
+    return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.egress.client import Egress, Timeouts
-from gateway.egress.errors import EgressError
+from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, IPNetwork
-from gateway.refresh.exchange import Journals, exchanged
-from gateway.refresh.message import Request, Route, fault_as_json, reply_as_json
+from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json
+from gateway.refresh.token_exchange import Journals, exchanged
 
 GONE: Final = getattr(select, "POLLRDHUP", select.POLLHUP)  # the former is Linux's
 
@@ -33,7 +33,7 @@ class ExchangesForWorkers:
     def __init__(self) -> None:
         self.journals = Journals()
         self._tasks = set[asyncio.Task[None]]()
-        self._way_out: tuple[Route, Egress] | None = None
+        self._way_out: tuple[EgressRoute, Egress] | None = None
         self._retired: list[Egress] = []
 
     def begin(
@@ -80,7 +80,7 @@ class ExchangesForWorkers:
             result = fault_as_json(EgressError("protocol", f"the call failed: {type(fault).__name__}."))
         send({"type": "exchanged", "id": message["id"], "result": result})
 
-    def _egress(self, route: Route) -> Egress:
+    def _egress(self, route: EgressRoute) -> Egress:
         if self._way_out is None or self._way_out[0] != route:
             if self._way_out is not None:
                 self._way_out[1].retire()
@@ -97,7 +97,7 @@ def _is_gone(worker: socket.socket) -> bool:
     return bool(looking.poll(0))
 
 
-def _egress_of(route: Route) -> Egress:
+def _egress_of(route: EgressRoute) -> Egress:
     openings = [AllowedTarget(ipaddress.ip_network(network), port) for network, port in route.allow]
     timeouts = Timeouts(connect_s=route.connect_s)
     return Egress(Guard(openings), proxy=route.proxy, timeouts=timeouts, connections_per_host=route.connections)

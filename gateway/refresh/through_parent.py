@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from gateway import clock
 from gateway.journal import Entry
-from gateway.records.call import Call, Reply
-from gateway.refresh.exchange import ExchangeLost
-from gateway.refresh.message import Request, Route, reply_of_json
+from gateway.records.provider_call import ProviderCall, Reply
+from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
+from gateway.refresh.token_exchange import ExchangeLost
 
 LATE_S: Final = 1.5  # after the time that an exchange has: it began a moment later, and its reply has to get here
 
@@ -66,7 +66,7 @@ class ParentLink:
 class ThroughParent:
     """An Exchange by the parent, on the `route` that the configuration in use says."""
 
-    def __init__(self, parent: ParentLink, route: Route) -> None:
+    def __init__(self, parent: ParentLink, route: EgressRoute) -> None:
         self._parent = parent
         self._route = route
 
@@ -74,7 +74,9 @@ class ThroughParent:
     def journal_fault(self) -> str | None:
         return self._parent.journal_fault
 
-    async def ask(self, call: Call, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int) -> Reply:
+    async def ask(
+        self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
+    ) -> Reply:
         return await self._parent.ask(Request(call, self._route, entry, step, timeout_s, limit_bytes, clock.now()))
 
     def released(self, attempt: str) -> None:

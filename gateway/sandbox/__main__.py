@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from gateway.sandbox.app import HOST, running
-from gateway.sandbox.memory import MemoryUnreadable
+from gateway.sandbox.sandbox_memory import MemoryUnreadable
 from gateway.sandbox.state import Client
 
 

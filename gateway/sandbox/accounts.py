@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DemoAccount:
     """A demo user. The password is public knowledge: it is printed on the login page. `sites` are cloud IDs."""
 
     account_id: str
@@ -20,11 +20,11 @@ class Account:
 ACME: Final = "5f2a7c10-3b7e-4c57-9d0b-6a1f0c5e8d11"
 GLOBEX: Final = "9c41d6f2-8e05-4f3a-b1c6-27d85a9e4022"
 
-ACCOUNTS: Final[Mapping[str, Account]] = {
+ACCOUNTS: Final[Mapping[str, DemoAccount]] = {
     account.account_id: account
     for account in (
-        Account("5b10a2844c20165700ede21g", "demo@example.com", "Dana Demo", "demo", (ACME, GLOBEX)),
-        Account("5b10ac8d82e05b22cc7d4ef5", "viewer@example.com", "Vic Viewer", "demo", (GLOBEX,)),
+        DemoAccount("5b10a2844c20165700ede21g", "demo@example.com", "Dana Demo", "demo", (ACME, GLOBEX)),
+        DemoAccount("5b10ac8d82e05b22cc7d4ef5", "viewer@example.com", "Vic Viewer", "demo", (GLOBEX,)),
     )
 }
 
@@ -40,7 +40,7 @@ SCOPES: Final[Mapping[str, str]] = {
 }
 
 
-def authenticate(email: str, password: str) -> Account | None:
+def authenticate(email: str, password: str) -> DemoAccount | None:
     """The account with this e-mail address (in any case) and this password."""
     for account in ACCOUNTS.values():
         if account.email == email.strip().lower() and hmac.compare_digest(account.password.encode(), password.encode()):

@@ -8,13 +8,12 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.hardening import hide_versions
-from gateway.sandbox import authorize, controls, lists, rest, streams, token
-from gateway.sandbox.callers import Refused
-from gateway.sandbox.faults import FAULTS, BadFault
-from gateway.sandbox.memory import Memory
+from gateway.sandbox import consent, controls, lists, streams, token_endpoint, tracker_api
+from gateway.sandbox.callers import AccessRefused
+from gateway.sandbox.faults import FAULTS, BadFault, Handler
+from gateway.sandbox.sandbox_memory import SandboxMemory
 from gateway.sandbox.state import SANDBOX, Client, Sandbox
-from gateway.sandbox.trouble import Handler
+from gateway.startup.hardening import hide_versions
 
 HOST: Final = "127.0.0.1"
 _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
@@ -22,24 +21,24 @@ _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
 
 def create_app(sandbox: Sandbox) -> web.Application:
     """The routes. Outermost first: the host check, faults, what is saved before any answer leaves, refusals."""
-    app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, authorize.refusals])
+    app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, consent.refusals])
     app[SANDBOX] = sandbox
     app.add_routes(
         [
             web.get("/", controls.welcome),
             web.get("/.well-known/oauth-authorization-server", controls.metadata),
-            web.get("/oauth/authorize", authorize.authorize),
-            web.post("/oauth/login", authorize.log_in),
-            web.post("/oauth/logout", authorize.log_out),
-            web.post("/oauth/consent", authorize.decide),
-            web.post("/oauth/token", token.token),
-            web.post("/oauth/revoke", token.revoke),
-            web.get("/oauth/token/accessible-resources", rest.accessible_resources),
-            web.get(_API + "/myself", rest.myself),
-            web.get(_API + "/search", rest.search),
-            web.post(_API + "/search", rest.search),
-            web.post(_API + "/issue", rest.create_issue),
-            web.get(_API + "/issue/{key}", rest.read_issue),
+            web.get("/oauth/authorize", consent.authorize),
+            web.post("/oauth/login", consent.log_in),
+            web.post("/oauth/logout", consent.log_out),
+            web.post("/oauth/consent", consent.decide),
+            web.post("/oauth/token", token_endpoint.token),
+            web.post("/oauth/revoke", token_endpoint.revoke),
+            web.get("/oauth/token/accessible-resources", tracker_api.accessible_resources),
+            web.get(_API + "/myself", tracker_api.myself),
+            web.get(_API + "/search", tracker_api.search),
+            web.post(_API + "/search", tracker_api.search),
+            web.post(_API + "/issue", tracker_api.create_issue),
+            web.get(_API + "/issue/{key}", tracker_api.read_issue),
             web.get("/streams/events", streams.events),
             web.get("/streams/records", streams.records),
             web.get("/streams/socket", streams.socket),
@@ -69,7 +68,7 @@ async def running(
 
     Raises OSError when the port is taken, MemoryUnreadable when `state` is not a state file.
     """
-    memory = Memory(state, token_ttl_s=token_ttl_s)
+    memory = SandboxMemory(state, token_ttl_s=token_ttl_s)
     listening = create_server((HOST, port))
     sandbox = Sandbox(
         issuer=f"http://{HOST}:{listening.getsockname()[1]}",
@@ -121,5 +120,5 @@ async def _remember(request: web.Request, handler: Handler) -> web.StreamRespons
 async def _tracker_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except Refused as refused:
+    except AccessRefused as refused:
         return refused.as_response()

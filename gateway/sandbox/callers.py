@@ -6,19 +6,19 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.sandbox.accounts import ACCOUNTS, Account
+from gateway.sandbox.accounts import ACCOUNTS, DemoAccount
 from gateway.sandbox.state import SANDBOX
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class SandboxCaller:
     """Whom the access token stands for, and what it may do."""
 
-    account: Account
+    account: DemoAccount
     scopes: list[str]
 
 
-class Refused(Exception):
+class AccessRefused(Exception):
     """An answer other than 2xx, in the tracker's own words."""
 
     def __init__(
@@ -37,16 +37,16 @@ class Refused(Exception):
         return web.json_response(body, status=self.status, headers=headers)
 
 
-def the_caller(request: web.Request, scope: str | None = None) -> Caller:
+def the_caller(request: web.Request, scope: str | None = None) -> SandboxCaller:
     """Raises Refused: 401 for a token that does not work, 403 where it lacks the scope (RFC 6750 §3.1)."""
     request.app[SANDBOX].counts["api_requests"] += 1
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     held = request.app[SANDBOX].memory.grants.bearer(token.strip()) if scheme.lower() == "bearer" else None
     if held is None:
         challenge = 'Bearer realm="sandbox", error="invalid_token"' if token else 'Bearer realm="sandbox"'
-        raise Refused(401, "Unauthorized; the access token is missing, expired or revoked.", challenge=challenge)
+        raise AccessRefused(401, "Unauthorized; the access token is missing, expired or revoked.", challenge=challenge)
     grant, scopes = held
     if scope is not None and scope not in scopes:
         challenge = f'Bearer realm="sandbox", error="insufficient_scope", scope="{scope}"'
-        raise Refused(403, f"Forbidden; this needs the scope {scope}.", challenge=challenge)
-    return Caller(ACCOUNTS[grant.account_id], scopes)
+        raise AccessRefused(403, f"Forbidden; this needs the scope {scope}.", challenge=challenge)
+    return SandboxCaller(ACCOUNTS[grant.account_id], scopes)

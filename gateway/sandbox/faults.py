@@ -1,27 +1,125 @@
-"""Trouble on demand: what a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
+"""Trouble on demand: each fault, and how it is switched on.
+
+Trouble on demand: what a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
 
 A new fault is one function in `trouble.py`, and one line in FAULTS.
 """
 
-from collections.abc import Mapping
+import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
+from math import ceil
 from typing import Any, Final
 
 from aiohttp import web
 
-from gateway.sandbox import trouble
+from gateway import clock
+
+# ── What each fault does. A function gets the request, its handler and the fault's options, all numbers.
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Act = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
+
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER for no time at all: close(2) sends RST instead of FIN
+
+
+async def late(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """Do the work, then keep the answer back: a rotated pair, say, that a hasty client never sees."""
+    response = await handler(request)
+    await asyncio.sleep(options["seconds"])
+    return response
+
+
+async def truncated(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """Declare the whole length, send a part, hang up."""
+    cut = await _begun(request, handler, options["share"])
+    if request.transport is not None:
+        request.transport.close()
+    return cut
+
+
+async def reset(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """Reset the connection: before a byte of the answer, or after its head and `share` of its body if `head` is 1."""
+    answer: web.StreamResponse = web.Response()
+    if options["head"]:
+        answer = await _begun(request, handler, options["share"])
+    if request.transport is not None:
+        peer: socket.socket = request.transport.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        request.transport.abort()
+    return answer
+
+
+async def slow_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """The head at once, then the body in `pieces`, evenly over `seconds`."""
+    whole = await handler(request)
+    body = _body(whole)
+    answer = _head(whole, len(body))
+    await answer.prepare(request)
+    pieces = max(1, int(options["pieces"]))
+    size = max(1, ceil(len(body) / pieces))
+    for start in range(0, len(body), size):
+        await asyncio.sleep(options["seconds"] / pieces)
+        await answer.write(body[start : start + size])
+    await answer.write_eof()
+    return answer
+
+
+async def too_many(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date, and nothing done."""
+    after_s = ceil(options["retry_after"])
+    at = clock.now().timestamp() + after_s
+    headers = {
+        "Retry-After": formatdate(at, usegmt=True) if options["date"] else str(after_s),
+        "X-RateLimit-Limit": "100",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": str(ceil(at)),
+    }
+    body = {"errorMessages": ["Rate limit exceeded."], "errors": {}}
+    return web.json_response(body, status=429, headers=headers)
+
+
+async def error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
+    """Another `status`, and nothing done: 503 for an outage, 401 for a token that was ended at the provider."""
+    status = int(options["status"])
+    return web.json_response({"errorMessages": [f"The sandbox was told to answer {status}."]}, status=status)
+
+
+async def _begun(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
+    """An answer of which the head and `share` of the body are on their way."""
+    whole = await handler(request)
+    body = _body(whole)
+    answer = _head(whole, len(body))
+    await answer.prepare(request)
+    await answer.write(body[: int(len(body) * share)])
+    return answer
+
+
+def _head(whole: web.StreamResponse, length: int) -> web.StreamResponse:
+    head = web.StreamResponse(status=whole.status)
+    head.content_type = whole.content_type
+    head.content_length = length
+    return head
+
+
+def _body(whole: web.StreamResponse) -> bytes:
+    return whole.body if isinstance(whole, web.Response) and isinstance(whole.body, bytes) else b""
+
 
 HEADER: Final = "Sandbox-Fault"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SandboxFault:
     """One kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default.
 
     `times`: how many requests it befalls where that is not said.
     """
 
-    act: trouble.Act
+    act: Act
     summary: str
     paths: tuple[str, ...]
     options: Mapping[str, float] = field(default_factory=dict)
@@ -31,34 +129,34 @@ class Fault:
 _API: Final = ("/ex/", "/lists/")
 _ALL: Final = ("/ex/", "/streams/", "/lists/")
 
-FAULTS: Final[Mapping[str, Fault]] = {
-    "slow-token": Fault(
-        trouble.late, "the token endpoint works, but answers `seconds` late", ("/oauth/token",), {"seconds": 5}
+FAULTS: Final[Mapping[str, SandboxFault]] = {
+    "slow-token": SandboxFault(
+        late, "the token endpoint works, but answers `seconds` late", ("/oauth/token",), {"seconds": 5}
     ),
-    "slow-head": Fault(trouble.late, "the work is done, but the answer begins `seconds` late", _API, {"seconds": 5}),
-    "slow-body": Fault(
-        trouble.slow_body,
+    "slow-head": SandboxFault(late, "the work is done, but the answer begins `seconds` late", _API, {"seconds": 5}),
+    "slow-body": SandboxFault(
+        slow_body,
         "the head at once, the body in `pieces`, evenly over `seconds`",
         _API,
         {"seconds": 2, "pieces": 10},
     ),
-    "truncated-body": Fault(
-        trouble.truncated, "declares the whole body, sends `share` of it and hangs up", _API, {"share": 0.5}
+    "truncated-body": SandboxFault(
+        truncated, "declares the whole body, sends `share` of it and hangs up", _API, {"share": 0.5}
     ),
-    "reset": Fault(
-        trouble.reset,
+    "reset": SandboxFault(
+        reset,
         "resets the connection before the head; with `head=1` after it and `share` of the body",
         _API,
         {"head": 0, "share": 0.5},
     ),
-    "429-burst": Fault(
-        trouble.too_many,
+    "429-burst": SandboxFault(
+        too_many,
         "429 for three requests, with Retry-After of `retry_after` seconds; `date=1` writes it as a date",
         _ALL,
         {"retry_after": 1, "date": 0},
         times=3,
     ),
-    "error": Fault(trouble.error, "answers `status` and does nothing", _ALL, {"status": 503}),
+    "error": SandboxFault(error, "answers `status` and does nothing", _ALL, {"status": 503}),
 }
 
 
@@ -90,7 +188,7 @@ class Armed:
         return {"name": self.name, "times": self.times, "path": self.path, "after": self.after, **self.options}
 
 
-class Faults:
+class SandboxFaults:
     """The armed ones, oldest first; each request takes at most one."""
 
     def __init__(self) -> None:

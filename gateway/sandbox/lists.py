@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 from aiohttp import hdrs, web
 
-from gateway.sandbox.callers import Refused, the_caller
-from gateway.sandbox.paging import BadPage, position_in, token_for
+from gateway.sandbox.callers import AccessRefused, the_caller
 from gateway.sandbox.state import SANDBOX
+from gateway.sandbox.tracker_api import BadPage, position_in, token_for
 
 COUNT: Final = 10_000
 LONGEST: Final = 1_000_000
@@ -36,7 +36,7 @@ async def by_cursor(request: web.Request) -> web.Response:
     try:
         start = position_in(request.query["cursor"]) if request.query.get("cursor") else 0
     except BadPage as fault:
-        raise Refused(400, str(fault)) from fault
+        raise AccessRefused(400, str(fault)) from fault
     more = start + size < count
     return _answer("items", start, size, count, next_cursor=token_for(start + size) if more else None)
 
@@ -103,5 +103,5 @@ def _address(request: web.Request, **changes: int) -> str:
 def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 10) or int(text) > most:
-        raise Refused(400, f"{name} is a whole number up to {most}.")
+        raise AccessRefused(400, f"{name} is a whole number up to {most}.")
     return int(text)

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.sandbox.accounts import ACCOUNTS, SCOPES, Account
+from gateway.sandbox.accounts import ACCOUNTS, SCOPES, DemoAccount
 
 _STYLE: Final = Path(__file__).with_name("style.css").read_text()
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -59,7 +59,7 @@ def consent(
     form_target: str,
     csrf: str,
     application: str,
-    account: Account,
+    account: DemoAccount,
     sites: Sequence[str],
     scopes: Sequence[str],
 ) -> web.Response:

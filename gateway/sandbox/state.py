@@ -8,8 +8,8 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.sandbox.faults import Faults
-from gateway.sandbox.memory import Memory
+from gateway.sandbox.faults import SandboxFaults
+from gateway.sandbox.sandbox_memory import SandboxMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Sandbox:
 
     issuer: str
     clients: Mapping[str, Client]
-    memory: Memory
-    faults: Faults = field(default_factory=Faults)
+    memory: SandboxMemory
+    faults: SandboxFaults = field(default_factory=SandboxFaults)
     counts: Counter[str] = field(default_factory=Counter)
 
 

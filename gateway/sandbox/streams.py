@@ -14,7 +14,7 @@ from aiohttp import WSMsgType, hdrs, web
 
 from gateway import clock
 from gateway.sandbox import noise
-from gateway.sandbox.callers import Refused, the_caller
+from gateway.sandbox.callers import AccessRefused, the_caller
 
 LARGEST: Final = 1 << 40
 _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
@@ -49,7 +49,7 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
     the_caller(request)
     answer = web.WebSocketResponse(protocols=("echo",))
     if not answer.can_prepare(request).ok:
-        raise Refused(426, "This is a WebSocket: send Upgrade, Connection and Sec-WebSocket-Key.")
+        raise AccessRefused(426, "This is a WebSocket: send Upgrade, Connection and Sec-WebSocket-Key.")
     await answer.prepare(request)
     async for message in answer:
         if message.type is WSMsgType.TEXT:
@@ -86,7 +86,7 @@ async def download(request: web.Request) -> web.StreamResponse:
     size = _number(request, "bytes", 1 << 20, LARGEST)
     coding = request.query.get("coding")
     if coding is not None and coding not in noise.CODINGS:
-        raise Refused(400, f"coding is one of {', '.join(noise.CODINGS)}.")
+        raise AccessRefused(400, f"coding is one of {', '.join(noise.CODINGS)}.")
     chunked = coding is not None or request.query.get("chunked") == "1"
     start, end = (0, size) if chunked else _asked_range(request, size)
     answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/octet-stream", "ETag": f'"noise-{size}"'})
@@ -131,12 +131,12 @@ def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
     first = int(asked[1]) if asked[1] else max(0, size - int(asked[2]))
     end = min(int(asked[2]) + 1, size) if asked[1] and asked[2] else size
     if first >= end:
-        raise Refused(416, f"There are {size} bytes.")
+        raise AccessRefused(416, f"There are {size} bytes.")
     return first, end
 
 
 def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, str(default))
     if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise Refused(400, f"{name} is a whole number up to {most}.")
+        raise AccessRefused(400, f"{name} is a whole number up to {most}.")
     return int(text)

@@ -10,7 +10,7 @@ from gateway.sandbox.accounts import ACCOUNTS, ACME, GLOBEX
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TrackerSite:
     """`cloud_id` is its id in addresses, `label` the first label of its host name, `project` the key of its issues."""
 
     cloud_id: str
@@ -23,9 +23,9 @@ class Site:
         return f"https://{self.label}.sandbox.example"
 
 
-SITES: Final[Mapping[str, Site]] = {
-    ACME: Site(ACME, "acme", "Acme", "ACME"),
-    GLOBEX: Site(GLOBEX, "globex", "Globex", "GLX"),
+SITES: Final[Mapping[str, TrackerSite]] = {
+    ACME: TrackerSite(ACME, "acme", "Acme", "ACME"),
+    GLOBEX: TrackerSite(GLOBEX, "globex", "Globex", "GLX"),
 }
 
 STATUSES: Final = ("To Do", "In Progress", "Done")
@@ -48,7 +48,7 @@ _DEMO_ISSUES: Final = 57
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class TrackerIssue:
     """One issue; `created_at` is epoch seconds, `reporter` and `assignee` are account IDs."""
 
     cloud_id: str
@@ -74,9 +74,9 @@ class Issue:
 class Tracker:
     """All issues by site, the newest last. `changed`: something was created that is not on disk yet."""
 
-    created: list[Issue] = field(default_factory=list)
+    created: list[TrackerIssue] = field(default_factory=list)
     changed: bool = False
-    _by_site: dict[str, list[Issue]] = field(default_factory=dict)
+    _by_site: dict[str, list[TrackerIssue]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_site = {
@@ -85,18 +85,20 @@ class Tracker:
         for issue in self.created:
             self._by_site[issue.cloud_id].append(issue)
 
-    def issues(self, cloud_id: str) -> list[Issue]:
+    def issues(self, cloud_id: str) -> list[TrackerIssue]:
         return self._by_site[cloud_id]
 
-    def find(self, cloud_id: str, key_or_id: str) -> Issue | None:
+    def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
         """By key, in any case, or by id."""
         wanted = key_or_id.upper()
         return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
 
-    def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> Issue:
+    def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> TrackerIssue:
         """A new issue at the site's next number, in the first status and assigned to nobody."""
         number = self._by_site[cloud_id][-1].number + 1
-        issue = Issue(cloud_id, number, summary, issue_type, STATUSES[0], reporter, None, clock.now().timestamp())
+        issue = TrackerIssue(
+            cloud_id, number, summary, issue_type, STATUSES[0], reporter, None, clock.now().timestamp()
+        )
         self._by_site[cloud_id].append(issue)
         self.created.append(issue)
         self.changed = True
@@ -109,13 +111,13 @@ class Tracker:
     @classmethod
     def from_json(cls, kept: list[dict[str, Any]]) -> "Tracker":
         """As `as_json` wrote it. Raises KeyError or TypeError where it did not."""
-        return cls(created=[Issue(**issue) for issue in kept])
+        return cls(created=[TrackerIssue(**issue) for issue in kept])
 
 
-def _demo_issue(cloud_id: str, number: int) -> Issue:
+def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:
     """Made up from its number alone, so that every run and every reader sees the same."""
     people = [account.account_id for account in ACCOUNTS.values() if cloud_id in account.sites]
-    return Issue(
+    return TrackerIssue(
         cloud_id=cloud_id,
         number=number,
         summary=_SUBJECTS[(number * 7) % len(_SUBJECTS)],

@@ -19,7 +19,7 @@ class LostTheWay(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class VisitedPage:
     """What the browser shows at last."""
 
     url: str
@@ -28,7 +28,7 @@ class Page:
 
 
 @dataclass(slots=True)
-class Form:
+class VisitedForm:
     """`fields` hold what is filled in already; `buttons` the (name, value) of each named submit button, in order."""
 
     action: str
@@ -42,14 +42,14 @@ def browser() -> ClientSession:
     return ClientSession(cookie_jar=CookieJar(unsafe=True))
 
 
-def forms(page: Page) -> list[Form]:
+def forms(page: VisitedPage) -> list[VisitedForm]:
     """All forms of a page in order, their actions resolved against its address."""
     reader = _FormReader(page.url)
     reader.feed(page.text)
     return reader.forms
 
 
-async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) -> Page:
+async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) -> VisitedPage:
     """Open `url` and submit every form that asks for one of `answers`, until a page asks for none of them.
 
     `answers` maps the names of fields to what is typed, and those of buttons to the value of the one to press.
@@ -64,29 +64,29 @@ async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) ->
     raise LostTheWay(f"After {_PAGES} forms there was still another one, at {page.url.partition('?')[0]}.")
 
 
-def _filled(form: Form, answers: Mapping[str, str]) -> dict[str, str]:
+def _filled(form: VisitedForm, answers: Mapping[str, str]) -> dict[str, str]:
     typed = {name: text for name, text in answers.items() if name in form.fields}
     pressed = {name: value for name, value in form.buttons if answers.get(name) == value}
     return {**form.fields, **typed, **pressed}
 
 
-async def _open(session: ClientSession, method: str, url: str, fields: Mapping[str, str]) -> Page:
+async def _open(session: ClientSession, method: str, url: str, fields: Mapping[str, str]) -> VisitedPage:
     sent = {"data": fields} if method == "POST" else {"params": fields}
     async with session.request(method, url, **sent) as response:  # type: ignore[arg-type]
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())
 
 
 class _FormReader(HTMLParser):
     def __init__(self, url: str) -> None:
         super().__init__()
         self._url = url
-        self.forms: list[Form] = []
+        self.forms: list[VisitedForm] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         has = {name: value or "" for name, value in attrs}
         if tag == "form":
             action = urljoin(self._url, has.get("action") or self._url)
-            self.forms.append(Form(action, has.get("method", "get").upper()))
+            self.forms.append(VisitedForm(action, has.get("method", "get").upper()))
         elif self.forms and tag in ("input", "button") and has.get("name"):
             if tag == "button" or has.get("type") == "submit":
                 self.forms[-1].buttons.append((has["name"], has.get("value", "")))

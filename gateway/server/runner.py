@@ -12,15 +12,15 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 from aiohttp.web_server import Server
 
-from gateway.app import OWN_MIDDLEWARES
+from gateway.app.compose import OWN_MIDDLEWARES
 from gateway.config import ClientLimitsConfig
 from gateway.errors import StartRefused
-from gateway.hardening import hide_versions
-from gateway.metrics.families import TURNED_AWAY
-from gateway.server.lane import lane_of
-from gateway.server.protocol import ClientProtocol
+from gateway.http.abort import cut
+from gateway.observe.metrics import TURNED_AWAY
+from gateway.server.client_protocol import ClientProtocol
+from gateway.server.fast_path import lane_of
 from gateway.services import SERVICES
-from gateway.wire.cut import cut
+from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
 HEAD_BYTES: Final = 32_768

@@ -1,4 +1,6 @@
-"""What other processes must see: an append-only log of the connections that were written, stored, removed or failed.
+"""The change log: what other processes must see, and what this one has written itself; old rows removed.
+
+What other processes must see: an append-only log of the connections that were written, stored, removed or failed.
 
 A writer appends as the last statement of its transaction, without a lock: transactions of different connections commit
 independently. PostgreSQL hands out ids before the commit, so a later id may become visible first. The reader therefore
@@ -6,22 +8,92 @@ remembers the ids that it has not seen below the last one (`LogPosition.missing`
 or until no transaction that could still commit them can be alive.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+import asyncio
+from collections.abc import Container, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, func, insert, select
+from sqlalchemy import ColumnElement, CursorResult, Executable, Table, bindparam, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.records.connection import ConnectionRef, Mark
-from gateway.store.last import execute_last
-from gateway.store.own_changes import OwnChanges
-from gateway.store.pruning import prune_oldest
+from gateway.store.backend import ChangeWatch
 from gateway.store.tables import changes
 from gateway.store.transactions import NOTIFIES, Transactions
-from gateway.store.watch import Watch
+
+# ── The last statement of a transaction, told to the database as such where that spares a way there and back.
+
+
+async def execute_last(db: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> CursorResult[Any]:
+    """Run `statement`, after which the caller's transaction runs no other and raises nothing.
+
+    On SQLite it is committed when this returns, unless other writes share the transaction; elsewhere it commits at its end.
+    """
+    if db.dialect.name == "sqlite":
+        connection = db.sync_connection
+        assert connection is not None, "a transaction has a connection"
+        driver: Any = connection.connection.driver_connection
+        driver.commit_with_next()
+    return await db.execute(statement, parameters)
+
+
+# ── Renewals that this process has written itself, so that following the change log it need not read them back.
+
+MOST: Final = 10_000  # where nobody follows the log, as in a command
+
+
+class OwnChanges:
+    """By their ids in the change log. What is not noted here is merely read like another's."""
+
+    def __init__(self) -> None:
+        self._marks: dict[int, Mark] = {}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def note(self, change_id: int, mark: Mark) -> None:
+        """Committed under that id, of which nobody is told otherwise; `mark` is the row's afterwards."""
+        if len(self._marks) < MOST:
+            self._marks[change_id] = mark
+
+    def of(self, change_id: int) -> Mark | None:
+        """The row's mark after that change, where it was ours."""
+        return self._marks.get(change_id)
+
+    def forget(self, last_id: int, missing: Container[int] = ()) -> None:
+        """What was read up to `last_id` is not read again, but for the `missing`."""
+        for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
+            del self._marks[change_id]
+
+    def clear(self) -> None:
+        """The log is another by now."""
+        self._marks.clear()
+
+
+# ── Old rows of tables that only grow at their end, removed so that other writes hardly wait.
+
+AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, in which SQLite has no other writer
+
+
+async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
+    """Remove the rows of `table` that are `old`, the lowest ids first. Returns how many.
+
+    Ids and ages rise together in such a table, so the primary key alone finds them, however large it is. After each
+    transaction others have as much time as it took.
+    """
+    oldest = select(table.c.id).order_by(table.c.id).limit(AT_ONCE).scalar_subquery()
+    gone = delete(table).where(table.c.id.in_(oldest), old)
+    total = 0
+    while True:
+        begun = clock.monotonic()
+        removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
+        if not removed:  # or another node has just removed them
+            return total
+        total += removed
+        await asyncio.sleep(clock.monotonic() - begun)
+
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
@@ -83,7 +155,9 @@ async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *,
 class ChangeLog:
     """Read by every process, its own writes included; of some of these it knows what they made of the row."""
 
-    def __init__(self, transactions: Transactions, watch: Watch, own: OwnChanges, *, statement_s: float = 0.0) -> None:
+    def __init__(
+        self, transactions: Transactions, watch: ChangeWatch, own: OwnChanges, *, statement_s: float = 0.0
+    ) -> None:
         self._transactions = transactions
         self._watch = watch
         self._own = own

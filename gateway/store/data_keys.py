@@ -1,25 +1,143 @@
-"""Data keys: one that seals in each environment, wrapped in the database, counted, and replaced before it wears out."""
+"""Data keys: one that seals in each environment, wrapped in the database, counted, replaced; missing master keys."""
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
+import structlog
 from sqlalchemy import Connection as SyncConnection
 from sqlalchemy import bindparam, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
+from gateway.errors import CredentialUnreadable
+from gateway.pauses import Pauses
 from gateway.records.connection import Sealed
-from gateway.store.faults import unavailable
-from gateway.store.missing_keys import MissingKeys
+from gateway.store.database_faults import unavailable
+from gateway.store.preflight_checks import judge_keys
 from gateway.store.tables import data_keys, environments
-from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions
-from gateway.store.upsert import insert_if_absent
-from gateway.store.verdict import judge_keys
+from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions, insert_if_absent
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
+
+# ── A master key that this process was not given: the operator may have put it into the configuration, and not told
+# us yet.
+#
+# So the configuration is asked for anew, once for all who miss the key meanwhile, and ever more rarely where it does
+# not come.
+
+ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
+TOLD_EVERY_S: Final = 60.0  # of each data key, however many requests need it
+
+log = structlog.get_logger(__name__)
+
+
+class MissingKeys:
+    """`ask`: begins to read the configuration anew for these master keys; `answered` is then called. None: nobody can."""
+
+    def __init__(self) -> None:
+        self.ask: Callable[[Collection[str]], None] | None = None
+        self._answer: asyncio.Future[None] | None = None
+        self._overdue_at = 0.0  # when it should have been there (monotonic)
+        self._pauses = Pauses()
+        self._told: dict[str, float] = {}  # data key id ▸ when (monotonic)
+
+    def tell(self, locked: Iterable[WrappedKey]) -> None:
+        """Log which data keys do not open, since they are wrapped under master keys that are missing."""
+        now = clock.monotonic()
+        for one in locked:
+            if now < self._told.get(one.id, -math.inf) + TOLD_EVERY_S:
+                continue
+            self._told[one.id] = now
+            detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
+            log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
+
+    async def asked_for(self, ids: Collection[str]) -> bool:
+        """Whether the configuration was read anew since these master keys, by id, were found missing.
+
+        Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
+        """
+        if self._answer is not None and clock.monotonic() < self._overdue_at:
+            answer: asyncio.Future[None] | None = self._answer
+        else:
+            answer = self._begun(ids)
+        if answer is None:
+            return False
+        done, _ = await asyncio.wait({answer}, timeout=ANSWER_S)
+        return bool(done)
+
+    def answered(self) -> None:
+        """It was read anew, whatever came of it."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+        self._answer = None
+
+    def _begun(self, ids: Collection[str]) -> "asyncio.Future[None] | None":
+        due = self._pauses.due(ids) if self.ask is not None else []
+        if self.ask is None or not due:
+            return None
+        log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
+        # One that is overdue may be lost, so it is asked for again; whoever waits for it still has what comes first.
+        answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
+        self._overdue_at = clock.monotonic() + ANSWER_S
+        self.ask(due)
+        return answer
+
+
+# ── Stored secrets that do not open although their key is there: counted, and logged where they lie.
+
+LOGGED_EVERY_S: Final = 60.0  # of each place, however many ask for it
+MOST_PLACES: Final = 1000  # remembered for that
+FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
+
+
+class UnreadableSecrets:
+    """`counts`: how often, by environment and table."""
+
+    def __init__(self) -> None:
+        self.counts = Counter[tuple[str, str]]()
+        self._logged: dict[tuple[str, str, str], float] = {}  # table, row, column ▸ when (monotonic)
+
+    def note(self, sealed: Sealed) -> None:
+        """`sealed` was changed, moved, or names a data key that there is not."""
+        self.counts[sealed.environment, sealed.table] += 1
+        place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
+        if place in self._logged and now - self._logged[place] < LOGGED_EVERY_S:
+            return
+        if len(self._logged) >= MOST_PLACES:
+            self._logged.clear()
+        self._logged[place] = now
+        whose = {"integration": sealed.of.integration_id, "connection_id": sealed.of.connection_id} if sealed.of else {}
+        log.error(
+            "stored_secret_unreadable",
+            environment=sealed.environment,
+            **whose,
+            table=sealed.table,
+            row=sealed.row,
+            column=sealed.column,
+            detail="it was changed, moved or damaged since it was stored",
+            fix=FIX,
+        )
+
+
+def unreadable(sealed: Sealed) -> CredentialUnreadable:
+    """The error for a caller."""
+    place = f"{sealed.table}.{sealed.column}"
+    whose = f" of connection '{sealed.of.connection_id}'" if sealed.of else ""
+    payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
+    if sealed.of is not None:
+        payload |= {"provider_config_key": sealed.of.integration_id, "connection_id": sealed.of.connection_id}
+    return CredentialUnreadable(
+        "credential_unreadable",
+        f"The secret stored in {place}{whose} was changed or damaged and cannot be opened. Restore a backup with "
+        "`gateway restore`, or let the end user authorize again.",
+        payload=payload,
+    )
+
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
 SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then

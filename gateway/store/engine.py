@@ -53,7 +53,7 @@ def sqlite_watcher(path: Path, *, busy_s: float) -> AsyncEngine:
 def _engine(
     path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
 ) -> AsyncEngine:
-    from gateway.store.sqlite_driver import connector  # a node on PostgreSQL does not load the driver
+    from gateway.store.sqlite.sqlite_driver import connector  # a node on PostgreSQL does not load the driver
 
     # What begins no transaction has none to roll back, and is spared the trip.
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}

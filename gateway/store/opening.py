@@ -10,13 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
-from gateway.store.data_keys import DataKeys
-from gateway.store.failover import Failover
-from gateway.store.looking import POSTGRES
+from gateway.store.cluster import Failover
+from gateway.store.data_keys import DataKeys, UnreadableSecrets
 from gateway.store.migrations import REVISIONS, schema_revision
-from gateway.store.refusal import StoreRefused
+from gateway.store.preflight import POSTGRES
+from gateway.store.preflight_checks import StoreRefused
 from gateway.store.store import Store
-from gateway.store.unreadable import UnreadableSecrets
 from gateway.vault import Keyring, Vault, VaultError
 
 
@@ -56,10 +55,10 @@ async def open_store(
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
     """Neither loads what only the other needs."""
     if url.startswith(POSTGRES):
-        from gateway.store.postgres.backend import open_postgres
+        from gateway.store.postgres.postgres_backend import open_postgres
 
         return await open_postgres(url, keyring, pool)
-    from gateway.store.sqlite_backend import open_sqlite
+    from gateway.store.sqlite.sqlite_backend import open_sqlite
 
     return await open_sqlite(url, keyring, busy_s=busy_s)
 

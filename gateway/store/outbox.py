@@ -1,6 +1,6 @@
 """The outbox: events are written in the transaction of the change that they tell of, so that none is lost and none is made up.
 
-Sending them is `gateway.webhooks`' work. An event that nobody is to hear of is not written.
+Sending them is `gateway.events`' work. An event that nobody is to hear of is not written.
 """
 
 import uuid

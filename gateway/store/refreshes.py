@@ -1,26 +1,44 @@
-"""What a refresh writes: the lease, the intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
+"""What a refresh writes: lease, intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
 
 Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. Whoever
 lost the lease to another, or comes when the credential is another by now, changes nothing.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 
-from sqlalchemy import update
+from sqlalchemy import (
+    ColumnElement,
+    DateTime,
+    Interval,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
-from gateway.records.states import REJECTED, Happening, of_failure
-from gateway.store.changes import note_change
+from gateway.records.states import REJECTED, Happening, State, of_failure
+from gateway.store.changes import OwnChanges, execute_last, note_change
+from gateway.store.cluster import Failover
 from gateway.store.connection_rows import (
+    AT,
     NO_FAILURE,
     NO_INTENT,
     NO_LEASE,
     NO_PREVIOUS,
     PREVIOUS,
     WHOLE_ROW,
+    at,
     connection_of,
     failure_columns,
     lease_columns,
@@ -29,16 +47,120 @@ from gateway.store.connection_rows import (
     sealed_in,
     stored,
 )
-from gateway.store.history import note_happening
-from gateway.store.leases import Leases
-from gateway.store.refresh_statements import HELD, HELD_BEFORE, RENEWED, SAVED, UNSETTLED
-from gateway.store.tables import connections
+from gateway.store.data_keys import DataKeys
+from gateway.store.history import BEFORE, note_happening
+from gateway.store.outbox import Outbox
+from gateway.store.tables import UtcTime, connections
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault
+
+# ── The statements of a refresh, each built once: building one costs more than running it.
+#
+# Owner and version are the fence of `refreshes`; their parameters are `seen_version` and `owner`, beside `place`'s.
+
+_WRITTEN: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
+SAVED: Final[dict[str, Any]] = {
+    **dict.fromkeys(_WRITTEN),
+    **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
+    **life_columns(Lifespan()),
+}
+"""Every column that a save sets."""
+_MINE: Final = and_(
+    AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
+)
+RENEWED: Final = (
+    update(connections)
+    .where(
+        _MINE,
+        connections.c.uid == bindparam("row_uid"),
+        connections.c.state == State.ACTIVE.value,
+        connections.c.state_since.is_not(None),
+    )
+    .returning(*connections.c)
+)
+"""For what changes no state, and so is no news: the row is written and read in one."""
+HELD: Final = select(connections).where(_MINE).with_for_update()
+HELD_BEFORE: Final = (
+    select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_MINE).with_for_update()
+)
+UNSETTLED: Final = (
+    select(connections)
+    .where(connections.c.lease_until.is_not(None), connections.c.intent_digest.is_not(None))
+    .order_by(connections.c.lease_until)
+    .limit(bindparam("most"))
+)
+"""Rows with an open intent under a lease, whether it has run out or not; those that ran out first come first."""
+
+
+class LeaseStatements:
+    """Leases are set and compared by the database's time: on PostgreSQL in SQL, on SQLite, which is this machine's, by `clock`.
+
+    `timeline`: SQL for the name of the history that the database goes by; a claim names the one that this node knows, so
+    that none succeeds between a failover and the moment at which this node notices it. None: it is not known.
+    """
+
+    def __init__(self, *, by_database: bool, timeline: str | None) -> None:
+        self._by_database = by_database
+        until = connections.c.lease_until
+        seen = and_(
+            connections.c.version == bindparam("seen_version"),
+            connections.c.updated_at == bindparam("seen_updated_at"),
+            connections.c.intent_digest.is_not_distinct_from(bindparam("seen_digest")),
+            connections.c.lease_owner.is_not_distinct_from(bindparam("seen_owner", type_=Text)),
+        )
+        here = update(connections).where(AT)
+        if timeline is not None:
+            here = here.where(literal_column(timeline, Text) == bindparam("timeline", type_=Text))
+        claim = here.values(lease_until=self._at("lease_for"))
+        free = or_(until.is_(None), until <= self._at("free_for"))
+        self.claim: Final[Update] = claim.where(free)
+        """Where nobody has the lease, or it ran out `free_for` ago (a negative interval)."""
+        self.claim_seen: Final[Update] = claim.where(seen, free)
+        """The same, and only while the row, its intent and its holder are as they were seen."""
+        self.take: Final[Update] = claim.where(seen)
+        """From the holder that was seen, which is known to be dead."""
+        mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
+        self.hold: Final[Update] = mine.values(lease_until=self._at("lease_for"))
+        """Set the end of a lease. It does not matter whether it has run out meanwhile."""
+
+    def value(self, delta: timedelta) -> timedelta | datetime:
+        """What to give for a parameter that means now + `delta`."""
+        return delta if self._by_database else clock.now() + delta
+
+    def _at(self, name: str) -> ColumnElement[Any]:
+        if not self._by_database:
+            return bindparam(name, type_=UtcTime)
+        return func.clock_timestamp(type_=DateTime(timezone=True)) + bindparam(name, type_=Interval)
+
+
+# ── Leases on refreshes: who may ask for a successor, and the intent that is on the disk before that (ADR 5, ADR 20,
+# ADR 42).
+
+AT_ONCE: Final = timedelta(0)
+
 
 NEVER: Final = Lifespan()
 
 
-class Refreshes(Leases):
+class Refreshes:
     """The part of `ConnectionStore` that refreshes use."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        vault: Vault,
+        keys: DataKeys,
+        outbox: Outbox,
+        own: OwnChanges,
+        failover: Failover,
+    ) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+        self._outbox = outbox
+        self._own = own
+        self._failover = failover
+        self._rehearsed = False  # the first save of a process is compiled before its token call, not after it
 
     async def save_refreshed(
         self,
@@ -173,3 +295,86 @@ class Refreshes(Leases):
             value, environment=ref.environment, table="connections", row=uid, column=column, version=version
         )
         return sealed.ciphertext
+
+    @cached_property
+    def _statements(self) -> LeaseStatements:
+        by_database = self._transactions.dialect.name == "postgresql"
+        return LeaseStatements(by_database=by_database, timeline=self._failover.sql)
+
+    async def lease_refresh(
+        self,
+        ref: ConnectionRef,
+        *,
+        owner: str,
+        ttl: timedelta,
+        seen: Connection | None = None,
+        intent: str | None = None,
+        ran_out: timedelta = AT_ONCE,
+        from_holder: bool = False,
+    ) -> bool:
+        """Ask to be the one that refreshes this credential for the next `ttl` (ADR 5).
+
+        One conditional UPDATE, by the database's time. `owner` names this attempt, not the node. With `seen` it succeeds
+        only while the row, its intent and its holder are as `seen` has them, so that nothing need be read again; and
+        `intent`, the digest of the refresh token that is about to be redeemed, is on the disk when this returns.
+        `ran_out`: a lease that another holds must have run out so long ago. `from_holder`: the holder in `seen` is known to
+        be dead, so its lease need not have run out. False: another holds the lease, the row is another by now or is gone,
+        or the database failed over; read the row again.
+        """
+        claim = self._statements.claim
+        values: dict[str, Any] = {**place(ref), "lease_owner": owner}
+        if self._failover.sql is not None:
+            values["timeline"] = self._failover.timeline
+        if seen is not None:
+            claim = self._statements.take if from_holder else self._statements.claim_seen
+            digest = seen.intent.digest if seen.intent is not None else None
+            holder = seen.lease.owner if seen.lease is not None else None
+            values |= {"seen_version": seen.version, "seen_updated_at": seen.updated_at, "seen_digest": digest}
+            values["seen_owner"] = holder
+        if intent is not None:
+            values |= {"intent_digest": intent, "intent_at": clock.now()}
+
+        async def write(db: AsyncConnection) -> bool:
+            if not self._rehearsed and intent is not None:
+                self._rehearsed = True
+                nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
+                await db.execute(RENEWED, nobody | SAVED)
+            times = {"lease_for": self._statements.value(ttl)}  # from when it is written: there may have been a queue
+            if not from_holder:
+                times["free_for"] = self._statements.value(-ran_out)
+            return (await execute_last(db, claim, values | times)).rowcount == 1
+
+        if intent is None:
+            return await self._transactions.write(write)
+        # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
+        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+
+    async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
+        """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""
+
+        async def write(db: AsyncConnection) -> bool:
+            values = {**place(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
+            return (await db.execute(self._statements.hold, values)).rowcount == 1
+
+        return await self._transactions.write(write)
+
+    async def release_lease(
+        self, ref: ConnectionRef, *, owner: str, still_open: bool = False, former: Lease | None = None
+    ) -> None:
+        """Give the lease back: nothing was asked. Nothing happens if it is another's by now.
+
+        `still_open`: an earlier intent is as unsettled as it was, and `former` held the lease that it was claimed from.
+        """
+        mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
+        given_back = NO_LEASE if former is None else lease_columns(former)
+        await self._changed(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
+
+    async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
+        """Have our own lease run out now, with its intent open: the token may have been sent, and this attempt is over."""
+        await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
+
+    async def _changed(self, statement: Update) -> bool:
+        async def write(db: AsyncConnection) -> bool:
+            return (await db.execute(statement)).rowcount == 1
+
+        return await self._transactions.write(write)

@@ -1,4 +1,4 @@
-"""Sealing everything anew under the first master key, beside gateways that serve (ADR 22).
+"""Sealing everything again under the first master key, beside gateways that serve (ADR 22); how many values each key seals.
 
 A new data key is made in each environment; from then on nobody seals under an older one, which `DataKeys` sees to in each
 transaction. What is sealed under older ones is then walked through and sealed anew, and a data key that nothing needs is
@@ -7,23 +7,133 @@ removed. Each step is a small transaction and the whole has no state of its own:
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import Column, LargeBinary, bindparam, delete, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
 from gateway.records.connection import Sealed
-from gateway.store.answer_keys import kept_for_answers
 from gateway.store.data_keys import DataKeys, stored_keys
-from gateway.store.key_counts import KeyCounts, count, pages
-from gateway.store.sealed_columns import SEALED, SealedColumn
-from gateway.store.tables import data_keys, metadata
+from gateway.store.preflight_checks import KEY_ID_BYTES, KEY_ID_FROM, SEALED, SealedColumn
+from gateway.store.tables import connections, data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
 from gateway.vault import Vault, VaultError
+
+# ── Data keys under which nothing in the database is sealed, but perhaps a reply in a refresh journal (ADR 41).
+
+REFRESHES_S: Final = 3.0  # to end, of those that are under way; a provider that takes longer is not waited for
+LOOK_AGAIN_S: Final = 0.05
+
+
+async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
+    """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
+
+    Their replies are in a refresh journal, in no table. A process that is killed leaves them there for the next one.
+    """
+    newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
+    begun = connections.c.intent_at <= newest.scalar_subquery()
+    wanted = select(data_keys.c.id).where(
+        data_keys.c.id.in_(unused),
+        exists().where(connections.c.environment == data_keys.c.environment, begun),
+    )
+    end = time.monotonic() + REFRESHES_S
+    while True:
+        async with transactions.read() as db:
+            kept = frozenset((await db.execute(wanted)).scalars())
+        if not kept or time.monotonic() > end:
+            return kept
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+# ── How many values each key seals: the proof that one of them is needed no more.
+
+PAGE: Final = 2000  # rows at a time: no statement lasts, and no snapshot is held, however large the table
+
+Rows = Sequence[tuple[Any, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DataKeyUse:
+    """A data key and how many values it seals, by ``table.column``. `newest`: the one that seals in its environment."""
+
+    id: str
+    environment: str
+    master_key_id: str
+    created_at: datetime
+    newest: bool
+    values: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.values.values())
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCounts:
+    """`homeless`: values, by data key id, whose data key is not stored: nothing opens them."""
+
+    data_keys: Sequence[DataKeyUse]
+    homeless: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(key.total for key in self.data_keys)
+
+    def under_master(self, master_key_id: str) -> Sequence[DataKeyUse]:
+        """The data keys that it wraps."""
+        return [key for key in self.data_keys if key.master_key_id == master_key_id]
+
+
+async def count(transactions: Transactions) -> KeyCounts:
+    """All sealed values, by their keys. Reads in pages, so what is written meanwhile may be counted or not."""
+    values: dict[str, Counter[str]] = {}
+    for column in SEALED:
+        async for rows in pages(transactions, column):
+            for key_id, number in Counter(key_id for _, key_id in rows).items():
+                values.setdefault(key_id, Counter())[column.name] += number
+    async with transactions.read() as db:
+        stored = (await db.execute(select(data_keys).order_by(data_keys.c.number))).all()
+    newest = {row.environment: row.id for row in stored}
+    uses = [
+        DataKeyUse(
+            row.id,
+            row.environment,
+            row.master_key_id,
+            row.created_at,
+            newest[row.environment] == row.id,
+            dict(values.pop(row.id, {})),
+        )
+        for row in stored
+    ]
+    return KeyCounts(uses, {key_id: counted.total() for key_id, counted in values.items()})
+
+
+async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterator[Rows]:
+    """Primary key and data key id of every row that has a value there, in the order of the former."""
+    table = metadata.tables[column.table]
+    key, sealed = table.c[column.key], table.c[column.column]
+    wanted = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
+    after: Any = None
+    while True:
+        async with transactions.read() as db:
+            rows = (await db.execute(wanted if after is None else wanted.where(key > after))).all()
+        if rows:
+            yield [(row[0], bytes(row[1]).hex()) for row in rows]
+        if len(rows) < PAGE:
+            return
+        after = rows[-1][0]
+
+
+def key_id_in(sealed: Column[Any]) -> Any:
+    """The data key's id, as it stands in the ciphertext."""
+    return func.substr(sealed, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
+
 
 BATCH: Final = 100  # values in one transaction, and fewer where these take longer than a gateway's own write may wait
 SHORTEST_BATCH: Final = 5

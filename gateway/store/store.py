@@ -10,33 +10,23 @@ from sqlalchemy import select
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Sealed
 from gateway.store.backend import Backend
-from gateway.store.changes import ChangeLog
-from gateway.store.connections import ConnectionStore
-from gateway.store.data_keys import DataKeys
-from gateway.store.deliveries import DeliveryStore
+from gateway.store.changes import ChangeLog, OwnChanges
+from gateway.store.cluster import Failover, Holders, TaskLeases
+from gateway.store.connection_store import ConnectionStore
+from gateway.store.data_keys import DataKeys, MissingKeys, UnreadableSecrets, unreadable
+from gateway.store.deliveries import DeliveryStore, EventLog
+from gateway.store.due_connections import ExpiringStore, KeepAliveStore
 from gateway.store.edits import EditStore
-from gateway.store.event_log import EventLog
-from gateway.store.expiring import ExpiringStore
-from gateway.store.failover import Failover
-from gateway.store.flow_results import FlowResults
-from gateway.store.flows import FlowStore
-from gateway.store.history import HistoryStore
-from gateway.store.holders import Holders
-from gateway.store.integrations import IntegrationStore
-from gateway.store.keep_alive import KeepAliveStore
-from gateway.store.keys import KeyStore
-from gateway.store.missing_keys import MissingKeys
+from gateway.store.event_signing_keys import SigningKeyStore
+from gateway.store.history import HistoryStore, RejectionStore
+from gateway.store.journal_recovery import RefreshJournal
+from gateway.store.minted_keys import KeyStore
 from gateway.store.outbox import Outbox
-from gateway.store.own_changes import OwnChanges
-from gateway.store.pending import PendingStore
-from gateway.store.refresh_journal import RefreshJournal
-from gateway.store.rejections import RejectionStore
-from gateway.store.request_log import RequestLog
-from gateway.store.sessions import SessionStore
-from gateway.store.signing_keys import SigningKeyStore
-from gateway.store.tasks import TaskLeases
-from gateway.store.unreadable import UnreadableSecrets, unreadable
-from gateway.store.webhooks import WebhookStore
+from gateway.store.pending_authorizations import FlowResults, FlowStore, SessionStore
+from gateway.store.pending_connections import PendingStore
+from gateway.store.received_webhooks import WebhookStore
+from gateway.store.request_log_rows import RequestLog
+from gateway.store.stored_integrations import IntegrationStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 
 if TYPE_CHECKING:

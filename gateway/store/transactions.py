@@ -1,16 +1,38 @@
-"""How the store reads and writes: every write in a task of its own, as many at a time as the database takes; reads beside it."""
+"""How the store reads and writes: every write in a task of its own; and the one statement that differs by dialect."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Dialect
+from sqlalchemy import Dialect, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
+from gateway.store.database_faults import DatabaseDamage, told_as_unavailable, unavailable
 from gateway.store.engine import Engines
-from gateway.store.faults import DatabaseDamage, told_as_unavailable, unavailable
+
+# ── The one statement that differs by dialect: insert unless the row is there already.
+
+
+async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
+    """Insert `row` unless one with the same `key` columns exists; True if it was inserted."""
+    values = dict(row)
+    insert = _insert_of(db.dialect.name)
+    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=key)
+    return (await db.execute(statement)).rowcount == 1
+
+
+def _insert_of(dialect: str) -> Any:
+    """The dialect's own insert; that of the other is not even loaded, since it costs every worker 2 MB."""
+    if dialect == "sqlite":
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert
+
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]

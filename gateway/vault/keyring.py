@@ -1,9 +1,10 @@
-"""Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows anew."""
+"""Master keys by id: they wrap data keys; what a ciphertext is bound to; what can go wrong."""
 
 import base64
 import binascii
 import hashlib
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,9 +14,37 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gateway.secret import Secret
-from gateway.vault.binding import NONCE_BYTES, TAG_BYTES, associated_data
-from gateway.vault.errors import UnknownKey, VaultError
-from gateway.wording import counted
+from gateway.text import counted
+
+# ── Why something could not be sealed or opened. The messages name places and key ids, never contents.
+
+
+class VaultError(Exception):
+    """A ciphertext that is not what was sealed here, or a key that cannot be used. Nothing was opened."""
+
+
+class Damaged(VaultError):
+    """It is not what was sealed here: a byte was changed, or it was moved here from another place."""
+
+
+class UnknownKey(VaultError):
+    """The key that this was sealed under is not among those at hand; unlike damage, adding the key mends it."""
+
+
+# ── Associated data: what a ciphertext is bound to, spelled so that no two places share a spelling.
+
+FORMAT: Final = 1
+NONCE_BYTES: Final = 12  # NIST SP 800-38D §8.2.2: random, 96 bits
+TAG_BYTES: Final = 16
+
+
+def associated_data(purpose: str, *parts: str | int) -> bytes:
+    """Format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") is not ("a", "bc")."""
+    fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT, purpose, *parts)]
+    return b"".join(struct.pack(">I", len(field)) + field for field in fields)
+
+
+# ── Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows anew.
 
 KEY_BYTES: Final = 32
 REPLACE: Final = (

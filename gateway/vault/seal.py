@@ -1,20 +1,34 @@
-"""Values sealed with AES-256-GCM, each bound to environment, table, row, column and version; moved, it does not open.
+"""Values sealed with AES-256-GCM, each bound to its place; and texts that a caller keeps for us.
 
 A ciphertext is: format version (1 byte), data key id (8), nonce (12), AES-GCM ciphertext with its tag (16).
 """
 
+import base64
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from gateway.records.connection import Sealed
-from gateway.vault.binding import FORMAT, NONCE_BYTES, TAG_BYTES, associated_data
-from gateway.vault.errors import Damaged, UnknownKey, VaultError
+from gateway.secret import Secret
+from gateway.vault.keyring import (
+    FORMAT,
+    NONCE_BYTES,
+    TAG_BYTES,
+    Damaged,
+    UnknownKey,
+    VaultError,
+    associated_data,
+    key_bytes,
+)
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
 
 KEY_ID: Final = slice(1, 9)
 NONCE: Final = slice(9, 9 + NONCE_BYTES)
@@ -126,3 +140,45 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
     """What a ciphertext is bound to besides its key: its own place."""
     where = (place.environment, place.table, place.row, place.column, place.version)
     return associated_data("value", key.id, *where)
+
+
+# ── Texts that a caller keeps for us and brings back: sealed, so that they return unread and unchanged.
+
+
+class Tokens:
+    """One kind of them, told apart from others by `purpose`. Nothing is stored: any node with the same keys opens them.
+
+    The keys are derived (RFC 5869) from the master keys; as with those the first seals, every one opens.
+    """
+
+    def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
+        self._masters = [Secret(key_bytes(key, number).hex()) for number, key in enumerate(keys, start=1)]
+        self._purpose = purpose
+
+    @cached_property
+    def _fernet(self) -> "MultiFernet":
+        """Made on first use: a worker that never needs it has 2 MB less to hold."""
+        from cryptography.fernet import Fernet, MultiFernet
+
+        derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
+        return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
+
+    def seal(self, text: str) -> str:
+        """`text` as letters, digits, ``-`` and ``_``."""
+        return self._fernet.encrypt(text.encode()).decode("ascii").rstrip("=")
+
+    def open(self, token: str) -> str:
+        """What was sealed. Raises VaultError for what another purpose, another gateway or nobody has sealed."""
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._fernet.decrypt(token.encode() + b"=" * (-len(token) % 4)).decode()
+        except (InvalidToken, UnicodeError) as fault:
+            raise VaultError("This token was not sealed here, or was changed since.") from fault
+
+
+def _derived(master: bytes, purpose: str) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(SHA256(), 32, salt=None, info=b"integration-gateway " + purpose.encode()).derive(master)

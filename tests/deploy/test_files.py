@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from gateway.cli import main
 from gateway.config import ClientLimitsConfig, load, parse
+from gateway.http.answer_head import HEAD_BYTES as ANSWER_BYTES
 from gateway.server.runner import FIELD_BYTES, HEAD_BYTES, HEADER_LINES, KEEP_ALIVE_S, LINE_BYTES
-from gateway.wire.answer_head import HEAD_BYTES as ANSWER_BYTES
 from tests.deploy import compose
 from tests.fakes.certificate import certified
 from tests.fakes.fronts import COMMANDS, DEPLOY, HOST, Ports, program

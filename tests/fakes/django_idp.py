@@ -10,7 +10,7 @@ from pathlib import Path
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page, forms, visit
+from gateway.sandbox.visitor import VisitedPage, forms, visit
 from tests.fakes import django_idp_server as server
 
 
@@ -56,7 +56,7 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
         await process.wait()
 
 
-async def walk_consent(session: aiohttp.ClientSession, url: str, *, allow: bool = True) -> Page:
+async def walk_consent(session: aiohttp.ClientSession, url: str, *, allow: bool = True) -> VisitedPage:
     """From `url` through the login and the consent form; returns the page where it ends.
 
     `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
@@ -67,4 +67,4 @@ async def walk_consent(session: aiohttp.ClientSession, url: str, *, allow: bool 
         return page
     (consent,) = forms(page)  # its "Cancel" button has no name, so that nothing but the fields is sent
     async with session.post(consent.action, data=consent.fields) as response:
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())

@@ -12,7 +12,7 @@ from aiohttp import web
 import gateway
 from gateway import config as configuration
 from gateway.process.sockets import BACKLOG
-from gateway.server.lane import Lane
+from gateway.server.fast_path import FastPath
 from gateway.server.runner import GatewayServer
 from gateway.services import SERVICES, Services
 from tests.fakes.migrated import lay
@@ -58,7 +58,7 @@ class RunningGateway:
         await self.start()
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> FastPath:
         """The fast lane of the running server."""
         server = self._runner.server if self._runner is not None else None
         assert isinstance(server, GatewayServer)

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.journal import Entry
 from gateway.journal.reader import Open, open_records
 from gateway.journal.segment import BEGUN, REPLY, Segment
-from gateway.records.call import Call, Reply
+from gateway.records.provider_call import ProviderCall, Reply
 
 
 class JournalFile:
@@ -23,7 +23,7 @@ class JournalFile:
     def begin(self, entry: Entry, step: int = 0) -> None:
         self.segment.append(BEGUN, entry.head(step))
 
-    def reply(self, entry: Entry, call: Call, reply: Reply, step: int = 0) -> None:
+    def reply(self, entry: Entry, call: ProviderCall, reply: Reply, step: int = 0) -> None:
         self.segment.append(REPLY, entry.head(step) + b"\n" + entry.sealed(step, call, reply))
 
     def die(self) -> None:

@@ -13,29 +13,30 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway import clock
-from gateway.catalog.provider import Provider, Proxy
+from gateway.access.caller import Caller
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Proxy
 from gateway.config import ClientLimitsConfig
 from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
-from gateway.egress.gates import Gates
 from gateway.egress.guard import Guard
+from gateway.egress.limits import Gates
 from gateway.errors import GatewayError, NotFound
-from gateway.forward import forward
-from gateway.keys.caller import Caller
+from gateway.http.origin import Address
+from gateway.middleware.cors import cors
+from gateway.middleware.credentials import credentials
+from gateway.middleware.decompress import decompress
+from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
+from gateway.middleware.upstream import upstream
+from gateway.middleware.which_connection import connection
 from gateway.process.sockets import BACKLOG
+from gateway.proxy import forward
+from gateway.records.access import Environment
 from gateway.records.connection import Connection, ConnectionRef, Sealed
-from gateway.records.environment import Environment
 from gateway.records.integration import Integration
-from gateway.records.timing import Timing
+from gateway.records.proxied_call import Timing
 from gateway.server import GatewayRunner
 from gateway.services import SERVICES
-from gateway.wire.origin import Address
-from middleware.connection import connection
-from middleware.cors import cors
-from middleware.credentials import credentials
-from middleware.decompress import decompress
-from middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
-from middleware.upstream import upstream
 
 PUBLIC_URL = "https://gw.example.com"
 US = {"Authorization": "Bearer gw_sk_secret", "Provider-Config-Key": "tracker", "Connection-Id": "u1"}

@@ -12,21 +12,21 @@ from sqlalchemy import Engine
 from sqlalchemy.util import LRUCache
 
 from gateway import resources
-from gateway.catalog import load
-from gateway.catalog.checks import Words
+from gateway.catalog import load_catalog
+from gateway.catalog.checks import KnownWords
 from gateway.config import Fault
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped catalog is read once, each SQL statement is compiled once, and nobody reads the system's certificates,
     since no test calls a public host."""
-    shipped, read, list_files = resources.folder("catalog"), load._read, load.files_in
+    shipped, read, list_files = resources.folder("catalog"), load_catalog._read, load_catalog.files_in
     shipped_files = list_files(shipped)
-    known: dict[tuple[object, object], tuple[list[load.Row], list[str]]] = {}
+    known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
 
     def read_once(
-        folder: Path, files: Sequence[Path], words: Words, earlier: Mapping[str, bytes], keys: list[str]
-    ) -> Iterator[load.Row]:
+        folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
+    ) -> Iterator[load_catalog.Row]:
         if folder != shipped or earlier:
             return read(folder, files, words, earlier, keys)
         asked = (_frozen(words.modes), _frozen(words.scripts))
@@ -46,8 +46,8 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         if "SSL_CERT_FILE" in os.environ:  # the test's own
             load_all(self, purpose)
 
-    monkeypatch.setattr(load, "_read", read_once)
-    monkeypatch.setattr(load, "files_in", files_once)
+    monkeypatch.setattr(load_catalog, "_read", read_once)
+    monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure
     # A logger that remembers its first set-up would keep it for the tests that follow.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))

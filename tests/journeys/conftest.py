@@ -15,7 +15,7 @@ import pytest
 import yaml
 from yarl import URL
 
-from gateway.cli.demonstration.child import started
+from gateway.cli.demo.child import started
 from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
 

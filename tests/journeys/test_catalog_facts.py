@@ -24,7 +24,7 @@ from aiohttp import web
 from gateway import resources
 from gateway.auth import modes
 from gateway.catalog.hosts import open_secret_addresses
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
 from gateway.egress.client import Egress
 from tests.fakes.certificate import issued

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from aiohttp import web
 
-from middleware.chain import Chain, Handler
-from middleware.expectation import no_early_continue
+from gateway.middleware.chain import Chain, Handler
+from gateway.middleware.expectation import no_early_continue
 
 Serve = Callable[..., Awaitable[int]]
 

@@ -9,17 +9,16 @@ from aiohttp import web
 
 from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
-from gateway.records.environment import Environment
-from gateway.records.exchange import Exchange
-from gateway.records.upstream import UpstreamRequest
+from gateway.http.proxy_options import ProxyOptions
+from gateway.middleware.access_log import PATH_LIMIT, access_log
+from gateway.middleware.chain import Chain
+from gateway.middleware.error_shape import error_shape
+from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
+from gateway.middleware.request_id import request_id
+from gateway.records.access import Environment
+from gateway.records.proxied_call import ExchangeRecord, UpstreamRequest
 from gateway.server import runner
 from gateway.services import SERVICES
-from gateway.wire.asked import Asked
-from middleware.access_log import PATH_LIMIT, access_log
-from middleware.chain import Chain
-from middleware.error_shape import error_shape
-from middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
-from middleware.request_id import request_id
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import opened_at
 from tests.fakes.raw import dial, exchange
@@ -29,13 +28,13 @@ OPEN = Chain(request_id, access_log, error_shape)
 MARKER = "s3cr3t-marker"
 
 
-class Noted(list[Exchange]):
+class Noted(list[ExchangeRecord]):
     """Stands for the request log."""
 
     def __init__(self) -> None:
         self.came = asyncio.Event()
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, exchange: ExchangeRecord) -> None:
         self.append(exchange)
         self.came.set()
 
@@ -99,7 +98,7 @@ async def test_a_connection_that_could_not_be_opened_is_named_all_the_same(
 ) -> None:
     async def refuse(request: web.Request) -> web.Response:
         request[ENVIRONMENT] = Environment("dev")
-        request[ASKED] = Asked("tracker", "u1")
+        request[ASKED] = ProxyOptions("tracker", "u1")
         raise refusal
 
     await exchange(await serve(OPEN, refuse, app(noted)), get("/proxy/x"))

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from middleware.chain import Chain, Handler, Middleware
+from gateway.middleware.chain import Chain, Handler, Middleware
 
 REQUEST = cast(web.Request, object())
 

@@ -5,8 +5,8 @@ from multidict import CIMultiDict
 
 from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
-from gateway.records.upstream import UpstreamRequest
-from middleware.credentials import place
+from gateway.middleware.credentials import place
+from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.proxy_end import opened_at
 
 

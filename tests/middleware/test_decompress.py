@@ -4,9 +4,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from gateway.wire.asked import Asked
-from middleware.decompress import decompress
-from middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.http.proxy_options import ProxyOptions
+from gateway.middleware.decompress import decompress
+from gateway.middleware.facts import ASKED, CONNECTION, DECODER
 from tests.fakes.proxy_end import opened_at
 
 
@@ -24,7 +24,7 @@ from tests.fakes.proxy_end import opened_at
 async def test_the_header_wins_over_the_entry(header: bool | None, entry: bool | None, decoded: bool) -> None:
     request = make_mocked_request("GET", "/proxy/x")
     request[CONNECTION] = opened_at(8000, decompress=entry)
-    request[ASKED] = Asked("tracker", "u1", decompress=header)
+    request[ASKED] = ProxyOptions("tracker", "u1", decompress=header)
 
     async def end(request: web.Request) -> web.StreamResponse:
         return web.Response(status=201 if DECODER in request else 200)

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 from multidict import CIMultiDict
 
-from gateway.records.upstream import UpstreamRequest
-from gateway.wire.masked import MASK, shown
+from gateway.http.redacted_request import MASK, shown
+from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.ear import Ear, listening
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker

@@ -12,19 +12,18 @@ from multidict import CIMultiDict
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.catalog.load import load_catalog
-from gateway.catalog.places import addresses
+from gateway.authoring.rehearsal.samples import key_for
+from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
+from gateway.catalog.template_places import addresses
 from gateway.catalog.value import BadValue, check_value
-from gateway.connections.opened import Opened
-from gateway.connections.ready import ready
+from gateway.connections.opened import Opened, ready
+from gateway.middleware.credentials import place
+from gateway.middleware.dry_run import masked
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.integration import Integration
-from gateway.records.upstream import UpstreamRequest
-from gateway.sandbox.rehearsal.keys import key_for
+from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
-from middleware.credentials import place
-from middleware.dry_run import masked
 
 CATALOG = load_catalog([Path("catalog")])
 MEMBERS: Mapping[str, tuple[str, ...]] = {

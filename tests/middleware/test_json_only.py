@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from middleware import body as limits
-from middleware.chain import Chain
-from middleware.error_shape import error_shape
-from middleware.json_only import LIMIT_BYTES, json_only
-from middleware.request_id import request_id
+from gateway.middleware import read_body as limits
+from gateway.middleware.chain import Chain
+from gateway.middleware.error_shape import error_shape
+from gateway.middleware.json_only import LIMIT_BYTES, json_only
+from gateway.middleware.request_id import request_id
 from tests.fakes.raw import RawAnswer, dial
 from tests.middleware.conftest import Serve
 

@@ -141,8 +141,8 @@ async def test_empty_headers_are_absent(tmp_path: Path) -> None:
 async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
     from aiohttp import web
 
-    from gateway.records.paging import Position, Way
-    from gateway.wire.paging.position import digest_of, written
+    from gateway.http.paging.resume_position import digest_of, written
+    from gateway.records.proxied_call import Position, Way
 
     async with paged(tmp_path, lambda _request: web.json_response({"items": []})) as list_:
         await imported(list_.gateway, "c1")

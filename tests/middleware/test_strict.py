@@ -3,10 +3,10 @@
 import pytest
 from aiohttp import web
 
-from middleware.chain import Chain
-from middleware.error_shape import error_shape
-from middleware.request_id import request_id
-from middleware.strict import strict
+from gateway.middleware.chain import Chain
+from gateway.middleware.error_shape import error_shape
+from gateway.middleware.request_id import request_id
+from gateway.middleware.strict import strict
 from tests.fakes.raw import exchange, parsed
 from tests.middleware.conftest import Serve
 

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from gateway.records.exchange import Exchange
+from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.gateways import RunningGateway
 
 LONG = "x" * 20_000
 
 
 @pytest.fixture
-def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[Exchange]:
+def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
     """What the request log takes, and through it the metrics."""
-    seen: list[Exchange] = []
+    seen: list[ExchangeRecord] = []
     monkeypatch.setattr(running.services.request_log, "_observe", seen.append)
     return seen
 
@@ -40,7 +40,7 @@ async def sent(running: RunningGateway, head: str) -> bytes:
     ],
 )
 async def test_it_is_noted_once(
-    running: RunningGateway, noted: list[Exchange], head: str, method: str, path: str, status: int, code: str
+    running: RunningGateway, noted: list[ExchangeRecord], head: str, method: str, path: str, status: int, code: str
 ) -> None:
     answer = await sent(running, head)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())

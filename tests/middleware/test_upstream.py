@@ -8,10 +8,10 @@ from aiohttp.test_utils import make_mocked_request
 from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 
 from gateway.errors import InvalidRequest
-from gateway.wire.asked import Asked
-from gateway.wire.origin import Address, parse_address
-from middleware.facts import ASKED, CONNECTION, UPSTREAM
-from middleware.upstream import upstream
+from gateway.http.origin import Address, parse_address
+from gateway.http.proxy_options import ProxyOptions
+from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
+from gateway.middleware.upstream import upstream
 from tests.fakes.proxy_end import opened_at
 
 
@@ -25,7 +25,7 @@ async def learned(target: str, *, override: Address | None = None, mounted: str 
     request = make_mocked_request("GET", target, headers={"Host": "gw"})
     request._match_info = UrlMappingMatchInfo({}, route)
     request[CONNECTION] = opened_at(8000, "/v1", **connection)
-    request[ASKED] = Asked("tracker", "u1", base_url=override)
+    request[ASKED] = ProxyOptions("tracker", "u1", base_url=override)
 
     await upstream(request, end)
     return request[UPSTREAM]

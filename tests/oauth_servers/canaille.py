@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page, forms
+from gateway.sandbox.visitor import VisitedPage, forms
 from tests.oauth_servers.pages import form_with, open_page, submit
 from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, environment, running
 
@@ -43,7 +43,7 @@ class Canaille:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": ["openid", "profile"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         page = await open_page(browser, url)
         if any("login" in form.fields for form in forms(page)):
             page = await submit(browser, form_with(page, "login"), ("login", USER))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page
+from gateway.sandbox.visitor import VisitedPage
 from tests.fakes.django_idp import DjangoIdp, serving, walk_consent
 
 
@@ -39,7 +39,7 @@ class DjangoOAuthToolkit:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": self.idp.client_id, "client_secret": self.idp.client_secret, "scopes": ["read", "write"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         return await walk_consent(browser, url)
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from gateway.sandbox.visitor import Page
+from gateway.sandbox.visitor import VisitedPage
 from tests.fakes import installed
 from tests.fakes.ports import lasting_port
 from tests.oauth_servers.pages import open_page
@@ -86,7 +86,7 @@ class Glewlwyd:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": [SCOPE]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         page = await open_page(browser, url)
         assert urlsplit(page.url).path == "/login.html", page.url
         (callback,) = parse_qs(urlsplit(page.url).query)["callback_url"]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page, forms
+from gateway.sandbox.visitor import VisitedPage, forms
 from tests.fakes import installed
 from tests.fakes.ports import lasting_port
 from tests.oauth_servers.pages import form_with, open_page, submit
@@ -40,7 +40,7 @@ class JupyterHub:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": ["read:users!user"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         page = await open_page(browser, url)
         if any("password" in form.fields for form in forms(page)):
             page = await submit(browser, form_with(page, "password"), ("username", USER), ("password", PASSWORD))

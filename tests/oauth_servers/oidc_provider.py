@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page, forms
+from gateway.sandbox.visitor import VisitedPage, forms
 from tests.fakes import installed
 from tests.oauth_servers.pages import form_with, open_page, submit
 from tests.oauth_servers.server import CLIENT_ID, CLIENT_SECRET, PASSWORD, USER, basic, running
@@ -44,7 +44,7 @@ class OidcProvider:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": ["openid", "offline_access"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         page = await open_page(browser, url)
         if any("password" in form.fields for form in forms(page)):
             page = await submit(browser, form_with(page, "password"), ("login", USER), ("password", PASSWORD))

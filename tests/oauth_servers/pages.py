@@ -4,26 +4,26 @@ from collections.abc import Sequence
 
 import aiohttp
 
-from gateway.sandbox.visitor import Form, Page, forms
+from gateway.sandbox.visitor import VisitedForm, VisitedPage, forms
 
 Fields = Sequence[tuple[str, str]]
 
 
-async def open_page(session: aiohttp.ClientSession, url: str) -> Page:
+async def open_page(session: aiohttp.ClientSession, url: str) -> VisitedPage:
     """The page where the redirects from `url` end."""
     async with session.get(url) as response:
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())
 
 
-async def submit(session: aiohttp.ClientSession, form: Form, *more: tuple[str, str]) -> Page:
+async def submit(session: aiohttp.ClientSession, form: VisitedForm, *more: tuple[str, str]) -> VisitedPage:
     """Send `form` with `more` fields, which replace those of the same name; returns the page where the redirects end."""
     replaced = {name for name, _ in more}
     fields = [*((name, value) for name, value in form.fields.items() if name not in replaced), *more]
     async with session.request(form.method, form.action, data=fields) as response:
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())
 
 
-def form_with(page: Page, field: str) -> Form:
+def form_with(page: VisitedPage, field: str) -> VisitedForm:
     """The form of `page` that has `field`, as a field or as a button."""
     found = [form for form in forms(page) if field in form.fields or field in {name for name, _ in form.buttons}]
     assert len(found) == 1, (

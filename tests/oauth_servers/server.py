@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from gateway.sandbox.visitor import Page
+from gateway.sandbox.visitor import VisitedPage
 from tests.fakes import installed
 from tests.fakes.patience import PATIENCE_S
 
@@ -50,7 +50,7 @@ class OAuthServer(Protocol):
     def integration(self) -> Mapping[str, Any]:
         """`client_id`, `client_secret` and `scopes`."""
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> Page:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
         """Open `url`, a connect link, log in where asked, consent; returns the page where that ends."""
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from gateway.routes import ROUTES
+from gateway.app.routes import ROUTES
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.vendors import VENDORS, Vendor
 from tests.fakes.vendors.jira import CLOUD

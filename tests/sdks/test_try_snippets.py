@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gateway.cli.trial.body import Body
-from gateway.cli.trial.snippets import Sent, nango, requests
+from gateway.cli.try_.try_snippets import SentCall, TypedBody, nango, requests
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.lists import Paged, paged
 from tests.sdks import environments
@@ -43,11 +42,11 @@ async def printed(folder: Path, *command: str) -> str:
     return output.decode()
 
 
-def calls(there: Paged) -> list[Sent]:
+def calls(there: Paged) -> list[SentCall]:
     fields = {"X-Mine": "a 'b' \"c\""}
-    get = Sent(there.gateway.url, "GET", "/a%2Fb?x=%271&y=%20", "tracker", "c1", fields)
+    get = SentCall(there.gateway.url, "GET", "/a%2Fb?x=%271&y=%20", "tracker", "c1", fields)
     typed = {**fields, "Content-Type": "application/json"}
-    return [get, Sent(there.gateway.url, "PATCH", "/x", "tracker", "c1", typed, Body(BODY.encode(), "a file"))]
+    return [get, SentCall(there.gateway.url, "PATCH", "/x", "tracker", "c1", typed, TypedBody(BODY.encode(), "a file"))]
 
 
 @pytest.mark.skipif(not ALL, reason="too slow for every run; `make sdks` runs it")

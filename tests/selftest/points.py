@@ -26,14 +26,14 @@ OFTEN: Final = "often"
 
 def shorten() -> None:
     """Short leases and pauses in this process."""
-    from gateway.connections import backoff, commit, lease, recover, redeem
-    from gateway.store import refresh_journal
+    from gateway.refresh import backoff, protocol, recovery, save_tokens
+    from gateway.store import journal_recovery
 
-    redeem.LEASE = commit.LEASE = lease.LEASE = LEASE  # type: ignore[misc]
-    lease.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
+    protocol.LEASE = save_tokens.LEASE = save_tokens.LEASE = LEASE  # type: ignore[misc]
+    save_tokens.BEAT_S = LEASE.total_seconds() / 3  # type: ignore[misc]
     backoff.FIRST = timedelta(seconds=0.5)  # type: ignore[misc]
-    recover.EVERY_S = 0.1  # type: ignore[misc]
-    refresh_journal.WAIT_S = 3.0  # type: ignore[misc]
+    recovery.EVERY_S = 0.1  # type: ignore[misc]
+    journal_recovery.WAIT_S = 3.0  # type: ignore[misc]
 
 
 def die(*_: Any, **__: Any) -> Any:
@@ -42,10 +42,10 @@ def die(*_: Any, **__: Any) -> Any:
 
 def arm(point: str) -> None:
     """Put the kill in its place."""
-    from gateway.connections import redeem
-    from gateway.connections.attempt import Attempt
+    from gateway.refresh import protocol
+    from gateway.refresh.auth_exchange import Attempt
     from gateway.store import refreshes
-    from gateway.store.connections import ConnectionStore
+    from gateway.store.connection_store import ConnectionStore
 
     def after(name: str, of: Any = ConnectionStore) -> Callable[..., Any]:
         did = getattr(of, name)
@@ -63,7 +63,7 @@ def arm(point: str) -> None:
     elif point == "answer in memory":
         Attempt.ask = after("ask", Attempt)  # type: ignore[method-assign]
     elif point == "before the commit":
-        redeem.commit = die
+        protocol.commit = die
     elif point == "inside the commit":
         refreshes.note_change = die  # type: ignore[attr-defined]
     elif point == "after the commit":

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.catalog.functions import FUNCTIONS
 from gateway.catalog.provider import Provider
+from gateway.catalog.template import FUNCTIONS
 from tools.catalog_docs import ROOT, SECTIONS, blocks, catalog_page, pages
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
 from tools.catalog_from_facts.__main__ import MADE, catalog_texts, is_made, main
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.yaml_text import written
@@ -154,7 +154,7 @@ def test_comments_stand_beside_their_line_or_above_it() -> None:
     ],
 )
 def test_every_text_reads_back_as_it_was(value: str, tmp_path: Path) -> None:
-    from gateway.catalog.document import read
+    from gateway.catalog.yaml_file import read
 
     path = tmp_path / "x.yaml"
     path.write_text(written({"docs": value, "categories": [value], "refresh": {"requires_scope": value}}, ""))

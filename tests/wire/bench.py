@@ -16,9 +16,9 @@ import h11
 import pytest
 from _pytest.mark import ParameterSet
 
-from gateway.egress.departures import Departures
-from gateway.wire.browser import guarded
-from gateway.wire.cut import cut
+from gateway.egress.write_batch import WriteBatch
+from gateway.http.abort import cut
+from gateway.http.added_fields import guarded
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request
@@ -131,7 +131,7 @@ class Bench:
     port: int
     public_url: str
     recorder: Recorder
-    departures: Departures | None = None  # of the fast lane, where there is one
+    departures: WriteBatch | None = None  # of the fast lane, where there is one
     asked: int = 0
 
     @property

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 import pytest_asyncio
 
-from gateway.server.worker import loop_factory
+from gateway.server.serving_worker import loop_factory
 from tests.wire.before import gateway_before
 from tests.wire.bench import Bench
 from tests.wire.recorder import Recorder, turns

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from gateway.http.abort import RESET
 from gateway.process.sockets import BACKLOG
-from gateway.wire.cut import RESET
 from tests.wire.messages import Body, Head, Misframed, parse_head, read_body
 
 AFTER: Final = b"/after-"

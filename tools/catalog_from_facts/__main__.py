@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.document import read
+from gateway.catalog.yaml_file import read
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir

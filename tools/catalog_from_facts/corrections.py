@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.catalog.document import read
-from gateway.catalog.inherit import merged
+from gateway.catalog.folder import merged
+from gateway.catalog.yaml_file import read
 
 LEFT_OUT: Final = "_left_out.yaml"
 VERIFICATIONS: Final = "_verifications.yaml"

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from gateway.catalog.setting import title_from
+from gateway.catalog.provider_parts import title_from
 from tools.catalog_from_facts.words import description, hosts_with, suffix_of, title_case
 
 Form = dict[str, Any]

@@ -1,20 +1,31 @@
-"""``gateway catalog``: look at the providers, and check entries before they ship."""
+"""``gateway catalog``: look at the providers, and check entries before they ship.
+
+    catalog_in_use.py   The catalog as the commands see it: read with the scripts and auth modes that a gateway
+                        started here would have.
+    show_catalog.py     ``gateway catalog list``, ``show`` and ``schema``.
+    lint_catalog.py     ``gateway catalog lint``: what is wrong with entries, and what could be better.
+    convert_catalog.py  ``gateway catalog import FILE``: entries in the shape of the field's public catalogs ▸ a
+                        folder of ours.
+    rehearse_entry.py   ``gateway catalog test NAME``: an entry tried against the sandbox, which plays its provider.
+
+Always true: it reads the catalog as a gateway started here would.
+"""
 
 import click
 
-from gateway.cli.lazy import Command, LazyGroup
+from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command("gateway.cli.catalog.list:list_providers", "every provider, a line each"),
-    "show": Command("gateway.cli.catalog.show:show", "one provider, as GET /providers/<name> shows it"),
-    "lint": Command("gateway.cli.catalog.lint:lint", "check entries: faults, and what could be better"),
+    "list": Command("gateway.cli.catalog.show_catalog:list_providers", "every provider, a line each"),
+    "show": Command("gateway.cli.catalog.show_catalog:show", "one provider, as GET /providers/<name> shows it"),
+    "lint": Command("gateway.cli.catalog.lint_catalog:lint", "check entries: faults, and what could be better"),
     "test": Command(
-        "gateway.cli.catalog.rehearse:rehearse", "try an entry against the sandbox, which plays its provider"
+        "gateway.cli.catalog.rehearse_entry:rehearse", "try an entry against the sandbox, which plays its provider"
     ),
     "import": Command(
-        "gateway.cli.catalog.convert:convert", "convert a file of many entries in another catalog's shape"
+        "gateway.cli.catalog.convert_catalog:convert", "convert a file of many entries in another catalog's shape"
     ),
-    "schema": Command("gateway.cli.catalog.schema:schema", "the JSON Schema of an entry, for editors"),
+    "schema": Command("gateway.cli.catalog.show_catalog:schema", "the JSON Schema of an entry, for editors"),
 }
 
 

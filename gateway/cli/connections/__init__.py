@@ -1,22 +1,43 @@
-"""``gateway connections``: look at connections, make connect links, renew and end connections, move them in and out."""
+"""``gateway connections``: look at connections, refresh, delete and move them.
+
+    show_connections.py     ``gateway connections list``, ``show`` and ``why``.
+    refresh_connections.py  ``gateway connections refresh``: renew credentials now.
+    delete_connections.py   ``gateway connections delete``: delete connections and end their tokens at the provider,
+                            with a record of each.
+    import_connections.py   ``gateway connections import``: from another gateway's API, from a bundle, from JSON
+                            Lines or CSV.
+    export_connections.py   ``gateway connections export``: connections, whole, in a sealed file that another
+                            gateway opens.
+    connect_link.py         ``gateway connections link``: a link by which an end user connects, to be sent by mail
+                            or chat.
+
+Always true: every command has `--json`.
+"""
 
 import click
 
-from gateway.cli.lazy import Command, LazyGroup
+from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command("gateway.cli.connections.list:list_connections", "connections, newest first, a line each"),
-    "show": Command("gateway.cli.connections.show:show", "one connection, without its credential"),
-    "why": Command("gateway.cli.connections.why:why", "what happened to a connection, and the one action that helps"),
-    "link": Command("gateway.cli.connections.link:link", "a link by which an end user connects, or authorizes again"),
-    "refresh": Command("gateway.cli.connections.refresh:refresh", "renew credentials now"),
+    "list": Command(
+        "gateway.cli.connections.show_connections:list_connections", "connections, newest first, a line each"
+    ),
+    "show": Command("gateway.cli.connections.show_connections:show", "one connection, without its credential"),
+    "why": Command(
+        "gateway.cli.connections.show_connections:why", "what happened to a connection, and the one action that helps"
+    ),
+    "link": Command(
+        "gateway.cli.connections.connect_link:link", "a link by which an end user connects, or authorizes again"
+    ),
+    "refresh": Command("gateway.cli.connections.refresh_connections:refresh", "renew credentials now"),
     "delete": Command(
-        "gateway.cli.connections.delete:delete", "delete connections and end their tokens at the provider"
+        "gateway.cli.connections.delete_connections:delete", "delete connections and end their tokens at the provider"
     ),
     "import": Command(
-        "gateway.cli.connections.importing:import_connections", "bring connections in: from another gateway, from files"
+        "gateway.cli.connections.import_connections:import_connections",
+        "bring connections in: from another gateway, from files",
     ),
-    "export": Command("gateway.cli.connections.exporting:export", "write connections to a sealed file"),
+    "export": Command("gateway.cli.connections.export_connections:export", "write connections to a sealed file"),
 }
 
 

@@ -1,14 +1,21 @@
-"""``gateway events``: what the application was told, what waits, and what signs it."""
+"""``gateway events``: what was sent to the application, what waits, and what signs it.
+
+    show_events.py    ``gateway events list`` and ``show``.
+    replay_events.py  ``gateway events replay``: send events again, under the ids they have.
+    signing_key.py    ``gateway events key``: the key that signs events, or a new one.
+
+Always true: every command has `--json`.
+"""
 
 import click
 
-from gateway.cli.lazy import Command, LazyGroup
+from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "list": Command("gateway.cli.events.list:list_events", "events and how their delivery stands, newest first"),
-    "show": Command("gateway.cli.events.show:show", "one event: its body, and each address it goes to"),
-    "replay": Command("gateway.cli.events.replay:replay", "send events again"),
-    "key": Command("gateway.cli.events.key:key", "the key that signs events, or a new one"),
+    "list": Command("gateway.cli.events.show_events:list_events", "events and how their delivery stands, newest first"),
+    "show": Command("gateway.cli.events.show_events:show", "one event: its body, and each address it goes to"),
+    "replay": Command("gateway.cli.events.replay_events:replay", "send events again"),
+    "key": Command("gateway.cli.events.signing_key:key", "the key that signs events, or a new one"),
 }
 
 

@@ -1,15 +1,25 @@
-"""``gateway keys``: secret keys and capabilities, made, listed and revoked; and the keys under which everything is sealed."""
+"""``gateway keys``: secret keys and capabilities, and the encryption keys.
+
+    manage_keys.py      ``gateway keys create``, ``list`` and ``revoke``.
+    encryption_keys.py  ``gateway keys status`` and ``rotate``: the encryption keys and how many values each seals.
+
+Always true: a new key is shown once.
+"""
 
 import click
 
-from gateway.cli.lazy import Command, LazyGroup
+from gateway.cli.lazy_group import Command, LazyGroup
 
 COMMANDS = {
-    "create": Command("gateway.cli.keys.create:create", "make a secret key or a capability address; it is shown once"),
-    "list": Command("gateway.cli.keys.list:list_keys", "keys, newest first, a line each"),
-    "revoke": Command("gateway.cli.keys.revoke:revoke", "end keys, and those that they minted, on every node"),
-    "rotate": Command("gateway.cli.keys.rotate:rotate", "seal everything anew under the first encryption key"),
-    "status": Command("gateway.cli.keys.status:status", "how many values each encryption key seals, and which may go"),
+    "create": Command(
+        "gateway.cli.keys.manage_keys:create", "make a secret key or a capability address; it is shown once"
+    ),
+    "list": Command("gateway.cli.keys.manage_keys:list_keys", "keys, newest first, a line each"),
+    "revoke": Command("gateway.cli.keys.manage_keys:revoke", "end keys, and those that they minted, on every node"),
+    "rotate": Command("gateway.cli.keys.encryption_keys:rotate", "seal everything anew under the first encryption key"),
+    "status": Command(
+        "gateway.cli.keys.encryption_keys:status", "how many values each encryption key seals, and which may go"
+    ),
 }
 
 

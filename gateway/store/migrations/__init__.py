@@ -1,8 +1,14 @@
-"""Which revision a database is at, without loading Alembic: a start with nothing to migrate stays quick."""
+"""The schema's revisions, run by Alembic when a store is opened.
+
+    env.py      What Alembic runs around the revisions; it is handed the connection (see `upgrade`).
+    upgrade.py  Alembic, brought to the newest revision inside the caller's transaction.
+
+Always true: a revision is never changed once it was released.
+"""
 
 from sqlalchemy import Connection, column, inspect, select, table
 
-from gateway.store.revisions import REVISIONS, VERSION_TABLE
+from gateway.store.preflight_checks import REVISIONS, VERSION_TABLE
 
 __all__ = ["REVISIONS", "VERSION_TABLE", "schema_revision"]
 

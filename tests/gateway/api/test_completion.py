@@ -14,9 +14,9 @@ from gateway.records.connection import Account
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connect_sessions import connected, made, reconnect
+from tests.gateway.api.test_connect_endpoints import connected, made, reconnect
 from tests.gateway.api.test_connect_socket import opened
-from tests.gateway.api.test_connecting import arrive, depart
+from tests.gateway.api.test_typed_in import arrive, depart
 
 VERIFIER = new_code_verifier()
 BOUND = {"code_challenge": code_challenge(VERIFIER)}

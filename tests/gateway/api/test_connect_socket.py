@@ -13,7 +13,7 @@ from gateway.config import ConnectConfig
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connecting import arrive
+from tests.gateway.api.test_typed_in import arrive
 
 
 async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.ClientWebSocketResponse, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway import config as configuration
-from gateway import reloading
+from gateway.app import reload
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -146,7 +146,7 @@ async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(document([])))
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()
-    assert await reloading.reload(gateway.app, str(tmp_path / "gateway.yaml"))
+    assert await reload.reload(gateway.app, str(tmp_path / "gateway.yaml"))
     told = await gateway.json("DELETE", "/integrations/tracker", expect=409)
     line = (tmp_path / "gateway.yaml").read_text().splitlines().index("      tracker:") + 1
     assert told["error"]["payload"] == {"declared_at": f"gateway.yaml:{line}"}
@@ -280,9 +280,9 @@ async def test_a_reload_keeps_those_that_were_made_and_a_declared_one_wins(
     def read(document: dict[str, Any]) -> configuration.Config:
         return configuration.parse({**running.document, **document}, base=running.folder, environ={})
 
-    assert await reloading.reload(running.app, read({}))
+    assert await reload.reload(running.app, read({}))
     assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "Tracker"
-    assert await reloading.reload(running.app, read({"environments": document([], made=own)["environments"]}))
+    assert await reload.reload(running.app, read({"environments": document([], made=own)["environments"]}))
     assert (await running.json("GET", "/integrations/made", expect=200))["data"]["display_name"] == "D"
     await running.json("DELETE", "/integrations/made", expect=409)
     async with running.proxied("c1", integration="made") as answer:

@@ -12,11 +12,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gateway.api.logos import logo
-from gateway.api.providers import get_provider, list_providers
+from gateway.api.providers import (
+    LEAST_CONTRAST,
+    colour,
+    contrast_with_white,
+    get_provider,
+    initials,
+    list_providers,
+    logo,
+    svg,
+)
 from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
-from gateway.catalog.load import Catalog, load_catalog
-from gateway.catalog.logo import LEAST_CONTRAST, colour, contrast_with_white, initials, svg
+from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
 from gateway.services import SERVICES
 from tests.gateway.catalog.folders import MAIL, SHIPPED, folder

@@ -10,7 +10,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connect_sessions import made
+from tests.gateway.api.test_connect_endpoints import made
 
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"  # RFC 7636, appendix B
 

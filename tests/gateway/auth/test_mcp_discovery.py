@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.auth.mcp_discovery import Server, discovered
-from gateway.oauth.token import TokenRefused
-from gateway.records.call import Call, Reply
+from gateway.oauth.token_answers import TokenRefused
+from gateway.records.provider_call import ProviderCall, Reply
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
@@ -25,7 +25,7 @@ def found(issuer: str = SERVER, **told: Any) -> Server:
         **told,
     }
     dialogue = discovered(SERVER)
-    call: Call = next(dialogue)
+    call: ProviderCall = next(dialogue)
     while True:
         answer = resource if "oauth-protected-resource" in call.url else metadata
         status, body = (401, b"") if call.body is not None else (200, json.dumps(answer).encode())

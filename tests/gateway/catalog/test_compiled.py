@@ -7,8 +7,8 @@ import pytest
 
 from gateway.catalog import compiled
 from gateway.catalog import folder as folders
-from gateway.catalog.faults import CatalogFaults
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
+from gateway.catalog.yaml_file import CatalogFaults
 from tests.gateway.catalog.folders import MAIL, TRACKER, folder
 
 COUNT = compiled.FEWEST

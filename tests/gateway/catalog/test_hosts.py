@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.catalog.hosts import HostPattern, named, open_addresses, open_secret_addresses, parse_pattern
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
 from tests.fakes.providers import provider
 
 

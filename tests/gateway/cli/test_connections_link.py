@@ -12,9 +12,9 @@ from gateway.client import code_challenge, new_code_verifier
 from gateway.records.connecting import ConnectSession
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connecting import arrive
+from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.cli.connections.test_show_connections import connections
 from tests.gateway.cli.examined import Examined
-from tests.gateway.cli.test_connections import connections
 
 FOR_ADA = ("--integration", "tracker", "--end-user", "u1")
 

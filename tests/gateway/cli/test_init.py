@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli import main
-from gateway.cli.beginning import answers
-from gateway.cli.private_files import Existing, write_private
+from gateway.cli import init_answers, main
+from gateway.cli.init import Existing, write_private
 from gateway.config import load
 
 NAMES = {"gateway.yaml", "encryption_key", "secret_key"}
 
 
-TAKEN = "gateway.cli.beginning.answers.is_taken"
+TAKEN = "gateway.cli.init_answers.is_taken"
 
 
 @pytest.fixture(autouse=True)
@@ -276,9 +275,9 @@ def test_a_port_is_taken_while_a_socket_listens_there(host: str, monkeypatch: py
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as listening:
         port = listening.getsockname()[1]
-        assert answers.is_taken(host, port)
-    assert not answers.is_taken(host, port)
-    assert not answers.is_taken("192.0.2.1", port), "an address of another machine says nothing"
+        assert init_answers.is_taken(host, port)
+    assert not init_answers.is_taken(host, port)
+    assert not init_answers.is_taken("192.0.2.1", port), "an address of another machine says nothing"
 
 
 def run_with(tmp_path: Path, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":

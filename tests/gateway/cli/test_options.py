@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from gateway import resources
 from gateway.cli import main
-from gateway.cli.demonstration.folder import DemoFolder
+from gateway.cli.demo.demo_folder import DemoFolder
 
 HINT = "reached with -c .gateway/gateway.yaml"
 

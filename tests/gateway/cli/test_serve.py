@@ -45,7 +45,7 @@ async def _made(file: Path) -> None:
 WORKER = """
 import socket, sys
 from gateway.cli.worker import main
-from gateway.handshake import send_now
+from gateway.process.handshake import send_now
 ours, its = socket.socketpair()
 send_now(ours, dict(program=sys.argv[0], file={file!r}, as_json=False, place=0, start_from=None))
 try: main(its.fileno())

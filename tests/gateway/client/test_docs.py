@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gateway import client, resources
-from gateway.client.message import Options
+from gateway.client.calls import Options
 from gateway.sandbox.app import running
 from gateway.sandbox.visitor import browser
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, tracker_entry, write_entry

@@ -10,13 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from gateway import clock
+from gateway.authorization import return_address as signing
+from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.client import InvalidReturn, code_challenge, new_code_verifier, verify_return
-from gateway.connections import return_address as signing
-from gateway.connections.return_address import ReturnResult, return_address
-from gateway.oauth.pkce import challenge
+from gateway.events.signatures import mint, signed, standard_key
+from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession
 from gateway.secret import Secret
-from gateway.webhooks.sign import mint, signed, standard_key
 
 KEY = mint()
 APP = "https://app.example.com"

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.auth import modes
 from gateway.auth.context import Context
-from gateway.connections.ready import base_url, placement
+from gateway.connections.opened import base_url, placement
 from gateway.errors import InvalidRequest
 from gateway.records.integration import Integration
 from tests.fakes.providers import provider

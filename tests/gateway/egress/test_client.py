@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.egress import names
+from gateway.egress import dial
 from gateway.egress.client import Egress, Timeouts
-from gateway.egress.errors import EgressError
+from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
-from gateway.records.upstream import UpstreamRequest
+from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.certificate import certified
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import LOOPBACK, Opening
@@ -46,7 +46,7 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             raise OSError("unknown")
         return known[host]
 
-    monkeypatch.setattr(names, "_look_up", look_up)
+    monkeypatch.setattr(dial, "_look_up", look_up)
     return known
 
 
@@ -147,8 +147,8 @@ async def test_a_name_without_an_address_is_unreachable_and_a_slow_one_times_out
             await way_out.fetch("GET", "https://nowhere.test/")
         assert failure.value.kind == "unreachable"
         release = threading.Event()
-        monkeypatch.setattr(names, "_look_up", lambda _host, _port: [str(release.wait(5))])
-        monkeypatch.setattr(names, "LIMIT_S", 0.05)
+        monkeypatch.setattr(dial, "_look_up", lambda _host, _port: [str(release.wait(5))])
+        monkeypatch.setattr(dial, "LIMIT_S", 0.05)
         with pytest.raises(EgressError) as failure:
             await way_out.fetch("GET", "https://slow.test/")
         release.set()

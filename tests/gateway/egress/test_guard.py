@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.egress.errors import AddressRefused, EgressError
+from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard
 
 

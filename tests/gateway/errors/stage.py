@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway import config as configuration
-from gateway import reloading
+from gateway.app import reload as reloading
 from tests.fakes.certificate import certified
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.raw import parsed

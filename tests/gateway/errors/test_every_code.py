@@ -29,11 +29,11 @@ ROOT = Path(__file__).parents[3]
 PLAYS: dict[str, Play] = {}
 # The code ▸ where it is met: in a trailer behind a status of 200, or with a provider of its own making.
 ELSEWHERE = {
-    "busy": "tests/gateway/test_forward_retries.py",
-    "invalid_webhook_signature": "tests/gateway/webhooks/test_receive.py",
-    "next_page_refused": "tests/gateway/forward/paging/test_breaks.py",
-    "page_failed": "tests/gateway/forward/paging/test_breaks.py",
-    "page_too_large": "tests/gateway/forward/paging/test_breaks.py",
+    "busy": "tests/gateway/proxy/test_forward_retries.py",
+    "invalid_webhook_signature": "tests/gateway/events/test_receive.py",
+    "next_page_refused": "tests/gateway/proxy/test_paged_breaks.py",
+    "page_failed": "tests/gateway/proxy/test_paged_breaks.py",
+    "page_too_large": "tests/gateway/proxy/test_paged_breaks.py",
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

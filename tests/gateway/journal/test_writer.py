@@ -17,11 +17,11 @@ from gateway.journal import Entry, Writer, new_key, opened
 from gateway.journal.reader import unfinished_files
 from gateway.journal.segment import SEGMENT_BYTES
 from gateway.journal.writer import RESERVED_BYTES
-from gateway.records.call import Call, Reply
+from gateway.records.provider_call import ProviderCall, Reply
 from tests.fakes.journal import left
 from tests.fakes.patience import PATIENCE_S
 
-CALL = Call("https://a.example/token", {}, b"refresh_token=old")
+CALL = ProviderCall("https://a.example/token", {}, b"refresh_token=old")
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 

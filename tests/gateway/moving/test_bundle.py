@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.moving.sealed_stream import Writer
+from gateway.moving.sealed_stream import SealedWriter
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.peer import FakePeer
 from tests.fakes.tracker import Tracker
@@ -19,8 +19,8 @@ SEALED = ("--passphrase-env", "BUNDLE_PASSPHRASE")
 @pytest.fixture(autouse=True)
 def _quick_to_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A passphrase takes 0.4 s of work otherwise."""
-    assert Writer.__init__.__kwdefaults__["log2_n"] >= 17
-    monkeypatch.setitem(Writer.__init__.__kwdefaults__, "log2_n", 10)
+    assert SealedWriter.__init__.__kwdefaults__["log2_n"] >= 17
+    monkeypatch.setitem(SealedWriter.__init__.__kwdefaults__, "log2_n", 10)
 
 
 async def exported(place: Place, *words: str) -> Path:

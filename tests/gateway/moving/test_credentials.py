@@ -8,8 +8,8 @@ import pytest
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
-from gateway.moving.credentials import Hidden, credential_of
-from gateway.moving.moved import Moved
+from gateway.moving.import_one import Hidden, credential_of
+from gateway.moving.moved_connection import Moved
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = "2030-01-01T00:00:00.000Z"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.moving import bundle
-from gateway.moving.moved import Moved, SourceRefused
-from gateway.moving.sealed_stream import CHUNK_BYTES, Writer, read
-from gateway.moving.source import of_bundle
+from gateway.moving.foreign_files import of_bundle
+from gateway.moving.moved_connection import Moved, SourceRefused
+from gateway.moving.sealed_stream import CHUNK_BYTES, SealedWriter, read
 from gateway.secret import Secret
 from tests.gateway.moving.conftest import SITE, oauth
 
@@ -21,7 +21,7 @@ QUICK = 10
 
 def sealed(plain: bytes) -> io.BytesIO:
     out = io.BytesIO()
-    writer = Writer(out, PASSPHRASE, log2_n=QUICK)
+    writer = SealedWriter(out, PASSPHRASE, log2_n=QUICK)
     writer.write(plain)
     writer.close()
     return io.BytesIO(out.getvalue())
@@ -36,7 +36,7 @@ def test_what_goes_in_comes_out(length: int) -> None:
 @pytest.mark.parametrize("length", [0, 1, CHUNK_BYTES, 2 * CHUNK_BYTES])
 def test_a_stream_that_was_not_closed_does_not_open_to_its_end(length: int) -> None:
     out = io.BytesIO()
-    Writer(out, PASSPHRASE, log2_n=QUICK).write(bytes(length))
+    SealedWriter(out, PASSPHRASE, log2_n=QUICK).write(bytes(length))
     with pytest.raises(SourceRefused):
         list(read(io.BytesIO(out.getvalue()), PASSPHRASE))
 
@@ -65,7 +65,7 @@ def test_thousands_of_connections_go_through_in_memory_that_does_not_grow_with_t
     tracemalloc.start()
     try:
         with file.open("wb") as out:
-            writer = Writer(out, PASSPHRASE, log2_n=QUICK)
+            writer = SealedWriter(out, PASSPHRASE, log2_n=QUICK)
             for line in lines():
                 writer.write(line)
             writer.close()

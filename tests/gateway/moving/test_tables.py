@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.moving.tables import count
+from gateway.moving.foreign_files import count
 from tests.fakes.gateways import RunningGateway
 from tests.gateway.moving.conftest import SITE, Place, oauth
 
@@ -72,7 +72,7 @@ async def test_progress_is_told_of_all_that_the_file_has(
     def progress(_what: str) -> Iterator[Any]:
         yield lambda done, total: steps.append((done, total))
 
-    monkeypatch.setattr("gateway.cli.progress.progress", progress)
+    monkeypatch.setattr("gateway.cli.terminal.progress", progress)
     file = lines(
         tmp_path, *({"connection_id": f"c{n}", "credentials": oauth(n), "connection_config": SITE} for n in range(3))
     )

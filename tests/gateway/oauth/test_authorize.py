@@ -2,7 +2,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from gateway.oauth import pkce
+from gateway.oauth import authorize
 from gateway.oauth.authorize import authorization_url, issuer_accepted
 from tests.fakes.providers import provider
 
@@ -70,11 +70,11 @@ def test_spaces_are_sent_as_percent_20_which_every_provider_reads() -> None:
 
 
 def test_the_pkce_pair_is_that_of_rfc_7636_appendix_b() -> None:
-    assert pkce.challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == (
+    assert authorize.challenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk") == (
         "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     )
-    assert len(pkce.new_verifier()) == 43
-    assert pkce.new_verifier() != pkce.new_verifier()
+    assert len(authorize.new_verifier()) == 43
+    assert authorize.new_verifier() != authorize.new_verifier()
 
 
 ADDRESS = "https://auth.example.com/authorize"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.oauth.error_codes import GRANT_GONE
-from gateway.oauth.token import TokenRefused, TokenUnavailable, read_answer
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, read_answer
 from tests.fakes.providers import provider
 
 JSON = {"Content-Type": "application/json"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.oauth.nonce import accepted, wanted
+from gateway.oauth.authorize import accepted, wanted
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_connecting import arrive, depart
+from tests.gateway.api.test_typed_in import arrive, depart
 
 
 def id_token(claims: Any) -> str:

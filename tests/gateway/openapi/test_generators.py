@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.document import ANY, document, status_codes
+from gateway.openapi.openapi_document import ANY, document, status_codes
 from gateway.openapi.operations import OPERATIONS
 from tests.journeys.connect_page.browser import npm
 

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from gateway.openapi.document import document, status_codes
+from gateway.openapi.openapi_document import document, status_codes
 from gateway.openapi.operations import OPERATIONS
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S

@@ -16,11 +16,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.load import load_catalog
+from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.pages.guide_behaviour import behaviour
+from gateway.pages.guide import SnippetCall, behaviour, call_of, curl, node, python
 from gateway.pages.guide_steps import asked, declaration, steps
-from gateway.pages.snippets import Call, call_of, curl, node, python
 from tests.fakes.gateways import RunningGateway, document
 from tests.gateway.catalog.folders import SHIPPED
 
@@ -150,17 +149,17 @@ def test_declarations_are_yaml_that_a_gateway_takes(providers: Any) -> None:
 
 
 def test_a_call_is_the_proof_of_the_entry_or_what_its_paths_look_like(providers: Any) -> None:
-    assert call_of(providers["openai"]) == Call("GET", "/v1/models")
+    assert call_of(providers["openai"]) == SnippetCall("GET", "/v1/models")
     assert call_of(providers["plivo"]).path == "/Account/<username>/"
-    assert call_of(providers["linear"]) == Call("POST", "/graphql", {"query": "{ viewer { id } }"})
-    assert call_of(providers["google-calendar"]) == Call("GET", "/calendar/v3/<endpoint>")
-    assert call_of(providers["zoho-desk"]) == Call("GET", "/<endpoint>")
+    assert call_of(providers["linear"]) == SnippetCall("POST", "/graphql", {"query": "{ viewer { id } }"})
+    assert call_of(providers["google-calendar"]) == SnippetCall("GET", "/calendar/v3/<endpoint>")
+    assert call_of(providers["zoho-desk"]) == SnippetCall("GET", "/<endpoint>")
 
 
 @pytest.mark.parametrize(
-    "call", [Call("GET", "/v1/it's?a=1&b=2"), Call("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
+    "call", [SnippetCall("GET", "/v1/it's?a=1&b=2"), SnippetCall("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
 )
-async def test_the_python_snippet_makes_the_call(call: Call) -> None:
+async def test_the_python_snippet_makes_the_call(call: SnippetCall) -> None:
     seen, server = await recorder()
     text = python(str(server.make_url("")).rstrip("/"), "key", call)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
@@ -172,9 +171,9 @@ async def test_the_python_snippet_makes_the_call(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [Call("GET", "/v1/it's?a=1&b=2"), Call("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
+    "call", [SnippetCall("GET", "/v1/it's?a=1&b=2"), SnippetCall("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
 )
-def test_the_curl_snippet_is_the_call(call: Call) -> None:
+def test_the_curl_snippet_is_the_call(call: SnippetCall) -> None:
     words = shlex.split(curl("http://gw", "key", call).replace("\\\n", " "))
     assert words[0] == "curl"
     assert words[-1] == f"http://gw/proxy{call.path}"
@@ -190,7 +189,7 @@ def test_the_curl_snippet_is_the_call(call: Call) -> None:
 
 
 def test_the_node_snippet_holds_the_same_values() -> None:
-    call = Call("POST", "/graphql", {"query": "{ a }"})
+    call = SnippetCall("POST", "/graphql", {"query": "{ a }"})
     text = node("http://gw", "key", call)
     assert 'await fetch("http://gw/proxy/graphql", {' in text
     assert '"method": "POST"' in text
@@ -256,7 +255,7 @@ async def recorder() -> tuple[dict[str, Any], TestServer]:
     return seen, server
 
 
-def assert_is(call: Call, seen: dict[str, Any]) -> None:
+def assert_is(call: SnippetCall, seen: dict[str, Any]) -> None:
     assert seen["method"] == call.method
     assert seen["path"] == f"/proxy{call.path}"
     assert seen["headers"]["Provider-Config-Key"] == "key"

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from gateway.client import code_challenge, new_code_verifier, verify_return
-from gateway.webhooks.keys import signing_keys
+from gateway.events.signatures import signing_keys
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit, to_consent
 from tests.fakes.tracker import Tracker

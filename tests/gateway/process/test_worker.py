@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from gateway import config as configuration
-from gateway.app import create_app
-from gateway.declared import catalog_of
-from gateway.process import handed_on
-from gateway.process.memory import Memory
-from gateway.server.worker import ENDING, Worker
+from gateway.app.compose import create_app
+from gateway.integrations.declared import catalog_of
+from gateway.process.shared_memory import SharedMemory
+from gateway.server import serving_worker
+from gateway.server.serving_worker import ENDING, Worker
 from tests.fakes.gateways import document, tracker_entry, write_entry
 
 
@@ -27,11 +27,11 @@ def config(tmp_path: Path) -> configuration.Config:
 
 
 def test_a_configuration_is_handed_on_whole_with_its_secrets_and_places(config: configuration.Config) -> None:
-    memory = Memory()
+    memory = SharedMemory()
     descriptor = memory.configurations[0]
-    handed_on.write(descriptor, config, catalog_of(config))
-    handed_on.write(descriptor, config, catalog_of(config))  # over what was there
-    same, catalog = handed_on.read(descriptor)
+    serving_worker.write(descriptor, config, catalog_of(config))
+    serving_worker.write(descriptor, config, catalog_of(config))  # over what was there
+    same, catalog = serving_worker.read(descriptor)
     assert same == config
     assert same.store.encryption_keys[0].reveal() == config.store.encryption_keys[0].reveal()
     assert same.where("store", "url") == config.where("store", "url")
@@ -63,7 +63,7 @@ async def test_no_moment_of_the_first_signal_lets_the_second_one_kill_a_worker(
             replaced.append(signal.getsignal(number))
             return replace(number, handler)
 
-        monkeypatch.setattr("gateway.server.worker.signal.signal", noted)
+        monkeypatch.setattr("gateway.server.serving_worker.signal.signal", noted)
         os.kill(os.getpid(), signal.SIGTERM)
         await worker._stop.wait()
         assert len(replaced) == len(ENDING)

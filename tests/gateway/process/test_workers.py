@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
 PARENT = """
 import os, sys
 from pathlib import Path
-from gateway import lean
+from gateway.startup import imports as lean
 from gateway.process import start, workers
 start.WORKER = ("-c", sys.argv[1])
 if {signalled}:
@@ -32,7 +32,7 @@ sys.exit(start.serve(Path("unused.yaml"), as_json=False))
 """
 WORKER = """
 import os, signal, socket, sys
-from gateway.handshake import receive_now, send_now
+from gateway.process.handshake import receive_now, send_now
 
 def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())

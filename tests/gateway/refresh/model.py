@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gateway.refresh.decision import Facts, Holder, Lease, Node, Step, next_step
+from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
 
-Decide = Callable[[Facts], Step]
+Decide = Callable[[Facts], RefreshStep]
 
 
 class Process(StrEnum):
@@ -64,7 +64,7 @@ class Row(NamedTuple):
     machine: int | None = None
     """Of the holder."""
     process: Process | None = None
-    lease: Lease = Lease.FREE
+    lease: LeaseState = LeaseState.FREE
     lost: bool = False
     """The connection says that it must be connected again."""
 
@@ -77,7 +77,7 @@ class Machine(NamedTuple):
     """Of the attempt."""
     open_before: bool = False
     """Whether an intent was open when the attempt claimed."""
-    step: Step = Step.WAIT
+    step: RefreshStep = RefreshStep.WAIT
     seen: Row = Row()
     """The row by which it decided; an empty one in other phases."""
     paused: bool = False
@@ -164,7 +164,12 @@ class Model:
             case Phase.IDLE:
                 if row.token < self._last and (row.intent or not row.lost):
                     step = self._decide(self.facts(state, number))
-                    if step in (Step.CLAIM, Step.TAKE_UP, Step.SEND_AGAIN, Step.REPORT_LOST):
+                    if step in (
+                        RefreshStep.CLAIM,
+                        RefreshStep.TAKE_UP,
+                        RefreshStep.SEND_AGAIN,
+                        RefreshStep.REPORT_LOST,
+                    ):
                         decided = machine._replace(phase=Phase.DECIDED, step=step, seen=row)
                         yield f"{number} decides {step}", _with(state, number, decided), None
             case Phase.DECIDED:
@@ -217,17 +222,23 @@ class Model:
             seen.process,
             seen.lost,
         )
-        long_ago = step is Step.REPORT_LOST or (step is Step.SEND_AGAIN and seen.lease is not Lease.FREE)
-        taken = seen.lease is Lease.HELD
-        free = {Lease.FREE, Lease.LONG_RUN_OUT} if long_ago else {Lease.FREE, Lease.RUN_OUT, Lease.LONG_RUN_OUT}
+        long_ago = step is RefreshStep.REPORT_LOST or (
+            step is RefreshStep.SEND_AGAIN and seen.lease is not LeaseState.FREE
+        )
+        taken = seen.lease is LeaseState.HELD
+        free = (
+            {LeaseState.FREE, LeaseState.LONG_RUN_OUT}
+            if long_ago
+            else {LeaseState.FREE, LeaseState.RUN_OUT, LeaseState.LONG_RUN_OUT}
+        )
         if not same or (row.lease not in free and not taken):
             return f"{number} cannot claim", _idle(state, number), None
-        if step is Step.REPORT_LOST:  # the holder stays: its machine may still have the reply
+        if step is RefreshStep.REPORT_LOST:  # the holder stays: its machine may still have the reply
             reported = _idle(state, number)
             return f"{number} reports the token as lost", reported._replace(row=row._replace(lost=True)), None
-        held = row._replace(machine=number, process=Process.CURRENT, lease=Lease.HELD)
+        held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
         claimed = machine._replace(
-            phase=Phase.CLAIMED, token=row.token, open_before=row.intent, seen=Row(), step=Step.WAIT
+            phase=Phase.CLAIMED, token=row.token, open_before=row.intent, seen=Row(), step=RefreshStep.WAIT
         )
         return f"{number} claims", _with(state._replace(row=held._replace(intent=True)), number, claimed), None
 
@@ -240,8 +251,8 @@ class Model:
             done = Row(token=row.token + 1)
             committed = machine._replace(phase=Phase.COMMITTED)
             yield f"{number} commits", _with(state._replace(row=done), number, committed), None
-        elif row.lease is not Lease.HELD:
-            held = row._replace(machine=number, process=Process.CURRENT, lease=Lease.HELD)
+        elif row.lease is not LeaseState.HELD:
+            held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
             yield f"{number} claims to commit", state._replace(row=held), None
 
     def _parent(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
@@ -291,12 +302,12 @@ class Model:
         holder = state.machines[row.machine]
         working = row.process is Process.CURRENT and holder.phase is not Phase.DOWN and not holder.paused
         if working:
-            if row.lease is not Lease.HELD:
-                yield f"{row.machine} renews its lease", state._replace(row=row._replace(lease=Lease.HELD)), None
-        elif row.lease is Lease.HELD:
-            yield "the lease runs out", state._replace(row=row._replace(lease=Lease.RUN_OUT)), None
-        elif row.lease is Lease.RUN_OUT:
-            yield "the fence is over", state._replace(row=row._replace(lease=Lease.LONG_RUN_OUT)), None
+            if row.lease is not LeaseState.HELD:
+                yield f"{row.machine} renews its lease", state._replace(row=row._replace(lease=LeaseState.HELD)), None
+        elif row.lease is LeaseState.HELD:
+            yield "the lease runs out", state._replace(row=row._replace(lease=LeaseState.RUN_OUT)), None
+        elif row.lease is LeaseState.RUN_OUT:
+            yield "the fence is over", state._replace(row=row._replace(lease=LeaseState.LONG_RUN_OUT)), None
 
     def verdict(self, state: State) -> str | None:
         """What is wrong with a state in which nothing more happens unless there is another fault."""
@@ -409,7 +420,7 @@ def _killed(state: State, number: int) -> State:
 
 
 def _free(row: Row) -> Row:
-    return row._replace(machine=None, process=None, lease=Lease.FREE)
+    return row._replace(machine=None, process=None, lease=LeaseState.FREE)
 
 
 def _holds(state: State, number: int) -> bool:

@@ -4,17 +4,17 @@ from itertools import product
 
 import pytest
 
-from gateway.refresh.decision import TABLE, Facts, Holder, Lease, Node, Step, matches, next_step, possible
+from gateway.refresh.decision import TABLE, Facts, Holder, LeaseState, Node, RefreshStep, matches, next_step, possible
 
 BOTH = (False, True)
-ALL = [Facts(*values) for values in product(Node, BOTH, Lease, Holder, BOTH, BOTH, BOTH)]
+ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, BOTH, BOTH)]
 POSSIBLE = [facts for facts in ALL if possible(facts)]
-CLAIMS = {Step.CLAIM, Step.TAKE_UP, Step.SEND_AGAIN, Step.REPORT_LOST}
+CLAIMS = {RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST}
 
 
 def test_each_combination_has_a_step() -> None:
     assert len(POSSIBLE) > 100
-    assert {next_step(facts) for facts in ALL} == set(Step)
+    assert {next_step(facts) for facts in ALL} == set(RefreshStep)
 
 
 @pytest.mark.parametrize("rule", TABLE, ids=lambda rule: f"{TABLE.index(rule)}-{rule.step}")
@@ -24,7 +24,7 @@ def test_each_row_decides_something(rule: object) -> None:
 
 def test_a_lease_that_is_held_is_claimed_from_a_dead_process_of_this_machine_only() -> None:
     for facts in POSSIBLE:
-        if facts.lease is Lease.HELD and next_step(facts) in CLAIMS:
+        if facts.lease is LeaseState.HELD and next_step(facts) in CLAIMS:
             assert facts.holder is Holder.HERE_DEAD
             assert facts.intent
 
@@ -36,26 +36,26 @@ def test_a_node_that_is_not_ready_claims_nothing() -> None:
 def test_a_rotating_token_is_never_sent_again_while_another_process_may_have_the_reply() -> None:
     """Nor where nothing is known of rotation, before the fence is over."""
     for facts in POSSIBLE:
-        if facts.intent and next_step(facts) is Step.SEND_AGAIN:
+        if facts.intent and next_step(facts) is RefreshStep.SEND_AGAIN:
             assert facts.holder in (Holder.NOBODY, Holder.WITHOUT_JOURNAL) or not facts.rotates
-            assert facts.lease in (Lease.FREE, Lease.LONG_RUN_OUT)
+            assert facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT)
             assert not facts.recorded
 
 
 def test_a_reply_in_this_machines_journal_is_used_as_soon_as_the_lease_allows() -> None:
     for facts in POSSIBLE:
-        if facts.node is Node.READY and facts.intent and facts.recorded and facts.lease is not Lease.HELD:
-            assert next_step(facts) is Step.TAKE_UP
+        if facts.node is Node.READY and facts.intent and facts.recorded and facts.lease is not LeaseState.HELD:
+            assert next_step(facts) is RefreshStep.TAKE_UP
 
 
 def test_an_open_intent_never_stays_unreported() -> None:
     """With time, each open intent leads to a new token, to another attempt, or to `rotation_lost`."""
     for facts in POSSIBLE:
-        if facts.node is Node.READY and facts.intent and facts.lease in (Lease.FREE, Lease.LONG_RUN_OUT):
-            assert next_step(facts) not in (Step.WAIT, Step.DEFER)
+        if facts.node is Node.READY and facts.intent and facts.lease in (LeaseState.FREE, LeaseState.LONG_RUN_OUT):
+            assert next_step(facts) not in (RefreshStep.WAIT, RefreshStep.DEFER)
 
 
 def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
     for facts in POSSIBLE:
-        if facts.node is Node.READY and not facts.intent and facts.lease is not Lease.HELD:
-            assert next_step(facts) is Step.CLAIM
+        if facts.node is Node.READY and not facts.intent and facts.lease is not LeaseState.HELD:
+            assert next_step(facts) is RefreshStep.CLAIM

@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gateway.egress.errors import EgressError
+from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, new_key, opened
-from gateway.records.call import Call, ClientIdentity, Reply
-from gateway.refresh.exchange import ExchangeLost
+from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
+from gateway.refresh.exchange_message import EgressRoute, Request
 from gateway.refresh.for_workers import ExchangesForWorkers
-from gateway.refresh.message import Request, Route
 from gateway.refresh.through_parent import ParentLink, ThroughParent
+from gateway.refresh.token_exchange import ExchangeLost
 from gateway.secret import Secret
 from tests.fakes.journal import left, living
 from tests.fakes.patience import PATIENCE_S
@@ -102,8 +102,8 @@ def entry(tmp_path: Path) -> Entry:
 
 @pytest.fixture
 def request_(server: TestServer, entry: Entry) -> Request:
-    route = Route((("127.0.0.1/32", server.port),), None, 5.0, 10)
-    call = Call(f"http://127.0.0.1:{server.port}/token", {"X-Asked": "so"}, b"refresh_token=old")
+    route = EgressRoute((("127.0.0.1/32", server.port),), None, 5.0, 10)
+    call = ProviderCall(f"http://127.0.0.1:{server.port}/token", {"X-Asked": "so"}, b"refresh_token=old")
     return Request(call, route, entry, 0, PATIENCE_S, 1 << 20, datetime.now(UTC) + AHEAD)
 
 
@@ -337,7 +337,7 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
 
     parent = ParentLink(lambda _: None)
     monkeypatch.setattr(parent, "ask", ask)
-    route = Route((), None, 5.0, 10)
-    call = Call("https://a.example/token")
+    route = EgressRoute((), None, 5.0, 10)
+    call = ProviderCall("https://a.example/token")
     await ThroughParent(parent, route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
     assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]

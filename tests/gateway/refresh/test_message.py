@@ -10,31 +10,33 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from gateway.channel import Channel
-from gateway.egress.errors import EgressError
-from gateway.handshake import framed, receive_now, send_now
+from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, new_key
-from gateway.records.call import Call, ClientIdentity, Reply
-from gateway.refresh.message import Request, Route, fault_as_json, reply_as_json, reply_of_json
+from gateway.process.channel import Channel
+from gateway.process.handshake import framed, receive_now, send_now
+from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
+from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json, reply_of_json
 from gateway.secret import Secret
 
 ENTRY = Entry(Path("/var/lib/x-refresh-journal"), "a1", '{"row": "u1"}', new_key())
-ROUTE = Route((("10.0.0.0/8", None), ("127.0.0.1/32", 80)), "http://user:secret@proxy:1", 5.0, 10)
+ROUTE = EgressRoute((("10.0.0.0/8", None), ("127.0.0.1/32", 80)), "http://user:secret@proxy:1", 5.0, 10)
 AT = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 
 def test_a_request_is_whole_with_its_identity_and_any_bytes() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
-    call = Call("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
+    call = ProviderCall("https://a.example/token?x=é", {"X-A": "ü"}, bytes(range(256)), method="PUT", identity=identity)
     request = Request(call, ROUTE, ENTRY, 2, 28.0, 1 << 20, AT)
     assert Request.of_json(json.loads(json.dumps(request.as_json()))) == request
-    bare = Request(Call("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
+    bare = Request(ProviderCall("https://a.example/token"), ROUTE, None, 0, 28.0, 1 << 20, AT)
     assert Request.of_json(json.loads(json.dumps(bare.as_json()))) == bare
 
 
 def test_no_secret_of_it_shows() -> None:
     identity = ClientIdentity("certificate", Secret("private key"))
-    call = Call("https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity)
+    call = ProviderCall(
+        "https://a.example/token", {"Authorization": "Basic spent"}, b"refresh_token=spent", identity=identity
+    )
     shown = repr(Request(call, ROUTE, ENTRY, 0, 28.0, 1 << 20, AT))
     assert not [secret for secret in ("spent", "private key", "user:secret", str(ENTRY.key)) if secret in shown]
 

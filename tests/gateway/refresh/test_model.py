@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.refresh.decision import Facts, Holder, Lease, Step, next_step
+from gateway.refresh.decision import Facts, Holder, LeaseState, RefreshStep, next_step
 from tests.gateway.refresh.model import SILENT, SPENT, UNUSED, Finding, Model, explore
 
 TWO_GATEWAYS = {"machines": 2, "kills": 3, "pauses": 1, "cuts": 2}
@@ -34,25 +34,25 @@ def test_no_loss_is_silent_without_a_journal() -> None:
     assert SILENT not in {finding.what for finding in findings}
 
 
-def no_fence(facts: Facts, step: Step) -> Step:
-    return Step.SEND_AGAIN if step is Step.DEFER else step
+def no_fence(facts: Facts, step: RefreshStep) -> RefreshStep:
+    return RefreshStep.SEND_AGAIN if step is RefreshStep.DEFER else step
 
 
-def sent_after_the_fence(_facts: Facts, step: Step) -> Step:
-    return Step.SEND_AGAIN if step is Step.REPORT_LOST else step
+def sent_after_the_fence(_facts: Facts, step: RefreshStep) -> RefreshStep:
+    return RefreshStep.SEND_AGAIN if step is RefreshStep.REPORT_LOST else step
 
 
-def never_reported(_facts: Facts, step: Step) -> Step:
-    return Step.WAIT if step is Step.REPORT_LOST else step
+def never_reported(_facts: Facts, step: RefreshStep) -> RefreshStep:
+    return RefreshStep.WAIT if step is RefreshStep.REPORT_LOST else step
 
 
-def journal_not_read_after_the_report(facts: Facts, step: Step) -> Step:
-    return Step.REFUSE if facts.reported else step
+def journal_not_read_after_the_report(facts: Facts, step: RefreshStep) -> RefreshStep:
+    return RefreshStep.REFUSE if facts.reported else step
 
 
-def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: Step) -> Step:
-    gone = facts.intent and facts.lease is Lease.RUN_OUT and facts.holder is Holder.ELSEWHERE
-    return Step.SEND_AGAIN if gone else step
+def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: RefreshStep) -> RefreshStep:
+    gone = facts.intent and facts.lease is LeaseState.RUN_OUT and facts.holder is Holder.ELSEWHERE
+    return RefreshStep.SEND_AGAIN if gone else step
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def lease_of_a_dead_process_ended_for_everybody(facts: Facts, step: Step) -> Ste
         (journal_not_read_after_the_report, UNUSED),
     ],
 )
-def test_a_wrong_table_is_found(change: Callable[[Facts, Step], Step], what: str) -> None:
+def test_a_wrong_table_is_found(change: Callable[[Facts, RefreshStep], RefreshStep], what: str) -> None:
     model = Model(decide=lambda facts: change(facts, next_step(facts)))
     _, findings = explore(model, machines=2, kills=2, pauses=1, cuts=0)
     assert what in {finding.what for finding in findings}

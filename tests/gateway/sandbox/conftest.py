@@ -12,7 +12,7 @@ import pytest
 
 from gateway.sandbox.app import running
 from gateway.sandbox.state import Client, Sandbox
-from gateway.sandbox.visitor import Page, browser, forms
+from gateway.sandbox.visitor import VisitedPage, browser, forms
 
 CALLBACK = "http://127.0.0.1:9/oauth/callback"
 SECRET = "a-secret-of-the-demo"
@@ -47,12 +47,12 @@ class Application:
         async with self.browser.get(self.authorize_url(**changes), allow_redirects=False) as response:
             if response.status == 303:
                 return query_of(response)
-            page = Page(str(response.url), response.status, await response.text())
+            page = VisitedPage(str(response.url), response.status, await response.text())
         login = forms(page)[0]
         if "email" in login.fields:
             typed = login.fields | {"email": email, "password": "demo"}
             async with self.browser.post(login.action, data=typed) as response:
-                page = Page(str(response.url), response.status, await response.text())
+                page = VisitedPage(str(response.url), response.status, await response.text())
         consent = forms(page)[0]
         sent = consent.fields | {"decision": decision}
         async with self.browser.post(consent.action, data=sent, allow_redirects=False) as response:

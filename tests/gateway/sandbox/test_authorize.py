@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.sandbox.state import Sandbox
-from gateway.sandbox.visitor import Page, forms
+from gateway.sandbox.visitor import VisitedPage, forms
 from tests.gateway.sandbox.conftest import CALLBACK, Application
 
 
@@ -112,12 +112,12 @@ async def test_another_account_can_be_used_instead(application: Application) -> 
         assert "Log in" in await response.text()
 
 
-async def _open(application: Application) -> Page:
+async def _open(application: Application) -> VisitedPage:
     async with application.browser.get(application.authorize_url()) as response:
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())
 
 
-async def _logged_in(application: Application) -> Page:
+async def _logged_in(application: Application) -> VisitedPage:
     login = forms(await _open(application))[0]
     async with application.browser.post(login.action, data=login.fields | {"password": "demo"}) as response:
-        return Page(str(response.url), response.status, await response.text())
+        return VisitedPage(str(response.url), response.status, await response.text())

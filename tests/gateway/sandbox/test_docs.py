@@ -5,7 +5,7 @@ from pathlib import Path
 from gateway.sandbox import app
 from gateway.sandbox.accounts import ACCOUNTS, SCOPES
 from gateway.sandbox.faults import FAULTS
-from gateway.sandbox.memory import Memory
+from gateway.sandbox.sandbox_memory import SandboxMemory
 from gateway.sandbox.state import Sandbox
 
 TEXT = (Path(__file__).parents[3] / "docs" / "sandbox.md").read_text()
@@ -18,7 +18,7 @@ def test_the_page_is_complete() -> None:
 
 
 def test_every_machine_readable_route_is_on_it() -> None:
-    built = app.create_app(Sandbox("http://127.0.0.1:1", {}, Memory(None, token_ttl_s=60)))
+    built = app.create_app(Sandbox("http://127.0.0.1:1", {}, SandboxMemory(None, token_ttl_s=60)))
     pages = {"/", "/oauth/login", "/oauth/logout", "/oauth/consent", "/avatars/{label}.svg"}
     paths = {route.resource.canonical for route in built.router.routes() if route.resource is not None} - pages
     assert [path for path in paths if path.rpartition("/")[2].partition("{")[0] not in TEXT] == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox.app import running
-from gateway.sandbox.memory import Memory, MemoryUnreadable
+from gateway.sandbox.sandbox_memory import MemoryUnreadable, SandboxMemory
 from gateway.sandbox.visitor import browser
 from tests.gateway.sandbox.conftest import CLIENT, Application
 
@@ -60,5 +60,5 @@ def test_a_file_that_is_not_ours_is_refused_and_left_alone(tmp_path: Path, text:
     state = tmp_path / "sandbox.json"
     state.write_text(text)
     with pytest.raises(MemoryUnreadable, match=r"sandbox\.json"):
-        Memory(state, token_ttl_s=60)
+        SandboxMemory(state, token_ttl_s=60)
     assert state.read_text() == text

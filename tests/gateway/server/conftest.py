@@ -8,13 +8,13 @@ import uvloop
 from aiohttp import web
 
 from gateway.errors import Unauthorized
+from gateway.middleware.chain import Chain
+from gateway.middleware.error_shape import error_shape
+from gateway.middleware.expectation import no_early_continue, send_continue
+from gateway.middleware.request_id import request_id
+from gateway.middleware.strict import strict
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
-from middleware.chain import Chain
-from middleware.error_shape import error_shape
-from middleware.expectation import no_early_continue, send_continue
-from middleware.request_id import request_id
-from middleware.strict import strict
 
 OPEN = Chain(request_id, error_shape, strict)
 

@@ -1,4 +1,6 @@
-"""`gateway.server.accepting`, on both loops: a batch a turn, and no connection lost when it stops or runs out of descriptors."""
+"""`gateway.server.serving_worker`, on both loops: a batch a turn, and no connection lost when it stops or runs out of
+descriptors.
+"""
 
 import asyncio
 import errno
@@ -11,8 +13,8 @@ import pytest
 from aiohttp import ClientSession, web
 
 from gateway.process.sockets import listen
-from gateway.server import accepting
-from gateway.server.accepting import AT_ONCE, BatchSite
+from gateway.server import serving_worker
+from gateway.server.serving_worker import AT_ONCE, BatchSite
 from tests.fakes.patience import PATIENCE_S
 
 WAITING = 300
@@ -95,7 +97,7 @@ class Exhausted(socket.socket):
 async def test_it_goes_on_once_there_are_descriptors_again(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(accepting, "PAUSE_S", 0.01)
+    monkeypatch.setattr(serving_worker, "PAUSE_S", 0.01)
     runner = await running()
     with Exhausted(fileno=os.dup(listener.fileno())) as exhausted:
         exhausted.setblocking(False)

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from gateway.server.protocol import SPEAKING_TO
-from tests.fakes.raw import PATIENCE_S, dial
+from gateway.server.client_protocol import SPEAKING_TO
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw import dial
 from tests.gateway.server.conftest import Shown, served
 
 MOST = 3

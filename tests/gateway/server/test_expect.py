@@ -32,8 +32,8 @@ async def test_a_body_that_comes_unasked_is_not_invited_any_more(server: Served)
 async def test_a_refusal_ends_the_connection_at_once(
     server: Served, target: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("answering", "protocol"):  # not after the time that a body which is on its way would be given
-        monkeypatch.setattr(f"gateway.server.{module}.LINGER_S", 10 * PATIENCE_S)
+    # not after the time that a body which is on its way would be given
+    monkeypatch.setattr("gateway.server.client_protocol.LINGER_S", 10 * PATIENCE_S)
     async with dial(server.port) as client:
         client.send(HEAD % target)
         answer = await client.answer()

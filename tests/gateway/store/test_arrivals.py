@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from gateway.records.connection import Lifespan, RefreshFailure
-from gateway.records.past import MOVED, Past
+from gateway.records.connection import MOVED, Lifespan, Past, RefreshFailure
 from gateway.records.states import State
 from gateway.store import Store
 from tests.gateway.store.conftest import NOW, REF, new

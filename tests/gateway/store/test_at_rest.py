@@ -12,7 +12,7 @@ import pytest
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
-from tests.gateway.store.test_flows import flow
+from tests.gateway.store.test_pending_authorizations import flow
 
 SECRETS = [f"marker-{n}-{'x' * 20}" for n in range(7)]
 

@@ -8,8 +8,7 @@ import pytest
 from gateway.records.connection import RefreshFailure
 from gateway.records.states import State
 from gateway.store import ChangesMissed, LogPosition, Store
-from gateway.store.changes import MISSING_S, missing_s
-from gateway.store.own_changes import MOST, OwnChanges
+from gateway.store.changes import MISSING_S, MOST, OwnChanges, missing_s
 from tests.fakes.clock import Clock
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, Opener, new

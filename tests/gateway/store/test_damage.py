@@ -12,14 +12,14 @@ import structlog
 from structlog.typing import EventDict
 
 from gateway import clock
-from gateway.api.story_json import told as story_told
-from gateway.cli.connections.show import _told as shown
-from gateway.connections.keep_alive import KeepAlive
+from gateway.api.connection_json import told as story_told
+from gateway.cli.connections.show_connections import _told as shown
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
+from gateway.refresh.keep_alive import KeepAlive
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.test_gauges import numbers
+from tests.gateway.app.test_gauges import numbers
 
 EVENT = "stored_secret_unreadable"
 

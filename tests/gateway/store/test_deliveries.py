@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.records.connection import Lifespan, RefreshFailure
-from gateway.records.event import Delivery, DeliveryState, Outcome
+from gateway.records.event import Delivery, DeliveryOutcome, DeliveryState
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.store import EventFilter, Store
@@ -15,7 +15,7 @@ from tests.gateway.store.conftest import NOW, REF, Opener, new
 
 LANE = ("dev", "primary")
 TTL = timedelta(seconds=60)
-TAKEN = Outcome(DeliveryState.DELIVERED, 200)
+TAKEN = DeliveryOutcome(DeliveryState.DELIVERED, 200)
 
 ROOM = {"waiting": 100, "waiting_bytes": 1 << 20}
 
@@ -41,8 +41,8 @@ async def listed(store: Store, **what: Any) -> list[Delivery]:
     return (await store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
 
 
-def failed(after_s: float) -> Outcome:
-    return Outcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
+def failed(after_s: float) -> DeliveryOutcome:
+    return DeliveryOutcome(DeliveryState.PENDING, 500, "no", NOW + timedelta(seconds=after_s))
 
 
 async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkeypatch: Any) -> None:
@@ -50,7 +50,7 @@ async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkey
         raise RuntimeError("the last write of the transaction")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.store.connections.note_change", stumble)
+        patch.setattr("gateway.store.connection_store.note_change", stumble)
         with pytest.raises(RuntimeError):
             await telling.connections.put(new(), now=NOW)
     assert await listed(telling) == []
@@ -107,7 +107,7 @@ async def test_only_the_first_of_a_connection_can_be_claimed_and_those_behind_wa
     for _ in range(2):
         (following,) = await claimed(telling, after_s=31)
         assert following.event == "connection.reconnected"
-        dead = Outcome(DeliveryState.DEAD, 410, "gone")
+        dead = DeliveryOutcome(DeliveryState.DEAD, 410, "gone")
         assert await telling.deliveries.settle(following, dead, owner="n1", now=NOW + timedelta(seconds=31))
     assert await telling.deliveries.backlog() == []
 
@@ -123,7 +123,7 @@ async def test_what_was_put_off_is_due_at_once_when_the_receiver_is_back(telling
 async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     for name in ("u1", "u2"):
         await telling.connections.put(new(REF._replace(connection_id=name)), now=NOW)
-    for one, came in zip(await claimed(telling), (TAKEN, Outcome(DeliveryState.DEAD, 410)), strict=True):
+    for one, came in zip(await claimed(telling), (TAKEN, DeliveryOutcome(DeliveryState.DEAD, 410)), strict=True):
         await telling.deliveries.settle(one, came, owner="n1", now=NOW)
     delivered, dead = await listed(telling)
     before = await telling.changes.end()

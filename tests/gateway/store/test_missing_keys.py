@@ -11,7 +11,7 @@ import structlog
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.pauses import FIRST_PAUSE_S
-from gateway.store.missing_keys import MissingKeys
+from gateway.store.data_keys import MissingKeys
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
@@ -53,7 +53,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
 
 
 async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 4 * PATIENCE_S)
+    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 4 * PATIENCE_S)
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked = asyncio.Event()
@@ -118,12 +118,12 @@ async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
 
 
 async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
+    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
     first = asyncio.create_task(missing.asked_for({"a"}))
     await asyncio.sleep(0)
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", PATIENCE_S)
+    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", PATIENCE_S)
     second = asyncio.create_task(missing.asked_for({"a"}))
     await asyncio.sleep(0)
     assert not await first
@@ -136,7 +136,7 @@ async def test_an_answer_that_comes_late_is_had_by_those_who_still_wait(monkeypa
 
 
 async def test_an_answer_that_does_not_come_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.missing_keys.ANSWER_S", 0.05)
+    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 0.05)
     missing = MissingKeys()
     missing.ask = lambda _ids: None
     assert not await missing.asked_for({"a"})

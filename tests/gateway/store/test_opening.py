@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store import Store, StoreRefused, open_store
-from gateway.store.look import sqlite_path
+from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 

@@ -104,7 +104,7 @@ async def test_what_a_check_refuses_stays_pending_and_stores_nothing(store: Stor
 COMPLETE = """
 import asyncio, os, sys
 from datetime import datetime
-from gateway.store import connections, open_store
+from gateway.store import connection_store as connections, open_store
 from gateway.vault import Keyring
 
 async def killed(*_args, **_options):
@@ -207,7 +207,7 @@ async def test_one_that_no_key_opens_is_left_out_and_removed_in_time(store: Stor
 
 
 async def test_many_are_removed_a_batch_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.store.pending.AT_ONCE", 2)
+    monkeypatch.setattr("gateway.store.pending_connections.AT_ONCE", 2)
     for n in range(3):
         await add(store, new(REF._replace(connection_id=f"c{n}")))
     assert [len(await store.pending.expire(SOON)) for _ in range(3)] == [2, 1, 0]

@@ -12,16 +12,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.records.call import Call, Reply
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
+from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
-from gateway.store import Store, StoreRefused, answer_keys, rotation
-from gateway.store.sealed_columns import SEALED
+from gateway.store import Store, StoreRefused, rotation
+from gateway.store import rotation as answer_keys
+from gateway.store.preflight_checks import SEALED
 from tests.fakes.journal import JournalFile
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
-from tests.gateway.store.test_flows import flow
+from tests.gateway.store.test_pending_authorizations import flow
 
 NEXT = os.urandom(32)
 DIGEST = "ab" * 32
@@ -352,7 +353,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     assert entry is not None
     reply = Reply(200, {}, b"fresh", now)
     file = JournalFile(entry.folder)
-    file.reply(entry, Call("https://a.example/token"), reply)
+    file.reply(entry, ProviderCall("https://a.example/token"), reply)
     file.die()
     await store.close()
 

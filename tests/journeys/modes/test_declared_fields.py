@@ -9,10 +9,10 @@ import pytest
 import yaml
 from aiohttp import web
 
-from gateway.catalog.checks import Words
-from gateway.catalog.entry import provider_in
-from gateway.declared import SCRIPTS, known_modes
-from gateway.sandbox.rehearsal.play import rehearse
+from gateway.authoring.rehearsal.play import rehearse
+from gateway.catalog.checks import KnownWords
+from gateway.catalog.folder import provider_in
+from gateway.integrations.declared import SCRIPTS, known_modes
 from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit
@@ -176,7 +176,7 @@ async def test_a_rehearsal_fills_a_declared_field(mode: str, far: Far) -> None:
     whole = {"display_name": "Far", "categories": ["other"], **entry}
     whole["proxy"] = {"base_url": "https://api.far.test", **entry["proxy"]}
     text = json.dumps(whole).replace(far.url, "https://auth.far.test")
-    provider, faults = provider_in("far", json.loads(text), Words(known_modes(), SCRIPTS))
+    provider, faults = provider_in("far", json.loads(text), KnownWords(known_modes(), SCRIPTS))
     assert provider is not None, faults
     found = await rehearse(provider, {})
     wrong = [(step.name, check.what, check.detail) for step in found.steps for check in step.checks if not check.ok]

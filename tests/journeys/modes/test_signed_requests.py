@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from oauthlib.oauth1.rfc5849 import signature as rfc5849
 
-from gateway.auth.sigv4 import Keys, Scope, authorization
+from gateway.auth.aws_sigv4 import Scope, SigV4Keys, authorization
 from gateway.secret import Secret
 from tests.fakes.gateways import RunningGateway
 from tests.journeys.modes.conftest import Far, connect, imported, only_id, read
@@ -213,7 +213,13 @@ class Aws:
         fields = [(name, request.headers[name]) for name in names.split(";")]
         assert {"host", "x-amz-date"} <= set(names.split(";"))
         wanted = authorization(
-            Keys(key, Secret(secret)), Scope("eu-west-1", named), request.method, request.raw_path, fields, payload, at
+            SigV4Keys(key, Secret(secret)),
+            Scope("eu-west-1", named),
+            request.method,
+            request.raw_path,
+            fields,
+            payload,
+            at,
         )
         return None if hmac.compare_digest(wanted, sent) else "SignatureDoesNotMatch"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway.sandbox.visitor import Page, browser, visit
+from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes import django_idp_server as server
 from tests.fakes.django_idp import DjangoIdp
 from tests.fakes.gateways import free_socket
@@ -67,7 +67,7 @@ class User:
             assert answer.status == 303, await answer.text()
             return answer.headers["Location"]
 
-    async def connect(self, link: str) -> Page:
+    async def connect(self, link: str) -> VisitedPage:
         """Through our page, the server's sign-in and its consent, to where that ends."""
         async with self.http.get(link, headers=BROWSER) as page:
             pages = str(page.url)

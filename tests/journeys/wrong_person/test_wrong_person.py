@@ -14,9 +14,9 @@ import pytest
 from yarl import URL
 
 from gateway import clock
+from gateway.authorization import return_address as signing
+from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.client import InvalidReturn, verify_return
-from gateway.connections import return_address as signing
-from gateway.connections.return_address import ReturnResult, return_address
 from gateway.secret import Secret
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.pages import hidden_in

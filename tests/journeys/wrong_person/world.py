@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.client import AsyncClient, ConnectResult, InvalidReturn, code_challenge, new_code_verifier, verify_return
-from gateway.webhooks.keys import signing_keys
+from gateway.events.signatures import signing_keys
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.pages import ACTION, BROWSER, hidden_in
 from tests.journeys.wrong_person.provider import Provider

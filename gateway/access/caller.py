@@ -1,0 +1,165 @@
+"""Who calls, what it may do, and how often its key may be used.
+
+How often a key may be used: so many calls a minute, and so many in all.
+
+A minute's calls are counted by each worker for itself. The calls of a budget are set aside in the store, a twentieth of what
+is left at a time and 100 at most, before any of them is made: all workers and nodes together never exceed it.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from gateway import clock
+from gateway.access.key_policy import Policy
+from gateway.access.refusals import CREATE, told
+from gateway.access.scopes import EVERYTHING
+from gateway.errors import Forbidden, TooManyRequests
+from gateway.records.access import Environment, MintedKey
+from gateway.records.connection import ConnectionRef
+from gateway.text import counted
+from gateway.timestamps import iso
+
+WINDOW_S: Final = 60.0
+MOST_AT_ONCE: Final = 100
+
+SetAside = Callable[[int], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPace:
+    """What a caller is told of its rate (api-contract 0.5). `reset_at`: seconds since 1970."""
+
+    limit: int
+    remaining: int
+    reset_at: int
+
+    def headers(self) -> dict[str, str]:
+        return {
+            "X-RateLimit-Limit": str(self.limit),
+            "X-RateLimit-Remaining": str(self.remaining),
+            "X-RateLimit-Reset": str(self.reset_at),
+        }
+
+
+class Meter:
+    """`set_aside(most)` takes up to so many calls of the budget in the store; negative: gives so many back.
+
+    `rate`, `budget` None: without that limit.
+    """
+
+    def __init__(self, rate: int | None, budget: int | None, set_aside: SetAside) -> None:
+        self.rate = rate
+        self.budget = budget
+        self._set_aside = set_aside
+        self._begun_at = -math.inf
+        self._taken = 0
+        self._held = 0
+        self._spent_at = 0.0
+        self._turn = asyncio.Lock()
+
+    def pace(self) -> KeyPace | None:
+        """Count one call of this minute; None without a rate. Raises TooManyRequests."""
+        if self.rate is None:
+            return None
+        now = clock.monotonic()
+        if now - self._begun_at >= WINDOW_S:
+            self._begun_at, self._taken = now, 0
+        left_s = max(1, math.ceil(self._begun_at + WINDOW_S - now))
+        reset_at = int(clock.now().timestamp()) + left_s
+        if self._taken >= self.rate:
+            retry_at = iso(clock.now() + timedelta(seconds=left_s))
+            raise TooManyRequests(
+                "too_many_request",
+                f"This key may make {counted(self.rate, 'call')} a minute. Go on in {left_s} s.",
+                payload={
+                    "limit": self.rate,
+                    "retry_at": retry_at,
+                    **told("rate", f"Wait {left_s} s, then send it again."),
+                },
+                retry_after_s=left_s,
+                headers=KeyPace(self.rate, 0, reset_at).headers(),
+            )
+        self._taken += 1
+        return KeyPace(self.rate, self.rate - self._taken, reset_at)
+
+    async def spend(self) -> None:
+        """One call of the budget. Raises Forbidden where none is left."""
+        if self.budget is None:
+            return
+        if not self._held:
+            async with self._turn:
+                if not self._held:
+                    self._held = await self._set_aside(MOST_AT_ONCE)
+        if not self._held:
+            raise Forbidden(
+                "forbidden",
+                f"This key was made for {counted(self.budget, 'call')} in all, and none is left.",
+                payload={"limit": self.budget, **told("budget", f"Ask them for a new key: {CREATE}.")},
+            )
+        self._held -= 1
+        self._spent_at = clock.monotonic()
+
+    async def give_back(self, idle_s: float = 0.0) -> None:
+        """Return what was set aside and is not spent, unless it was in use within the last `idle_s`."""
+        if self._held and clock.monotonic() - self._spent_at >= idle_s:
+            held, self._held = self._held, 0
+            await self._set_aside(-held)
+
+
+# ── Who calls: an environment, and for a minted key what it may do there.
+
+UNBOUNDED: Final = Policy((EVERYTHING,), ())
+
+
+@dataclass(slots=True)
+class Access:
+    """A minted key at work. `ends_at`: seconds since 1970. `used`: since its last use was written down."""
+
+    key: MintedKey
+    policy: Policy
+    meter: Meter | None
+    ends_at: float
+    used: bool = False
+
+    @property
+    def alive(self) -> bool:
+        return self.ends_at == math.inf or clock.now().timestamp() < self.ends_at
+
+    @property
+    def bound_to(self) -> ConnectionRef | None:
+        """The one connection that a capability leads to; None for a key."""
+        if self.key.kind != "capability":
+            return None
+        named = next(name for one in self.key.limits for name in one.connections)
+        integration_id, _, connection_id = named.partition("/")
+        return ConnectionRef(self.key.environment, integration_id, connection_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`access` None: a key of gateway.yaml, which may do everything in its environment."""
+
+    environment: Environment
+    access: Access | None = None
+
+    @property
+    def policy(self) -> Policy:
+        return UNBOUNDED if self.access is None else self.access.policy
+
+    @property
+    def key(self) -> MintedKey | None:
+        return None if self.access is None else self.access.key
+
+    @property
+    def key_id(self) -> str:
+        """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
+        return "" if self.access is None else str(self.access.key.id)
+
+
+def access_of(key: MintedKey, meter: Meter | None) -> Access:
+    ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
+    return Access(key, Policy(key.scopes, key.limits), meter, ends_at)

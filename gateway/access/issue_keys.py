@@ -1,0 +1,141 @@
+"""Makes and ends keys, for the API and for the command line alike. Nobody gives away more than is theirs."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from gateway import clock
+from gateway.access.caller import Caller
+from gateway.access.key_forms import RequestedKey, check, like, mint, usual_scopes
+from gateway.access.known_keys import Minted
+from gateway.access.refusals import CREATE, MINTERS, told
+from gateway.access.scopes import covers
+from gateway.errors import Forbidden, NotFound
+from gateway.records.access import KeyLimits, MintedKey
+from gateway.secret import Secret, digest
+from gateway.store import Store
+from gateway.store.minted_keys import NewMintedKey
+
+log = structlog.get_logger(__name__)
+
+
+class Issuer:
+    def __init__(self, store: Store, minted: Minted) -> None:
+        self._store = store
+        self._minted = minted
+
+    async def create(
+        self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
+    ) -> tuple[Secret, MintedKey]:
+        """The key, which is told this once, and its record. `by`: who asks, in words. `caller` None: the operator.
+
+        Raises InvalidRequest, Forbidden, Conflict, NotFound.
+        """
+        now = clock.now()
+        asks = None if caller is None else caller.key
+        above = asks
+        old = None if wish.replaces is None else await self.find(environment, wish.replaces, caller)
+        if old is not None:
+            if asks is not None:
+                await self._check_not_above(old, asks)
+            wish, above = like(wish, old), await self._parent_of(old)
+        # Whoever has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
+        parent = asks if asks is not None and (old is None or old.id != asks.id) else above
+        check(wish, now)
+        scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
+        if caller is not None:
+            check_within(scopes, caller)
+        inherited = old.limits if old is not None else above.limits if above is not None else ()
+        limits = (wish.limits, *inherited)
+        ends = [wish.expires_at, *(one.expires_at for one in (above, asks) if one is not None)]
+        text = mint(wish.kind)
+        new = NewMintedKey(
+            digest=digest(text.reveal()),
+            environment=environment,
+            kind=wish.kind,
+            name=wish.name,
+            last_four=text.reveal()[-4:],
+            scopes=scopes,
+            limits=tuple(one for one in limits if one != KeyLimits()),
+            rate=wish.rate,
+            budget=wish.budget,
+            created_by=by,
+            parent_id=None if parent is None else parent.id,
+            expires_at=min((at for at in ends if at is not None), default=None),
+            replaces=wish.replaces,
+            replaced_ends_at=None if wish.replaces is None else now + wish.overlap,
+        )
+        key = await self._store.keys.add(new, now=now)
+        if wish.replaces is not None:
+            self._minted.missed()
+        self._minted.forget(key.digest)
+        log.info(
+            "key_created",
+            key_id=key.id,
+            environment=environment,
+            name=key.name,
+            last_four=key.last_four,
+            scopes=list(key.scopes),
+            by=by,
+            replaces=wish.replaces,
+        )
+        return text, key
+
+    async def revoke(self, environment: str, key_id: int, by: str, caller: Caller | None = None) -> int:
+        """End it, and every key that it minted; how many. Effective here at once. Raises NotFound."""
+        key = await self.find(environment, key_id, caller)
+        ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
+        for one in ended:
+            self._minted.forget(one)
+        log.info("key_revoked", key_id=key.id, environment=environment, name=key.name, keys=len(ended), by=by)
+        return len(ended)
+
+    async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
+        """Raises NotFound, also for one that this caller did not mint, if it is a minted key itself that is limited."""
+        found = await self._store.keys.find(environment, key_id)
+        if found is None or not sees(caller, found):
+            raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists those there are.")
+        return found
+
+    async def _check_not_above(self, old: MintedKey, asks: MintedKey) -> None:
+        """Raises Forbidden where `asks` comes from `old`: it would belong to its own replacement, and outlive a revocation."""
+        seen: set[int] = set()
+        above = await self._parent_of(asks)
+        while above is not None and above.id not in seen:
+            if above.id == old.id:
+                raise Forbidden(
+                    "forbidden",
+                    f"Key {old.id} minted this key, or one that it comes from, so it is not for this key to replace.",
+                    payload=told("key", "Let it replace itself, or use a key of gateway.yaml or gateway keys create."),
+                )
+            seen.add(above.id)
+            above = await self._parent_of(above)
+
+    async def _parent_of(self, key: MintedKey) -> MintedKey | None:
+        return None if key.parent_id is None else await self._store.keys.find(key.environment, key.parent_id)
+
+
+def sees(caller: Caller | None, key: MintedKey) -> bool:
+    """A key with limits sees what it minted itself; any other sees all keys of its environment."""
+    above = None if caller is None else caller.key
+    return above is None or not above.limits or key.parent_id == above.id
+
+
+def check_within(scopes: Sequence[str], caller: Caller) -> None:
+    """Raises Forbidden where the caller would give away more than it has."""
+    above = caller.key
+    if above is None:
+        return
+    missing = [scope for scope in scopes if not covers(above.scopes, scope)]
+    if missing:
+        raise Forbidden(
+            "forbidden",
+            f"A key can give away no more than it has, and this one lacks: {', '.join(missing)}.",
+            payload={"missing": missing, **told("scope", "Leave these scopes out, or ask whoever has them.", MINTERS)},
+        )
+    if above.rate is not None or above.budget is not None:
+        raise Forbidden(
+            "forbidden",
+            "A key with a rate or a budget mints no keys, since their calls would not count as its own.",
+            payload=told("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
+        )

@@ -1,0 +1,166 @@
+"""The form of keys and capabilities that we mint, and what may be wrong with one that is asked for."""
+
+import secrets
+import string
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.access.key_policy import parse
+from gateway.access.scopes import EVERYTHING, PROXY, is_scope
+from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
+from gateway.secret import Secret
+
+# ── The form of what we mint: secret keys, and capabilities that stand in an address.
+
+PREFIX: Final = "gw_sk_"
+CAPABILITY_PREFIX: Final = "gw_cap_"
+PREFIXES: Final[dict[Kind, str]] = {"key": PREFIX, "capability": CAPABILITY_PREFIX}
+DIGITS: Final = string.digits + string.ascii_letters
+BODY_CHARS: Final = 43
+CHECKSUM_CHARS: Final = 6
+_URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
+
+
+def mint(kind: Kind = "key") -> Secret:
+    """A new one: a prefix that tells secret scanners what it is, 43 url-safe characters, and a checksum of six, by which a
+    scanner knows a real key from a text that looks like one without asking us.
+    """
+    body = secrets.token_urlsafe(32)
+    return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
+
+
+def kind_of(text: str) -> Kind | None:
+    """What `text` has the form of, checksum included; None: it was never minted here."""
+    for kind, prefix in PREFIXES.items():
+        if text.startswith(prefix):
+            body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
+            fits = len(body) == BODY_CHARS and _URL_SAFE.issuperset(body) and checksum(body) == check
+            return kind if fits else None
+    return None
+
+
+def checksum(body: str) -> str:
+    """The CRC-32 of `body`, as six digits of base 62."""
+    number, digits = zlib.crc32(body.encode("ascii")), ""
+    for _ in range(CHECKSUM_CHARS):
+        number, digit = divmod(number, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
+
+
+OVERLAP: Final = timedelta(days=1)
+MOST: Final = 50  # of each kind of limit in one key
+LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
+OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedKey:
+    """A key that is asked for. `scopes` None: everything, or with limits the proxy alone, or those of what it replaces.
+
+    `replaces`: the id of a key that goes on for `overlap`, so that both work while its users move over.
+    """
+
+    name: str
+    kind: Kind = "key"
+    scopes: Sequence[str] | None = None
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    rate: int | None = None
+    budget: int | None = None
+    expires_at: datetime | None = None
+    replaces: int | None = None
+    overlap: timedelta = OVERLAP
+
+
+def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
+    """What a replacement does not say is as it was."""
+    return replace(
+        wish,
+        kind=old.kind,
+        scopes=old.scopes if wish.scopes is None else wish.scopes,
+        rate=wish.rate or old.rate,
+        budget=wish.budget or old.budget,
+    )
+
+
+def check(wish: RequestedKey, now: datetime) -> None:
+    """Raises InvalidRequest with every fault at once."""
+    issues = [*_scope_issues(wish), *_limit_issues(wish)]
+    if not wish.name.strip() or len(wish.name) > 255 or not wish.name.isprintable():
+        issues.append(Issue("custom", "display_name must have 1 to 255 printable characters.", ("display_name",)))
+    if wish.expires_at is not None and wish.expires_at <= now:
+        issues.append(Issue("custom", "expires_at is in the past.", ("expires_at",)))
+    if issues:
+        raise InvalidRequest("invalid_body", told_together(issues), errors=issues)
+
+
+def usual_scopes(wish: RequestedKey) -> tuple[str, ...]:
+    """Those of a key for which none are named."""
+    limited = wish.kind == "capability" or wish.limits != KeyLimits()
+    return (PROXY,) if limited else (EVERYTHING,)
+
+
+def _scope_issues(wish: RequestedKey) -> list[Issue]:
+    issues = []
+    for n, scope in enumerate(wish.scopes or ()):
+        if not is_scope(scope):
+            issues.append(Issue("custom", f"'{scope[:64]}' is no scope; docs/keys.md lists them.", ("scopes", str(n))))
+        elif wish.kind == "capability" and scope not in OF_CAPABILITY:
+            told = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
+            issues.append(Issue("custom", told, ("scopes", str(n))))
+    if wish.scopes is not None and not wish.scopes:
+        issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
+    return issues
+
+
+def _limit_issues(wish: RequestedKey) -> list[Issue]:
+    limits = wish.limits
+    told: list[tuple[str, tuple[str, ...]]] = [
+        (f"At most {MOST} {name} in a key.", (name,)) for name, values in limits.as_json().items() if len(values) > MOST
+    ]
+    of_tags = *limits.tags, *limits.tags.values()
+    named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
+    told += [
+        (f"{text[:64]!r} is empty, too long or not printable, so there can be none of that name.", (name,))
+        for name, texts in named.items()
+        for text in texts
+        if not text or len(text) > LONGEST or not text.isprintable()
+    ]
+    told += [(fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)]
+    told += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
+    told += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
+    for name, value in (("rate", wish.rate), ("budget", wish.budget)):
+        if value is not None and not 1 <= value <= 10**9:
+            told.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
+    if wish.kind == "capability" and wish.replaces is None and not _one_connection(limits):
+        told.append(
+            ("A capability leads to one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))
+        )
+    return [Issue("custom", message, ("limits", *path)) for message, path in told]
+
+
+def _connection(text: str) -> Iterator[str]:
+    integration_id, _, connection_id = text.partition("/")
+    if not integration_id or not connection_id:
+        yield f"'{text[:64]}' names no connection: write INTEGRATION/CONNECTION."
+
+
+def _rule(text: str) -> Iterator[str]:
+    try:
+        parse(text)
+    except ValueError as wrong:
+        yield f"'{text[:128]}' {wrong}."
+
+
+def _host(text: str) -> Iterator[str]:
+    labels = text.removeprefix("*.").split(".")
+    if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
+        yield f"'{text[:64]}' is no host name, nor *.example.com; leave scheme and port out."
+
+
+def _one_connection(limits: KeyLimits) -> bool:
+    return len(limits.connections) == 1 and not limits.connections[0].startswith(f"{ANY_INTEGRATION}/")

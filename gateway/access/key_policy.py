@@ -1,0 +1,280 @@
+"""One key's scopes, limits and rules, ready to be asked: the same decision for the chain and the fast path.
+
+It is made on the request as it will leave: its method, the host and the raw path after the join with the base URL, and
+the names of its header fields.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote_plus, unquote_to_bytes
+
+from gateway.access.scopes import CONFIGURE, PROXY, covers
+from gateway.http.url import has_dot_segment
+from gateway.records.access import ANY_INTEGRATION, KeyLimits
+
+# ── Rules such as ``GET /ex/*/rest/api/3/search*``: which methods, on which paths.
+#
+#     rule     = methods SP path
+#     methods  = "*" / method *("," method)      a method is compared as it is sent; ``WEBSOCKET`` stands for an upgrade
+#     path     = "/" ...                         ``*`` is any run of characters but "/", ``**`` any run at all, once a rule
+#
+# The path of a rule is held against the path that the provider gets, base URL included, byte for byte and without its
+# query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
+
+WEBSOCKET: Final = "WEBSOCKET"
+MOST_CHARS: Final = 512  # of a rule
+LONGEST_PATH: Final = 2048  # of a path that is held against rules
+
+_METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
+_LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
+_PIECES: Final = re.compile(r"\*\*|\*|/|[^*/]+")
+_ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})?")
+_UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_DELIMITERS: Final = frozenset(b"/\\?#%;")
+_PUNCTUATION: Final = frozenset("/\\?#%;.")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """`text` as it was written; `methods` None: any."""
+
+    text: str
+    methods: frozenset[str] | None
+    path: re.Pattern[str]
+
+    def fits(self, method: str, path: str) -> bool:
+        return (self.methods is None or method in self.methods) and self.path.fullmatch(path) is not None
+
+
+def parse(text: str) -> KeyRule:
+    """Raises ValueError, in words that follow the rule's name: ``'GET' has no path …``."""
+    methods, space, path = text.partition(" ")
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"is longer than {MOST_CHARS} characters")
+    if not space or not path.startswith("/"):
+        raise ValueError("has no path: write METHOD /path, for example 'GET /v1/items/*'")
+    named = None if methods == "*" else frozenset(methods.split(","))
+    if named is not None and not all(_METHOD.fullmatch(method) for method in named):
+        raise ValueError("must begin with methods in capitals joined by commas, or with *")
+    bare = path.replace("*", "")
+    if not _LITERAL.fullmatch(bare):
+        raise ValueError("holds a character that no path has as it is; percent-encode it, and leave the query out")
+    if path.count("**") > 1 or "***" in path:
+        raise ValueError("may hold '**' once")
+    if (fault := ambiguous(path.replace("*", "x"))) is not None:
+        raise ValueError(f"would never fit, since a path that {fault} is refused")
+    return KeyRule(text, named, _compiled(path))
+
+
+def _compiled(path: str) -> re.Pattern[str]:
+    """As a regular expression that takes linear time, but for its one ``**``.
+
+    A run within a segment that another one follows ends at the first place where its text goes on: ending later could
+    never help, so the group is atomic.
+    """
+    pieces: list[str] = _PIECES.findall(path)
+    out: list[str] = []
+    at = 0
+    while at < len(pieces):
+        piece = pieces[at]
+        following = pieces[at + 1] if at + 1 < len(pieces) else "/"
+        after = pieces[at + 2] if at + 2 < len(pieces) else "/"
+        if piece == "*" and following not in ("*", "**", "/") and after in ("*", "**"):
+            out.append(f"(?>[^/]*?{re.escape(following)})")
+            at += 1
+        else:
+            out.append({"*": "[^/]*", "**": ".*"}.get(piece) or re.escape(piece))
+        at += 1
+    return re.compile("".join(out), re.DOTALL)
+
+
+def ambiguous(path: str) -> str | None:
+    """Why two readers may take `path` for different paths; words that follow "a path that". None: it is plain.
+
+    `path` is visible ASCII without ``\\`` and ``#``, as `wire.url.rest_of` leaves it.
+    """
+    if len(path) > LONGEST_PATH:
+        return f"has more than {LONGEST_PATH} characters"
+    if "//" in path:
+        return "holds '//'"
+    if ";" in path:
+        return "holds ';'"
+    if has_dot_segment(path):
+        return "holds a '.' or '..' segment"
+    if any(segment.endswith(".") for segment in path.split("/")):
+        return "has a segment that ends in '.'"
+    return _ambiguous_escapes(path) if "%" in path else None
+
+
+def _ambiguous_escapes(path: str) -> str | None:
+    for found in _ESCAPE.finditer(path):
+        if found[1] is None:
+            return "holds a '%' that encodes nothing"
+        byte = int(found[1], 16)
+        if byte in _DELIMITERS or byte < 0x20 or byte == 0x7F:
+            return f"holds '{found[0]}', an encoded delimiter or control character"
+        if byte in _UNRESERVED:
+            return f"holds '{found[0]}', which is '{chr(byte)}' and must be written so"
+    try:
+        text = unquote_to_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        return "is not UTF-8 once it is decoded"
+    if any(segment != segment.strip() for segment in text.split("/")):
+        return "has a segment that begins or ends with a space"
+    folded = unicodedata.normalize("NFKC", text)
+    if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
+        return "holds a character that some readers take for a delimiter"
+    return None
+
+
+Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query"]
+
+# What frameworks and gateways take for another method or another path than the request line has.
+OVERRIDES: Final = frozenset(
+    {
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
+        "x-method",
+        "http-method-override",
+        "x-original-method",
+        "x-original-url",
+        "x-original-uri",
+        "x-original-path",
+        "x-rewrite-url",
+        "x-override-url",
+    }
+)
+QUERY_OVERRIDES: Final = frozenset(
+    {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
+)
+_METHOD_PARAMETER: Final = "method"  # also an ordinary name: only with a method as its value
+_METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
+_MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
+
+
+class SentRequest(NamedTuple):
+    """A request on its way out. `names`: of its header fields, in lower case with ``-``. `path` has no query."""
+
+    method: str
+    host: str
+    path: str
+    query: str
+    names: Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """Which limit it breaks, and in words what about it."""
+
+    broken: Broken
+    why: str
+    allowed: tuple[str, ...] = ()
+
+
+class Policy:
+    """`of_resources`: it narrows down which connections there are, `of_connections`: among those of one integration,
+    `of_tags`: by their tags; `of_requests`: what may be sent. `may_proxy`: it holds the scope for that."""
+
+    def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
+        self.scopes = tuple(scopes)
+        self.limits = tuple(limits)
+        self.of_resources = any(one.of_resources for one in self.limits)
+        self.of_requests = any(one.of_requests for one in self.limits)
+        self.of_tags = any(one.tags for one in self.limits)
+        self.of_connections = self.of_tags or any(one.connections for one in self.limits)
+        self.may_proxy = covers(self.scopes, PROXY)
+        self._rules: list[list[KeyRule]] = [[parse(text) for text in one.rules] for one in self.limits if one.rules]
+        self._hosts = [one.hosts for one in self.limits if one.hosts]
+
+    def allows(self, scope: str) -> bool:
+        """Whether its scopes cover `scope`. A key that may send only some requests never sees a credential: with it, it
+        could send any."""
+        return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
+
+    @property
+    def pins(self) -> bool:
+        """Whether connections that are there keep their settings, and with them their hosts, in what it begins."""
+        return self.of_connections or not self.allows(CONFIGURE)
+
+    def reaches_integration(self, integration_id: str) -> bool:
+        """Whether there is, for this key, such an integration."""
+        return all(_reaches_integration(one, integration_id) for one in self.limits)
+
+    def reaches(self, integration_id: str, connection_id: str) -> bool:
+        """Whether there may be, for this key, such a connection; its tags are another question."""
+        return all(_reaches(one, integration_id, connection_id) for one in self.limits)
+
+    @property
+    def tags(self) -> dict[str, str] | None:
+        """What a connection must carry; None where nothing can satisfy two limits at once."""
+        wanted: dict[str, str] = {}
+        for one in self.limits:
+            for name, value in one.tags.items():
+                if wanted.setdefault(name.lower(), value) != value:
+                    return None
+        return wanted
+
+    def fits(self, tags: Mapping[str, str]) -> bool:
+        """Whether a connection with these tags is one of those it may use."""
+        return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
+
+    def breach(self, sent: SentRequest) -> Breach | None:
+        """Why this request may not leave; None: it may."""
+        if not self.of_requests:
+            return None
+        for hosts in self._hosts:
+            if not any(_is_host(pattern, sent.host) for pattern in hosts):
+                return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
+        if not self._rules:
+            return None
+        told = sorted(OVERRIDES.intersection(sent.names))
+        if told:
+            return Breach("method_override", f"the header {told[0]} may make another request of this one")
+        fault = ambiguous(sent.path)
+        if fault is not None:
+            return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
+        if _MAY_OVERRIDE.search(sent.query) and (name := _override_in(sent.query)):
+            return Breach("ambiguous_query", f"the query parameter '{name}' may make another request of this one")
+        for rules in self._rules:
+            if not any(rule.fits(sent.method, sent.path) for rule in rules):
+                return Breach(
+                    "rules", f"no rule of it allows {sent.method} for this path", tuple(rule.text for rule in rules)
+                )
+        return None
+
+
+def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:
+    if limits.integrations and integration_id not in limits.integrations:
+        return False
+    return not limits.connections or any(
+        one.partition("/")[0] in (integration_id, ANY_INTEGRATION) for one in limits.connections
+    )
+
+
+def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool:
+    if limits.integrations and integration_id not in limits.integrations:
+        return False
+    if not limits.connections:
+        return True
+    wanted = f"{integration_id}/{connection_id}", f"{ANY_INTEGRATION}/{connection_id}"
+    return any(one in wanted for one in limits.connections)
+
+
+def _is_host(pattern: str, host: str) -> bool:
+    """Exactly, or a name below ``*.example.com``."""
+    pattern, host = pattern.lower(), host.lower()
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def _override_in(query: str) -> str | None:
+    """The parameter by which some provider or framework would change the method."""
+    for pair in re.split("[&;?]", query):
+        name, _, value = pair.partition("=")
+        name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
+        if name in QUERY_OVERRIDES or (name == _METHOD_PARAMETER and value in _METHODS):
+            return name
+    return None

@@ -1,0 +1,279 @@
+"""From a bearer to its caller: minted keys in memory, forgotten when any process changes them. Only digests are kept.
+
+What changed is learned from the same log as changes of connections (`Live.follow`): normally within 0.1 s, and within
+`live.trust_s` at the latest. While the store cannot be read, a key that is known serves on until `live.ttl_s`.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.access.caller import Access, Caller, Meter, access_of
+from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, kind_of
+from gateway.access.refusals import CREATE, told
+from gateway.config import Config
+from gateway.errors import GatewayError, Unauthorized
+from gateway.records.access import Environment, Kind, MintedKey
+from gateway.records.connection import ConnectionRef
+from gateway.secret import digest
+from gateway.store import Store
+
+MOST_KEPT: Final = 10_000
+WRITE_EVERY_S: Final = 30.0
+IDLE_S: Final = 30.0  # calls of a budget that were set aside and are not used go back after this
+LOOKS_AT_ONCE: Final = 8
+READ_AGAIN_S: Final = 5.0  # when the store cannot be asked whether a key has ended
+
+log = structlog.get_logger(__name__)
+
+
+class Minted:
+    """Outlives a configuration. Without a store, which `open` gives it, it knows none."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._kept: dict[str, Caller] = {}
+        self._strangers: dict[str, None] = {}
+        self._meters: dict[str, Meter] = {}
+        self._loading: dict[str, asyncio.Task[Caller | None]] = {}
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._generation = 0
+        self._ended: dict[str, None] = {}  # keys that were in use here when they ended
+        self._reading: set[asyncio.Task[None]] = set()
+        self._looking_for: set[str] = set()  # keys of which it is being learned whether they have ended
+        self._used: set[str] = set()  # keys whose use is not written down yet, beside those that are marked
+
+    def open(self, store: Store) -> None:
+        self._store = store
+
+    def peek(self, key_digest: str) -> Caller | None:
+        """The caller whose key has this digest, if it is known and alive: no I/O."""
+        caller = self._kept.get(key_digest)
+        if caller is None or caller.access is None or not caller.access.alive:
+            return None
+        caller.access.used = True
+        return caller
+
+    async def caller(self, key_digest: str) -> Caller | None:
+        """The same, from the store if need be. Raises Unavailable."""
+        found = self.peek(key_digest) or await self._caller(key_digest)
+        if found is not None:
+            self._used.add(key_digest)
+        return found
+
+    async def _caller(self, key_digest: str) -> Caller | None:
+        if key_digest in self._strangers or key_digest in self._kept or self._store is None:
+            kept = self._kept.get(key_digest)
+            return kept if kept is not None and kept.access is not None and kept.access.alive else None
+        task = self._loading.get(key_digest)
+        if task is None:
+            task = self._loading[key_digest] = asyncio.create_task(self._load(self._store, key_digest))
+            task.add_done_callback(
+                lambda done: (self._loading.pop(key_digest, None), done.cancelled() or done.exception())
+            )
+        return await asyncio.shield(task)
+
+    def forget(self, key_digest: str) -> None:
+        """It was changed, here or elsewhere: the next use reads it anew."""
+        self._generation += 1
+        before = self._kept.pop(key_digest, None)
+        self._strangers.pop(key_digest, None)
+        self._loading.pop(key_digest, None)
+        if before is not None:
+            self._note_use(before)
+            self._read_again(key_digest)
+
+    def over(self, access: Access) -> bool:
+        """Whether what is under way with a key must end, because the key has: asked about once a second by whoever watches
+        an exchange. `access` is as it was let in; an earlier end may have been set since."""
+        key_digest = access.key.digest
+        if key_digest in self._ended or not access.alive:
+            return True
+        now = self._kept.get(key_digest)
+        if now is None or now.access is None:  # forgotten meanwhile, so its end may have passed unseen
+            if key_digest not in self._looking_for:
+                self._looking_for.add(key_digest)
+                self._read_again(key_digest)
+            return False
+        return not now.access.alive
+
+    def changed(self, ref: ConnectionRef) -> None:
+        if not ref.integration_id:  # `store.keys.changed_key`
+            self.forget(ref.connection_id)
+
+    def missed(self) -> None:
+        """Nothing is known to be as it was."""
+        self._generation += 1
+        for caller in self._kept.values():
+            self._note_use(caller)
+        self._kept.clear()
+        self._strangers.clear()
+        self._loading.clear()
+
+    def _read_again(self, key_digest: str) -> None:
+        """Learn whether a key that was in use here is at its end."""
+
+        async def read() -> None:
+            try:
+                if await self._caller(key_digest) is None:
+                    while len(self._ended) >= MOST_KEPT:
+                        del self._ended[next(iter(self._ended))]
+                    self._ended[key_digest] = None
+            except GatewayError as fault:
+                log.warning("key_not_read", detail=fault.message)
+                await clock.sleep(READ_AGAIN_S)
+            finally:
+                self._looking_for.discard(key_digest)
+
+        task = asyncio.create_task(read())
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    def _note_use(self, caller: Caller | None) -> None:
+        """Remember what is to be written down of a key that may be forgotten now."""
+        if caller is not None and caller.access is not None and caller.access.used:
+            caller.access.used = False
+            self._used.add(caller.access.key.digest)
+
+    async def _load(self, store: Store, key_digest: str) -> Caller | None:
+        async with self._looks:
+            generation = self._generation
+            key = await store.keys.get(key_digest)
+        if key is None or not key.alive(clock.now()):
+            self._keep(self._strangers, key_digest, None, generation)
+            return None
+        caller = Caller(Environment(key.environment), access_of(key, self._meter(store, key)))
+        self._keep(self._kept, key_digest, caller, generation)
+        return caller
+
+    def _keep(
+        self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
+    ) -> None:
+        """Unless something changed meanwhile: which came first is not known, so it is good for this request only."""
+        if then == self._generation:
+            while len(place) >= MOST_KEPT:
+                self._note_use(place.pop(next(iter(place))))
+            place[key_digest] = what  # type: ignore[assignment]
+
+    def _meter(self, store: Store, key: MintedKey) -> Meter | None:
+        """The meter outlives what is known of its key, since a minute that was begun goes on."""
+        if key.rate is None and key.budget is None:
+            return None
+        meter = self._meters.get(key.digest)
+        if meter is None or (meter.rate, meter.budget) != (key.rate, key.budget):
+
+            async def set_aside(most: int) -> int:
+                return await store.keys.set_aside(key.digest, most)
+
+            while len(self._meters) >= MOST_KEPT:
+                del self._meters[next(iter(self._meters))]
+            meter = self._meters[key.digest] = Meter(key.rate, key.budget, set_aside)
+        return meter
+
+    async def write(self) -> None:
+        """Write down for as long as the gateway runs which keys were used; give idle parts of budgets back."""
+        while True:
+            await asyncio.sleep(WRITE_EVERY_S)
+            try:
+                await self._write(IDLE_S)
+            except GatewayError as fault:
+                log.warning("key_use_not_written", detail=fault.message)
+
+    async def close(self) -> None:
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        try:
+            await self._write(0.0)
+        except GatewayError as fault:
+            log.warning("key_use_not_written", detail=fault.message)
+
+    async def _write(self, idle_s: float) -> None:
+        if self._store is None:
+            return
+        for caller in self._kept.values():
+            self._note_use(caller)
+        used, self._used = self._used, set()
+        if used:
+            try:
+                await self._store.keys.touch(sorted(used), now=clock.now())
+            except GatewayError:
+                self._used |= used  # with the next
+                raise
+        for meter in list(self._meters.values()):
+            await meter.give_back(idle_s)
+
+
+# ── The way from the bearer of a request to its caller. Only digests are kept in memory.
+
+INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
+
+
+class Keys:
+    """The keys that gateway.yaml declares, and behind them those that were minted.
+
+    A look-up by digest tells nothing through its timing about the key.
+    """
+
+    def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
+        self._by_digest = dict(by_digest)
+        self._environments = frozenset(environments)
+        self.minted = minted
+
+    @classmethod
+    def declared(cls, config: Config, minted: Minted | None = None) -> "Keys":
+        return cls(
+            {
+                digest(key.reveal()): Caller(Environment(environment.name))
+                for environment in config.environments.values()
+                for key in environment.secret_keys
+            },
+            minted or Minted(),
+            config.environments,
+        )
+
+    def known(self, key_digest: str) -> Caller | None:
+        """The caller whose key has this digest (`secret.digest`), if that can be told without asking the store."""
+        declared = self._by_digest.get(key_digest)
+        return declared if declared is not None else self._of_ours(self.minted.peek(key_digest))
+
+    async def caller(self, text: str, kind: Kind = "key") -> Caller:
+        """Whoever holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
+        key_digest = digest(text)
+        found = self.known(key_digest)
+        if found is None and kind_of(text) == kind:
+            found = self._of_ours(await self.minted.caller(key_digest))
+        if found is None or (found.key.kind if found.key is not None else "key") != kind:
+            raise mistaken(text, kind) or unknown(kind)
+        return found
+
+    def _of_ours(self, caller: Caller | None) -> Caller | None:
+        """Unless its environment is declared no more."""
+        return caller if caller is not None and caller.environment.name in self._environments else None
+
+
+def mistaken(text: str, kind: Kind) -> Unauthorized | None:
+    """Where `text` belongs, if it has the form of the other kind; whether it is known is not said."""
+    if kind == "key" and CAPABILITY_PREFIX in text:
+        message = "This is a capability address, not a secret key."
+        fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
+    elif kind == "capability" and text.startswith(PREFIX):
+        message = "This is a secret key, not a capability address."
+        fix = "Send it to /proxy as 'Authorization: Bearer <key>'; addresses get logged, so replace this key."
+    else:
+        return None
+    return Unauthorized("unknown_account", f"{message} {fix}", payload=told("key", fix), headers=INVALID)
+
+
+def unknown(kind: Kind) -> Unauthorized:
+    """Never minted, revoked and expired look alike."""
+    if kind == "capability":
+        message = "This capability address leads nowhere: it is unknown, expired or revoked."
+        fix = f"Ask whoever gave it to you for a new one: {CREATE}."
+    else:
+        message = "This secret key opens no environment: it is unknown, expired or revoked."
+        fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."
+    return Unauthorized("unknown_account", f"{message} {fix}", payload=told("key", fix), headers=INVALID)

@@ -1,0 +1,38 @@
+"""An environment's own: the key that signs its events, its variables."""
+
+from aiohttp import web
+
+from gateway.api.request_body import empty_body, query_of
+from gateway.errors import InvalidRequest
+from gateway.events.signatures import rotate
+from gateway.middleware.facts import ENVIRONMENT
+from gateway.middleware.scope import needs
+from gateway.services import SERVICES
+from gateway.timestamps import iso
+
+# ── A new key for signing events (api-contract 1.8).
+
+
+@needs("environment:webhook_signing_key:rotate")
+async def rotate_signing_key(request: web.Request) -> web.Response:
+    """200 with the new key; the former one signs beside it until `previous_key_retires_at`."""
+    query_of(request, ())
+    if await request.read() not in {b"", b"{}"}:
+        raise InvalidRequest("invalid_body", "This address takes no body.")
+    services = request.app[SERVICES]
+    key, retires_at = await rotate(services.config, services.store, request[ENVIRONMENT].name)
+    services.deliverer.key_changed()
+    told = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
+    return web.json_response({"data": told}, headers={"Cache-Control": "no-store"})
+
+
+# ── ``GET /environment-variables``: what ``environments.<name>.variables`` in gateway.yaml holds (api-contract 1.8).
+
+
+@needs("environment:variables:read")
+async def list_variables(request: web.Request) -> web.Response:
+    """A bare array, in the order of the file; as the configuration in use has it, so a reload changes it."""
+    query_of(request, ())
+    empty_body(request)
+    declared = request.app[SERVICES].config.environments[request[ENVIRONMENT].name].variables
+    return web.json_response([{"name": name, "value": value.reveal()} for name, value in declared.items()])

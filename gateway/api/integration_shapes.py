@@ -1,0 +1,206 @@
+"""What may be sent to make or change an integration, and how one is shown."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from gateway.api.request_body import Strict
+from gateway.api.shapes import ProviderConfigKey
+from gateway.catalog.provider import Provider
+from gateway.config import values
+from gateway.config import values as key_values
+from gateway.errors import Issue
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+from gateway.services import Services
+from gateway.timestamps import iso
+
+SCOPES: Final = r"^([0-9a-zA-Z:/_.*-]+(,[0-9a-zA-Z:/_.*-]+)*)?$"
+REQUIRED: Final = frozenset({"OAUTH1", "OAUTH2", "APP", "CUSTOM", "INSTALL_PLUGIN"})
+
+
+def _pem(text: str) -> str:
+    """A private key that can be read; what it signs with is tried here and not with the first end user."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        unfolded = key_values.private_key(text).reveal()
+        load_pem_private_key(unfolded.encode(), None)
+    except Exception:  # noqa: BLE001 (the library raises half a dozen kinds, and none of them says more)
+        raise ValueError("must be a private key in PEM, without a passphrase") from None
+    return unfolded
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_-]+$")]
+DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+ClientId = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(key_values.client_value)]
+Hidden = Annotated[str, StringConstraints(min_length=1, max_length=16_384), AfterValidator(key_values.client_value)]
+Scopes = Annotated[str, StringConstraints(pattern=SCOPES, max_length=16_384)]
+WebhookSecret = Annotated[str, StringConstraints(max_length=255)]
+AppLink = Annotated[str, StringConstraints(min_length=1, max_length=2048), AfterValidator(values.app_link)]
+PrivateKey = Annotated[str, AfterValidator(_pem), Field(max_length=16_384)]
+Text = Annotated[str, StringConstraints(max_length=8192)]
+TextMap = dict[str, Text]
+AllowedHost = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(values.allowed_host)]
+AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
+
+
+class ClientCredentials(Strict):
+    """The OAuth app at the provider. `scopes`: comma list, asked for exactly; empty means the entry's default scopes."""
+
+    type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
+    client_id: ClientId
+    client_secret: Hidden
+    scopes: Scopes | None = None
+    webhook_secret: WebhookSecret | None = None
+
+
+class RegisteredClient(Strict):
+    """A client that was registered by hand where the provider would register one by itself."""
+
+    type: Literal["MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
+    client_id: ClientId | None = None
+    client_secret: Hidden | None = None
+    scopes: Scopes | None = None
+    webhook_secret: WebhookSecret | None = None
+
+
+class AppCredentials(Strict):
+    """The app that end users install."""
+
+    type: Literal["APP"]
+    app_id: ClientId
+    app_link: AppLink
+    private_key: PrivateKey
+
+
+class CustomCredentials(Strict):
+    """An app that is an OAuth client too."""
+
+    type: Literal["CUSTOM"]
+    client_id: ClientId
+    client_secret: Hidden
+    app_id: ClientId
+    app_link: AppLink
+    private_key: PrivateKey
+
+
+Credentials = Annotated[
+    ClientCredentials | RegisteredClient | AppCredentials | CustomCredentials, Field(discriminator="type")
+]
+
+
+class NewIntegration(Strict):
+    provider: Name
+    unique_key: ProviderConfigKey
+    display_name: DisplayName | None = None
+    credentials: Credentials | None = None
+    forward_webhooks: bool = True
+    allowed_hosts: AllowedHosts | None = None
+    allow_unsigned_webhooks: bool = False
+    integration_config: TextMap | None = None
+    custom: TextMap | None = None
+
+
+class IntegrationChanges(Strict):
+    """What is left out stays as it is. `credentials` replace those there are, but for `scopes` and `webhook_secret` left out."""
+
+    unique_key: ProviderConfigKey | None = None
+    display_name: DisplayName | None = None
+    credentials: Credentials | None = None
+    forward_webhooks: bool | None = None
+    allowed_hosts: AllowedHosts | None = None
+    allow_unsigned_webhooks: bool | None = None
+    integration_config: TextMap | None = None
+    custom: TextMap | None = None
+
+
+def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
+    """What the entry says against `body`."""
+    given, mode = body.credentials, provider.auth_mode
+    if given is None and isinstance(body, NewIntegration) and mode in REQUIRED:
+        yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
+    if given is not None and given.type != mode:
+        wanted = f"'{provider.name}' is {mode}"
+        takes = "which takes no credentials here" if mode not in TAKEN else f"so credentials.type must be '{mode}'"
+        yield Issue("custom", f"{wanted}, {takes}.", ("credentials", "type"))
+    for name in body.integration_config or ():
+        yield Issue(
+            "unrecognized_keys",
+            f"'{name[:64]}' is not a field: '{provider.name}' asks for nothing in integration_config.",
+            ("integration_config", name),
+        )
+
+
+TAKEN: Final = REQUIRED | {"TBA", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
+
+
+def fields_of(given: Any) -> Mapping[str, Any]:
+    """The members of an Integration that these credentials set; those left out are not among them."""
+    if given is None:
+        return {}
+    fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
+    fields |= {"private_key": None, **given.model_dump(exclude={"type"}, exclude_none=True)}
+    for name in ("client_secret", "private_key", "webhook_secret"):
+        if name in fields:
+            fields[name] = Secret(fields[name]) if fields[name] else None
+    if "scopes" in fields:
+        fields["scopes"] = tuple(fields["scopes"].split(",")) if fields["scopes"] else None
+    return fields
+
+
+# ── An integration as our API shows it (api-contract 1.3).
+
+CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
+APP: Final = ("app_id", "app_link", "private_key")
+SHOWN: Final = {
+    **dict.fromkeys(("OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"), CLIENT),
+    "APP": APP,
+    "CUSTOM": ("client_id", "client_secret", *APP),
+}
+
+
+def shown(services: Services, integration: Integration) -> dict[str, Any]:
+    """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry told."""
+    provider = services.catalog.get(integration.provider)
+    public_url = services.config.server.public_url
+    made = integration.made
+    return {
+        "unique_key": integration.integration_id,
+        "provider": integration.provider,
+        "display_name": integration.display_name or (provider.display_name if provider else integration.provider),
+        "logo": services.catalog.shown(provider.name, public_url)["logo_url"]
+        if provider
+        else f"{public_url}/images/template-logos/{integration.provider}.svg",
+        "forward_webhooks": integration.forward_webhooks,
+        **({"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}),
+        "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
+        "created_at": iso(made.created_at if made else services.started_at),
+        "updated_at": iso(made.updated_at if made else services.started_at),
+    }
+
+
+def credentials(services: Services, integration: Integration) -> dict[str, Any] | None:
+    """What ``include=credentials`` adds: the fields of its kind, null where not set; None for kinds that have none."""
+    provider = services.catalog.get(integration.provider)
+    names = SHOWN.get(provider.auth_mode) if provider else None
+    if provider is None or names is None:
+        return None
+    return {"type": provider.auth_mode, **{name: _plain(getattr(integration, name)) for name in names}}
+
+
+def webhook_url(services: Services, integration: Integration) -> str | None:
+    """What ``include=webhook`` adds: where the provider is to send its webhooks; None where nobody would route them."""
+    provider = services.catalog.get(integration.provider)
+    if provider is None or not provider.webhook_routing_script:
+        return None
+    public_url = services.config.server.public_url
+    return f"{public_url}/webhook/{integration.environment}/{quote(integration.integration_id, safe='')}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.reveal()
+    return ",".join(value) if isinstance(value, tuple) else value

@@ -1,0 +1,191 @@
+"""Catalog files that change while the gateway serves: each takes effect by itself, without a signal and without a restart.
+
+Where SIGHUP takes all or nothing (`reloading`), here a faulty file costs nobody else: its old entry stays, and so does one
+that a declared integration could not do without. Only the operator's folders are watched, since what ships does not change.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import web
+
+from gateway.app.reload import Next, turn
+from gateway.catalog.folder import state_of
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.yaml_file import CatalogFaults
+from gateway.config import Config, Fault
+from gateway.integrations.declared import catalog_of, integrations
+from gateway.observe.metrics import CATALOG_RELOADS
+from gateway.services import SERVICES, Services
+
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
+
+QUIET_MS: Final = 200  # a file that is still being written goes on within this; also how often the thread looks up
+POLL_MS: Final = 300  # where the system tells of nothing, and WATCHFILES_FORCE_POLLING says so
+LONGEST_MS: Final = 2000  # files that never rest are read all the same
+LOOK_AGAIN_S: Final = 10.0  # what no event tells of: network file systems, a folder that was taken away and put back
+STAYS: Final = "the entry in use stays"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """The catalog as its files are now, what is wrong with them, and whose entries therefore stay as they were."""
+
+    catalog: Catalog
+    faults: tuple[Fault, ...] = ()
+    kept: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class CatalogWatch:
+    """`aloud`: False in a process beside others, one of which tells of what happens."""
+
+    app: web.Application
+    aloud: bool = True
+    seen: int | None = None
+    told: frozenset[str] = field(default_factory=frozenset)
+
+    async def run(self) -> None:
+        """Keep the catalog of `app` as its folders have it, until cancelled. What changed since it was read counts too."""
+        while True:
+            folders = self._folders()
+            try:
+                async with aclosing(_stirred(folders)) as stirs:
+                    async for _ in stirs:
+                        if self._folders() != folders:
+                            break
+                        await self.look()
+            except Exception as fault:  # noqa: BLE001 (the next look may fare better, and this task must not end)
+                log.warning("catalog_not_watched", detail=str(fault), again_in_s=LOOK_AGAIN_S)
+                await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def look(self) -> None:
+        """Take over what has changed."""
+        async with self.app[SERVICES].turning:
+            running = self.app[SERVICES]
+            if self.seen is None:
+                self.seen = running.catalog.seen
+            state = await asyncio.to_thread(state_of, running.config.catalog)
+            if state == self.seen:
+                return
+            found = await asyncio.to_thread(reread, running.config, running.catalog)
+            self.seen = state
+            before, after = running.catalog.providers.contents, found.catalog.providers.contents
+            if before != after:
+                turn(self.app, Next(running.config, found.catalog, running.integrations))
+            self._tell(running, found, _differences(before, after))
+
+    def _folders(self) -> tuple[Path, ...]:
+        return self.app[SERVICES].config.catalog
+
+    def _tell(self, running: Services, found: Reread, differences: dict[str, list[str]]) -> None:
+        """Each fault once, for as long as it stays."""
+        new = [str(fault) for fault in found.faults if str(fault) not in self.told]
+        self.told = frozenset(map(str, found.faults))
+        if not self.aloud:
+            return
+        for fault in new:
+            log.error("fault", detail=fault)
+        if new:
+            log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
+            running.metrics.add(CATALOG_RELOADS, "refused")
+        if differences:
+            log.info("catalog_changed", **differences)
+            running.metrics.add(CATALOG_RELOADS, "taken")
+
+
+def reread(config: Config, running: Catalog) -> Reread:
+    """The catalog of `config` read again, with entries of `running` where the file's own cannot be used."""
+    try:
+        fresh, faults = catalog_of(config), list[Fault]()
+    except CatalogFaults as wrong:
+        fresh, faults = wrong.catalog, list(wrong.faults)
+        if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read: nobody has deleted its entries
+            return Reread(running, tuple(faults), running.of_folders(config.catalog))
+    kept = {name for name in fresh.faulty if name in running.providers}
+    fresh = fresh.keeping(kept, running)
+    for name, found in _unfit(config, fresh, running):
+        kept.add(name)
+        faults += found
+    return Reread(fresh.keeping(kept, running), tuple(faults), frozenset(kept))
+
+
+def _unfit(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
+    """Entries that are fine by themselves, or gone, but with which a declared integration could not work."""
+    declared = {
+        one.provider for environment in config.environments.values() for one in environment.integrations.values()
+    }
+    before, after = running.providers.contents, fresh.providers.contents
+    changed = {name for name in declared if name in before and before[name] != after.get(name)}
+    for name in sorted(changed):
+        _, faults, _ = integrations(config, fresh.keeping(changed - {name}, running))
+        if faults:
+            yield name, faults
+
+
+def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str, list[str]]:
+    names = {
+        "added": [name for name in after if name not in before],
+        "changed": [name for name in after if name in before and before[name] != after[name]],
+        "removed": [name for name in before if name not in after],
+    }
+    return {kind: found for kind, found in names.items() if found}
+
+
+async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
+    """At once, whenever something in `folders` has stirred, and every `LOOK_AGAIN_S` in any case."""
+    there = [folder for folder in folders if folder.exists()]
+    if not there:
+        yield
+        await asyncio.sleep(LOOK_AGAIN_S)
+        return
+    # Its core alone, here: a gateway without folders does without, and its `awatch` would load anyio (1.3 MB).
+    from watchfiles._rust_notify import RustNotify
+
+    polling = bool(os.environ.get("WATCHFILES_FORCE_POLLING"))
+    with RustNotify([str(folder) for folder in there], False, polling, POLL_MS, False, True) as watcher:
+        yield  # it watches by now, so what came before is seen now and what comes later is told
+        async with aclosing(_waits(watcher)) as waits:
+            async for stirred in waits:
+                yield
+                if not stirred and {folder for folder in folders if folder.exists()} != set(there):
+                    return
+
+
+async def _waits(watcher: "RustNotify") -> AsyncGenerator[bool]:
+    """Whether something has stirred, each time that it has and after every `LOOK_AGAIN_S` without.
+
+    Cancelled, it ends when its thread has: `watcher` cannot be closed before. That takes `QUIET_MS`.
+    """
+    ended, loop = Event(), asyncio.get_running_loop()
+    with ThreadPoolExecutor(1, "watch_catalog") as thread:
+        while True:
+            wait = partial(watcher.watch, LONGEST_MS, QUIET_MS, int(LOOK_AGAIN_S * 1000), ended)
+            waiting = loop.run_in_executor(thread, wait)
+            try:
+                stirred = await asyncio.shield(waiting)
+            finally:
+                ended.set()
+                await asyncio.wait([waiting])
+                ended.clear()
+            yield stirred != "timeout"
+
+
+async def watching(app: web.Application) -> AsyncIterator[None]:
+    """For ``app.cleanup_ctx``: the folders are watched as long as `app` runs."""
+    task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

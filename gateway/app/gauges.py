@@ -1,0 +1,56 @@
+"""What is not counted but simply so, for metrics: read from the services whenever somebody asks.
+
+Connections to providers are told by provider, since an origin serves all integrations of a provider; never by origin,
+whose name may tell of an end user.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gateway import clock
+from gateway.observe.metrics import Sample
+from gateway.services import Services
+
+
+def gauges(services: Services) -> Iterator[Sample]:
+    """Several samples of one key are to be added up."""
+    yield ("gateway_live_connections",), services.live.kept
+    yield ("gateway_clock_offset_seconds",), clock.offset.seconds
+    yield ("gateway_request_log_dropped_total",), services.request_log.dropped
+    for (environment, table), number in services.store.unreadable.counts.items():
+        yield ("gateway_stored_secrets_unreadable_total", environment, table), number
+    for (environment, integration), number in services.live.written_back.items():
+        yield ("gateway_tokens_written_back_total", environment, integration), number
+    yield ("gateway_refresh_journal_unwritable",), not services.journal_writable
+    yield from _pools(services)
+    yield from _gates(services)
+    yield from _events(services)
+
+
+def _events(services: Services) -> Iterator[Sample]:
+    for waiting in services.keeper.backlog:
+        yield ("gateway_events_pending", waiting.environment), waiting.pending
+        oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
+        yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
+
+
+def _pools(services: Services) -> Iterator[Sample]:
+    provider_at = services.live.provider_at
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+    for egress in (services.egress, *services.retired):
+        for origin, load in egress.load():
+            of_provider = sums[provider_at.get(origin, "")]
+            for n, number in enumerate(load):
+                of_provider[n] += number
+    for provider, (busy, idle, dialling, waiting) in sums.items():
+        for state, number in (("busy", busy), ("idle", idle), ("dialling", dialling)):
+            yield ("gateway_upstream_connections", provider, state), number
+        yield ("gateway_upstream_connections_waited_for", provider), waiting
+
+
+def _gates(services: Services) -> Iterator[Sample]:
+    for gate in services.gates:
+        provider = services.live.provider_at.get(gate.name, "")
+        yield ("gateway_upstream_outstanding", provider), gate.bulkhead.outstanding
+        yield ("gateway_upstream_waiting", provider), gate.bulkhead.waiting
+        yield ("gateway_upstream_breakers_open", provider), not gate.breaker.closed

@@ -1,0 +1,145 @@
+"""The one table of routes: each line says who may enter, and where the request ends."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api import (
+    client_metadata,
+    connect_endpoints,
+    connect_socket,
+    connection_import,
+    connections,
+    environment,
+    health,
+    integrations,
+    keys,
+    method_options,
+    providers,
+    typed_in,
+    webhooks,
+)
+from gateway.api import connections as connection_edits
+from gateway.api import providers as logos
+from gateway.api.connect_socket import WebsocketResource
+from gateway.middleware.expectation import no_early_continue
+from gateway.middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, OPEN, POSTED, PROXY, SHOWN
+from gateway.openapi.openapi_handlers import docs, openapi_json
+from gateway.pages import lazy_pages
+from gateway.proxy import forward
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# Ids of connections may hold slashes, and published clients do not encode them.
+ID: Final = r"{connection_id:.+}"
+# Encoded line ends are bytes like any other, and the router matches what it has decoded.
+REST: Final = r"{path:(?s:.*)}"
+
+
+def _posted(end: Handler) -> tuple[tuple[str, Handler], ...]:
+    return ("POST", POSTED(end)), ("OPTIONS", CALLED(method_options.options))
+
+
+ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/health", OPEN(health.health)),
+    ("GET", "/ready", OPEN(health.ready)),
+    ("GET", "/images/template-logos/{name}.svg", OPEN(logos.logo)),
+    ("GET", "/openapi.json", CALLED(openapi_json)),
+    ("OPTIONS", "/openapi.json", CALLED(method_options.options)),
+    ("GET", "/docs", OPEN(docs)),
+    ("GET", "/connect", OPEN(lazy_pages.entrance)),
+    ("GET", "/connect/", OPEN(lazy_pages.entrance)),
+    ("GET", "/connect/assets/{name}", OPEN(lazy_pages.asset)),
+    ("GET", "/connect/s/{session_id}", OPEN(lazy_pages.start)),
+    ("GET", "/connect/s/{session_id}/i/{integration_id}", OPEN(lazy_pages.form)),
+    ("POST", "/connect/s/{session_id}/i/{integration_id}", OPEN(lazy_pages.act)),
+    ("GET", "/connect/s/{session_id}/i/{integration_id}/result", OPEN(lazy_pages.result)),
+    ("GET", "/connect/s/{session_id}/leave/{flow}", OPEN(lazy_pages.leave)),
+    ("GET", "/connect/s/{session_id}/return", OPEN(lazy_pages.to_application)),
+    ("POST", "/oauth/site", OPEN(lazy_pages.site)),
+    ("GET", "/oauth/connect/{integration_id}", OPEN(lazy_pages.begin)),
+    ("GET", "/oauth/callback", OPEN(lazy_pages.callback)),
+    ("GET", "/app-auth/connect", OPEN(lazy_pages.callback)),
+    ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
+    *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
+    ("GET", "/providers", SHOWN(providers.list_providers)),
+    ("OPTIONS", "/providers", CALLED(method_options.options)),
+    ("GET", "/providers/{provider}", SHOWN(providers.get_provider)),
+    ("OPTIONS", "/providers/{provider}", CALLED(method_options.options)),
+    ("GET", "/providers/{provider}/guide", OPEN(lazy_pages.guide)),
+    ("GET", "/integrations", SHOWN(integrations.list_integrations)),
+    ("POST", "/integrations", API(integrations.create_integration)),
+    ("OPTIONS", "/integrations", CALLED(method_options.options)),
+    ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),
+    ("PATCH", "/integrations/{unique_key}", API(integrations.patch_integration)),
+    ("DELETE", "/integrations/{unique_key}", API(integrations.delete_integration)),
+    ("OPTIONS", "/integrations/{unique_key}", CALLED(method_options.options)),
+    ("POST", "/connect/sessions", API(connect_endpoints.create_session)),
+    ("OPTIONS", "/connect/sessions", CALLED(method_options.options)),
+    ("POST", "/connect/sessions/reconnect", API(connect_endpoints.create_reconnect_session)),
+    ("OPTIONS", "/connect/sessions/reconnect", CALLED(method_options.options)),
+    ("GET", "/connect/sessions/{session_id}", API(connect_endpoints.poll)),
+    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(method_options.options)),
+    ("POST", "/connect/sessions/{session_id}/complete", API(connect_endpoints.complete)),
+    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(method_options.options)),
+    ("GET", "/connect/session", CONNECTING(connect_endpoints.show)),
+    ("DELETE", "/connect/session", CONNECTING(connect_endpoints.end)),
+    ("OPTIONS", "/connect/session", CALLED(method_options.options)),
+    ("GET", "/connect/session/result", CONNECTING(connect_endpoints.result)),
+    ("OPTIONS", "/connect/session/result", CALLED(method_options.options)),
+    ("POST", "/connect/telemetry", POSTED(connect_endpoints.telemetry)),
+    ("OPTIONS", "/connect/telemetry", CALLED(method_options.options)),
+    ("GET", "/connections", API(connections.list_connections)),
+    ("POST", "/connections", API(connection_import.import_connection)),
+    ("OPTIONS", "/connections", CALLED(method_options.options)),
+    ("POST", "/connections/metadata", API(connection_edits.set_metadata)),
+    ("PATCH", "/connections/metadata", API(connection_edits.merge_metadata)),
+    ("GET", f"/connections/{ID}", API(connections.get_connection)),
+    ("PATCH", f"/connections/{ID}", API(connection_edits.patch_connection)),
+    ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connections/{ID}", CALLED(method_options.options)),
+    ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
+    ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.take_webhook)),
+    ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
+    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(method_options.options)),
+    # As they were called before; published clients of some age still say so.
+    ("GET", "/connection", API(connections.list_connections)),
+    ("POST", "/connection", API(connection_import.import_flat)),
+    ("OPTIONS", "/connection", CALLED(method_options.options)),
+    ("POST", f"/connection/{ID}/metadata", API(connection_edits.set_metadata_of_one)),
+    ("PATCH", f"/connection/{ID}/metadata", API(connection_edits.merge_metadata_of_one)),
+    ("GET", f"/connection/{ID}", API(connections.get_connection)),
+    ("PATCH", f"/connection/{ID}", API(connection_edits.patch_connection)),
+    ("DELETE", f"/connection/{ID}", API(connections.delete_connection)),
+    ("OPTIONS", f"/connection/{ID}", CALLED(method_options.options)),
+    ("GET", "/environment-variables", API(environment.list_variables)),
+    ("OPTIONS", "/environment-variables", CALLED(method_options.options)),
+    ("GET", "/environment/api-keys", API(keys.list_keys)),
+    ("POST", "/environment/api-keys", API(keys.create_key)),
+    ("DELETE", "/environment/api-keys", API(keys.revoke_key)),
+    ("OPTIONS", "/environment/api-keys", CALLED(method_options.options)),
+    ("DELETE", "/environment/api-keys/{key_id}", API(keys.revoke_key)),
+    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(method_options.options)),
+    ("*", "/proxy", PROXY(forward)),
+    ("*", f"/proxy/{REST}", PROXY(forward)),
+    ("*", "/c/{capability}", CAPABILITY(forward)),
+    ("*", f"/c/{{capability}}/{REST}", CAPABILITY(forward)),
+)
+
+
+# A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect"})
+
+
+def add_routes(app: web.Application, websocket_path: str = "/") -> None:
+    """Seat every route on `app`, HEAD wherever there is a GET (RFC 9110 §9.1).
+
+    A key is checked before ``100 Continue`` invites a body.
+    """
+    resource = WebsocketResource(websocket_path)
+    resource.add_route("GET", OPEN(connect_socket.socket), expect_handler=no_early_continue)
+    app.router.register_resource(resource)
+    for method, path, handler in ROUTES:
+        for one in ("HEAD", "GET") if method == "GET" and path not in WITHOUT_HEAD else (method,):
+            app.router.add_route(one, path, handler, expect_handler=no_early_continue)

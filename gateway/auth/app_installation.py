@@ -1,0 +1,138 @@
+"""APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
+
+That an installation belongs to whoever comes back with its number is the provider's word alone, told in the address of
+the callback: CUSTOM asks for the end user's own grant besides, which a guessed number does not have.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.credential_form import CredentialForm, token_values
+from gateway.auth.jwt import sign, signed
+from gateway.auth.mode import Dialogue, ExchangedMode, Granted, GrantingMode, RevocableToken, SetOut, Wish
+from gateway.auth.provider_answers import accepted_answer, kept, token_at
+from gateway.catalog.provider import Provider
+from gateway.errors import InvalidRequest
+from gateway.oauth.authorize import with_params
+from gateway.oauth.token_answers import TokenRefused, expires_at
+from gateway.records.provider_call import ProviderCall
+from gateway.secret import Secret
+from gateway.timestamps import iso
+
+INSTALLATION: Final = "installation_id"
+APP_ID: Final = "app_id"
+LINK: Final = "appPublicLink"
+SKEW: Final = timedelta(seconds=60)  # GitHub refuses a token from the future, and clocks differ
+JWT_LIFETIME: Final = timedelta(seconds=540)
+LIFETIME: Final = timedelta(minutes=55)
+
+
+class App(ExchangedMode, GrantingMode):
+    """Held as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
+    ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
+    """
+
+    name = "APP"
+    brought: ClassVar = "access_token"
+
+    def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
+        fields = CredentialForm(form, (*self.types(), self.name))
+        held = {"type": self.types()[0], INSTALLATION: fields.token(INSTALLATION, limit=255)}
+        held[APP_ID] = fields.token(APP_ID, limit=255, required=False)
+        fields.finish("raw", "access_token", "expires_at")
+        return {name: value for name, value in held.items() if value}
+
+    def settings(self, held: Mapping[str, Any]) -> dict[str, str]:
+        return {INSTALLATION: held[INSTALLATION]} if held.get(INSTALLATION) else {}
+
+    def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
+        yield from ()
+        check_key(context)
+        address = with_link(context).url("authorization_url")
+        return SetOut(
+            with_params(address, {**context.texts(context.provider.authorization_params), "state": wish.state})
+        )
+
+    def answered(self, context: Context, query: Mapping[str, str]) -> bool:
+        return INSTALLATION in query or "setup_action" in query or "error" in query
+
+    def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
+        installation = installed(context.provider, query)
+        at = replace(context, config={**context.config, INSTALLATION: installation})
+        held = yield from installation_token(at, "token_url")
+        return Granted({"type": self.name, **held, INSTALLATION: installation}, {INSTALLATION: installation})
+
+    def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
+        return bool(held.get(INSTALLATION))
+
+    def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
+        at = replace(context, config={**context.config, INSTALLATION: held[INSTALLATION]})
+        return {**held, **(yield from installation_token(at, "token_url", held.get(APP_ID)))}
+
+    def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
+        return token_values(held, held.get("access_token"))
+
+    def default_headers(self, provider: Provider) -> Mapping[str, str]:
+        return {"authorization": "Bearer ${accessToken}"}
+
+    def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
+        return [RevocableToken("access_token", Secret(held["access_token"]))] if held.get("access_token") else []
+
+
+def installation_token(context: Context, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
+    """A token of the installation that the setting names, from the entry's address `place`; the app proves itself by a JWT."""
+    provider, url = context.provider, context.url(place)
+    context = context.toward(url)
+    proof = _proof(context, app_id)
+    headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
+    headers |= context.texts(provider.token_headers, {"jwt": proof})
+    reply = yield context.told(ProviderCall(url, headers, b""), secrets=[proof])
+    answer = accepted_answer(reply)
+    token = token_at(answer, (*kept(provider, "token"), "access_token"))
+    ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME
+    return {"access_token": token, "expires_at": iso(ends), "raw": answer}
+
+
+def installed(provider: Provider, query: Mapping[str, str]) -> str:
+    """The installation that the callback names. Raises InvalidRequest where there is none yet, or none at all."""
+    installation = query.get(INSTALLATION, "")
+    if not installation and query.get("setup_action") == "request":
+        raise InvalidRequest(
+            "authorization_refused",
+            f"The installation waits for an administrator at {provider.display_name} to approve it. Start again after that.",
+        )
+    if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
+        raise InvalidRequest(
+            "authorization_refused",
+            f"{provider.display_name} named no installation: the app was not installed. Start again to install it.",
+        )
+    return installation
+
+
+def with_link(context: Context) -> Context:
+    """With the app's page as the setting that entries name."""
+    link = context.integration.app_link
+    return replace(context, config={LINK: link, **context.config}) if link else context
+
+
+def check_key(context: Context) -> None:
+    """Raises InvalidRequest where the integration has no key that its app could sign with."""
+    context.toward("", of_our_own=True).app_key()
+
+
+def _proof(context: Context, app_id: str | None) -> Secret:
+    """The app's word that it is itself, as the entry's `jwt` has it, else as GitHub wants it."""
+    key = context.app_key()
+    issuer = app_id or context.integration.app_id or context.integration.client_id
+    if not issuer:
+        raise TokenRefused("invalid_client", "the integration has no app_id")
+    now = clock.now()
+    if context.provider.jwt is not None:
+        return signed(context.provider.jwt, context, {"appId": Secret(issuer), "privateKey": key}, now)[0]
+    issued = now - SKEW
+    claims = {"iss": issuer, "iat": int(issued.timestamp()), "exp": int((now + JWT_LIFETIME).timestamp())}
+    return sign({"alg": "RS256", "typ": "JWT"}, claims, key.reveal())

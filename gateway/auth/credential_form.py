@@ -1,0 +1,161 @@
+"""Reads a credential that somebody typed or imported, and names every fault in it at once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from gateway.catalog.auth_modes import CLIENT
+from gateway.catalog.provider_parts import Setting
+from gateway.catalog.value import BadValue, check_value, flat_values
+from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, told_together
+from gateway.oauth.token_answers import MAX_LIFETIME, dig, positive_seconds
+from gateway.secret import Secret
+from gateway.timestamps import moment
+
+# ── The members of a credential as templates name them.
+
+
+def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
+    """``credentials.name`` for every text and number that `held` has at any depth, and `bare` names without the prefix."""
+    flat = {name: Secret(text) for name, text in flat_values(held).items() if name != "type"}
+    found = {f"credentials.{name}": secret for name, secret in flat.items()}
+    return found | {name: flat[name] for name in bare if name in flat}
+
+
+def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
+    """As `token_values`, with every text at the top of `held` without the prefix too: what an entry declares is named so.
+
+    Not the client's two names: they are the integration's where the mode does not say otherwise.
+    """
+    texts = (name for name, value in held.items() if isinstance(value, str) and name not in CLIENT)
+    return token_values(held, token, texts)
+
+
+def token_values(held: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
+    """The same with the token under both of its names; without one, neither is there."""
+    found = member_values(held, bare)
+    if token:
+        found["accessToken"] = found["access_token"] = Secret(token)
+    return found
+
+
+TYPED_LIMIT: Final = 16_384
+
+
+class CredentialForm:
+    """One JSON object of fields; each reader notes what it read and what is wrong, `finish` raises all of it."""
+
+    def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
+        """`types`: those that the member ``type`` may name."""
+        self._fields = fields
+        self._path = tuple(path)
+        self._read = {"type"}
+        self._issues: list[Issue] = []
+        kind = fields.get("type")
+        if kind not in types:
+            self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{types[0]}'.")
+
+    def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
+        """A field of at most `limit` characters; missing counts as a fault where it is `required`."""
+        self._read.add(name)
+        return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
+
+    def _text(self, name: str, value: object, limit: int, *, required: bool, empty: bool) -> str:
+        if value is None:
+            if required:
+                self._fault(name, "invalid_type", f"'{name}' is missing.")
+            return ""
+        if not isinstance(value, str):
+            self._fault(name, "invalid_type", f"'{name}' must be text.")
+            return ""
+        if required and not value and not empty:
+            self._fault(name, "too_small", f"'{name}' must not be empty.")
+        if len(value) > limit:
+            self._fault(name, "too_big", f"'{name}' may have at most {limit} characters.")
+        return value
+
+    def token(self, name: str, *, limit: int, required: bool = True) -> str:
+        """A text that will stand in a header: visible ASCII and inner spaces only (RFC 6749 §A.12)."""
+        value = self.text(name, limit=limit, required=required)
+        if value and not value.strip() and required:
+            self._fault(name, "too_small", f"'{name}' must not be empty.")
+        value = value.strip()
+        if value and not (value.isascii() and value.isprintable()):
+            self._fault(name, "invalid_format", f"'{name}' holds characters that cannot stand in a header.")
+        return value
+
+    def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
+        """A field that the entry declares: a text that fits its setting, or the default where it is absent.
+
+        A dot in `name` may be one in the field's name, or a way into an object. A text without a pattern may have lines,
+        as keys in PEM do.
+        """
+        self._read |= {name, name.partition(".")[0]}
+        value = dig(dict(self._fields), name)
+        if value in (None, ""):
+            if setting.default_value is None and not setting.optional and not setting.automated:
+                self._fault(name, "invalid_type", f"'{name}' ({setting.title}) is missing.")
+            return setting.default_value
+        text = self._text(name, value, limit, required=True, empty=False)
+        if setting.pattern is not None or setting.enum is not None or setting.format is not None:
+            try:
+                check_value(name, text, setting)
+            except BadValue as fault:
+                self._fault(name, "invalid_format", f"'{name}' {fault.why}.")
+        return text
+
+    def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
+        """The fields that the entry declares beside those that were read already."""
+        others = {name: one for name, one in settings.items() if name not in self._read}
+        given = {name: self.given(name, setting) for name, setting in others.items()}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def fault(self, name: str, message: str) -> None:
+        """Note what only somebody else could see to be wrong with a field."""
+        self._fault(name, "invalid_format", message)
+
+    def moment(self, name: str) -> datetime | None:
+        """An ISO 8601 time, or epoch seconds or milliseconds; None where the field is absent."""
+        self._read.add(name)
+        value = self._fields.get(name)
+        if value is None:
+            return None
+        number = positive_seconds(value) if isinstance(value, int | float) else None
+        if number is not None and number < 1e14:
+            return datetime.fromtimestamp(number / 1000 if number > 1e11 else number, UTC)
+        when = moment(value)
+        if when is None:
+            self._fault(name, "invalid_format", f"'{name}' must be a time such as 2026-01-31T12:00:00Z.")
+        return when
+
+    def lifetime(self, name: str, now: datetime) -> datetime | None:
+        """`now` plus a number of seconds; what is no positive number counts as absent."""
+        self._read.add(name)
+        seconds = positive_seconds(self._fields.get(name))
+        return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)
+
+    def mapping(self, name: str, keys: Sequence[str]) -> dict[str, str]:
+        """An object of texts with no other keys than `keys`; empty where absent."""
+        self._read.add(name)
+        value = self._fields.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(isinstance(v, str) for v in value.values()):
+            self._fault(name, "invalid_type", f"'{name}' must be an object of texts.")
+            return {}
+        if unknown := set(value) - set(keys):
+            self._fault(name, "unrecognized_keys", f"'{name}' does not know {', '.join(sorted(unknown))}.")
+        return {key: value[key] for key in keys if value.get(key)}
+
+    def finish(self, *ignored: str) -> None:
+        """Raises InvalidRequest if any field was wrong or unknown."""
+        for name in self._fields:
+            if len(self._issues) >= MOST_ISSUES:
+                break
+            if name not in self._read and name not in ignored:
+                self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
+        if self._issues:
+            raise InvalidRequest("invalid_body", told_together(self._issues), errors=self._issues)
+
+    def _fault(self, name: str, code: str, message: str) -> None:
+        self._issues.append(Issue(code, message, (*self._path, name)))

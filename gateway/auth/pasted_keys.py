@@ -1,0 +1,117 @@
+"""Keys and certificates that people paste: PEM in all the shapes it arrives in, JWK, HMAC secrets."""
+
+import base64
+import binascii
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gateway.auth.credential_form import CredentialForm
+from gateway.catalog.provider import Provider
+
+if TYPE_CHECKING:  # loaded by who has a key to read: few workers ever do, and it costs each 3 MB
+    from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+
+    SigningKey: TypeAlias = RSAKey | ECKey | OKPKey | OctKey
+
+_PEM: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----((?:[^-]++|-(?!----))*+)-----END \1-----")
+_KINDS: Final[Mapping[str, str]] = {"RS": "RSAKey", "PS": "RSAKey", "ES": "ECKey", "Ed": "OKPKey", "HS": "OctKey"}
+
+
+class BadKey(ValueError):
+    """The text is no key of the kind that is needed. The message says so, never what the text was."""
+
+
+def pem(text: str) -> str:
+    """`text` with its PEM blocks in lines of 64, whatever a form or an environment variable made of them (RFC 7468 §2)."""
+    unfolded = text.replace("\\r", "").replace("\\n", "\n")
+    return _PEM.sub(_rewrapped, unfolded).strip() + "\n"
+
+
+def _rewrapped(found: re.Match[str]) -> str:
+    label, content = found[1], found[2]
+    if ":" in content:  # the headers of an old encrypted key, whose lines mean something
+        return found[0]
+    inside = "".join(content.split())
+    lines = [inside[at : at + 64] for at in range(0, len(inside), 64)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----"])
+
+
+def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey":
+    """The key that signs with `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or the secret of an HMAC.
+
+    `encoding` says how that secret is written: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
+    """
+    if alg[:2] not in _KINDS:
+        raise BadKey(f"'{alg[:20]}' is not an algorithm that signs here")
+    from joserfc import jwk
+    from joserfc.errors import JoseError, SecurityWarning
+
+    kind: type[SigningKey] = getattr(jwk, _KINDS[alg[:2]])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # how long its keys are is the provider's to decide
+            if text.lstrip().startswith("{"):
+                return kind.import_key(json.loads(text))
+            if kind is jwk.OctKey:
+                return jwk.OctKey.import_key(hmac_secret(text, encoding))
+            return kind.import_key(pem(text))
+    except (ValueError, TypeError, KeyError, JoseError) as fault:
+        raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
+
+
+def hmac_secret(text: str, encoding: str | None) -> bytes:
+    """Raises ValueError where `text` is not written in `encoding`."""
+    if encoding == "hex":
+        return bytes.fromhex(text.strip())
+    if encoding == "base64":
+        plain = text.strip().translate(str.maketrans("-_", "+/")).rstrip("=")
+        try:
+            return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+        except binascii.Error as fault:
+            raise ValueError("not base64") from fault
+    return text.encode()
+
+
+def check_identity(certificate: str, private_key: str) -> None:
+    """Raises BadKey where these are not a certificate and the private key that belongs to it (RFC 8705 §2)."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        shown = x509.load_pem_x509_certificates(certificate.encode())[0]
+    except (ValueError, IndexError) as fault:
+        raise BadKey("the client certificate cannot be read; paste it whole, as PEM") from fault
+    try:
+        key = serialization.load_pem_private_key(private_key.encode(), password=None)
+    except (ValueError, TypeError) as fault:
+        raise BadKey("the client's private key cannot be read; paste it whole, as PEM without a passphrase") from fault
+    if shown.public_key() != key.public_key():
+        raise BadKey("the client certificate and the private key do not belong together")
+
+
+# ── The client certificate of a credential: what mutual TLS shows to the provider (RFC 8705).
+
+CERTIFICATE: Final = "client_certificate"
+PRIVATE_KEY: Final = "client_private_key"
+TYPED_LIMIT: Final = 16_384
+
+
+def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, str]:
+    """``client_certificate`` and ``client_private_key`` of a form, in PEM, where they were given; a key may come alone.
+
+    Notes a fault where they do not belong together, or where the provider is reached by mutual TLS only and they lack.
+    """
+    given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
+    certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]
+    if provider.require_client_certificate and not (certificate and key):
+        fields.fault(CERTIFICATE, f"This provider is reached by mutual TLS only: give {CERTIFICATE} and {PRIVATE_KEY}.")
+    elif certificate:
+        given = {CERTIFICATE: pem(certificate), PRIVATE_KEY: pem(key)}
+        try:
+            check_identity(given[CERTIFICATE], given[PRIVATE_KEY])
+        except BadKey as fault:
+            fields.fault(CERTIFICATE, f"{str(fault)[:1].upper()}{str(fault)[1:]}.")
+    return {name: text for name, text in given.items() if text}

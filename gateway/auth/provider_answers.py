@@ -1,0 +1,119 @@
+"""What a provider says: its words made fit to be shown, and what a sign-in's answer means."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.catalog.provider import Provider
+from gateway.oauth.token_answers import (
+    TokenRefused,
+    TokenUnavailable,
+    dig,
+    fits_header,
+    parse_object,
+    positive_seconds,
+    retry_after,
+)
+from gateway.records.provider_call import Reply
+
+# ── A provider's own words, made fit to be shown: bounded, one line, printable.
+
+MAX_WORDS: Final = 500
+_NAMES: Final = (
+    "error_description", "message", "error_message", "errormessage", "msg", "detail", "title", "error", "reason",
+    "description", "faultstring",
+)  # fmt: skip
+_INSIDE: Final = ("error", "errors", "fault", "status", "data", "response", "response_data", "result", "meta")
+
+
+def short(words: str) -> str:
+    """`words`, made fit to stand in a sentence: bounded, one line, printable, without a full stop."""
+    printable = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
+    return " ".join(printable.split()).rstrip(" .")
+
+
+def said(reply: Reply) -> str:
+    """What an answer that refuses says about it: the usual members of a JSON object, else the beginning of the text.
+
+    Empty for a page of HTML, or for nothing. May quote what was sent: `Call.scrubbed` is the caller's to ask.
+    """
+    text = reply.body[:65536].decode("utf-8", "replace")
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if text.lstrip()[:1] == "<" else short(" ".join(text.split()))
+    found = dict.fromkeys(short(part) for part in _told(answer, 0))
+    return short(": ".join(filter(None, found)))
+
+
+def _told(answer: Any, depth: int) -> Iterator[str]:
+    if isinstance(answer, str):
+        yield answer
+    elif isinstance(answer, list) and answer and depth < 4:
+        yield from _told(answer[0], depth + 1)
+    elif isinstance(answer, Mapping) and depth < 4:
+        answer = {str(name).lower(): value for name, value in answer.items()}
+        code = answer.get("error")
+        if isinstance(code, str):
+            yield code
+        direct = next((answer[name] for name in _NAMES if isinstance(answer.get(name), str) and answer[name]), None)
+        if direct is not None:
+            yield direct
+            return
+        for name in _INSIDE:
+            if isinstance(answer.get(name), Mapping | list):
+                yield from _told(answer[name], depth + 1)
+                return
+
+
+# ── Reads what a sign-in answers where no OAuth error codes tell what it means.
+
+PASSING: Final = frozenset({408, 425, 429})
+
+
+def accepted_answer(reply: Reply) -> dict[str, Any]:
+    """The answer of a sign-in that went well. Raises TokenRefused for any other 4xx, TokenUnavailable for all else.
+
+    Where passwords and keys are exchanged, a 4xx means that they, or the tenant, are wrong, whatever words it has.
+    """
+    if reply.status >= 500 or reply.status in PASSING or not 200 <= reply.status < 500:
+        raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
+    if reply.status >= 300:
+        words = said(reply)
+        raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))
+    answer = parse_object(reply.headers, reply.body)
+    if answer is None:
+        raise TokenUnavailable(f"the token endpoint answered {reply.status} with a body that is not a JSON object")
+    return answer
+
+
+def token_at(answer: dict[str, Any], paths: Sequence[str]) -> str:
+    """The token at the first of `paths` that has one. Raises TokenRefused with what the answer says instead."""
+    token = next((found for path in paths if isinstance(found := dig(answer, path), str) and found), None)
+    if token is None:
+        words = said(Reply(200, {}, json.dumps(answer).encode(), datetime.now(UTC)))
+        raise TokenRefused("credentials_refused", f"its answer holds no {paths[0]}" + (f": {words}" if words else ""))
+    if not fits_header(token):
+        raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+    return token
+
+
+def jwt_ends_at(token: str) -> datetime | None:
+    """The ``exp`` of a token that is a JWT (RFC 7519 §4.1.4), unverified: it was given to us for our own use."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    ends = positive_seconds(claims.get("exp")) if isinstance(claims, dict) else None
+    return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
+
+
+def kept(provider: Provider, default: str) -> tuple[str, ...]:
+    """Where the token lies: where the entry says, else at `default`."""
+    places = provider.token_response
+    return (places.token_path,) if places and places.token_path else (default,)

@@ -1,0 +1,268 @@
+"""A file of many entries ▸ entries that load, and files of ours, and everything that was lost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from gateway.authoring.conversion.convert import Converting
+from gateway.authoring.conversion.notes import Note, Notes, Place
+from gateway.catalog.checks import Finding, KnownWords
+from gateway.catalog.folder import KEY, CannotInherit, Heirs, provider_in
+from gateway.catalog.render import carries_credential
+from gateway.catalog.template import TemplateError
+from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
+
+# ── ``alias`` as the field's catalogs mean it: the base's fields, each replaced whole by one of the same name. Not
+# deep.
+
+MERGE = "<<"  # YAML 1.1's own way to the same end, which some files use
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """`values` without ``alias``; `owner`: by field, the entry that says it, for messages; `unknown`: a base that is not
+    in the file; `circle`: it inherits from itself."""
+
+    values: dict[str, Any]
+    owner: dict[str, str]
+    unknown: str | None = None
+    circle: bool = False
+
+
+def expanded(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Expanded:
+    """The entry called `name` with all that it inherits within `entries`."""
+    said = _merged(entries[name])
+    own = {key: value for key, value in said.items() if key != KEY}
+    mine = dict.fromkeys(own, name)
+    base = said.get(KEY)
+    if base is None:
+        return Expanded(own, mine)
+    if base in (name, *heirs):
+        return Expanded(own, mine, circle=True)
+    if not isinstance(entries.get(str(base)), Mapping):
+        return Expanded(own, mine, unknown=str(base))
+    below = expanded(str(base), entries, (*heirs, name))
+    return Expanded({**below.values, **own}, {**below.owner, **mine}, below.unknown, below.circle)
+
+
+def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
+    bases = said.get(MERGE)
+    below: dict[str, Any] = {}
+    for base in reversed(bases if isinstance(bases, list) else [bases]):
+        if isinstance(base, Mapping):
+            below |= _merged(base)
+    return {**below, **{key: value for key, value in said.items() if key != MERGE}}
+
+
+LARGEST_BYTES: Final = 32 * 1024 * 1024
+MOST_NODES: Final = 2_000_000
+# Without these an entry is another one, or none: what is wrong in them cannot be left out.
+_NEEDED: Final = frozenset(
+    {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
+    | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
+    | {"request_signing", "alias", "authorization_params"}
+)
+_NEEDED_OF_PROXY: Final = frozenset({"base_url", "body"})
+MOST_REPAIRS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionReport:
+    """A note with its line."""
+
+    kind: str
+    field: str
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """`values` is what our file says; None where the entry cannot be used here."""
+
+    name: str
+    values: dict[str, Any] | None
+    told: tuple[ConversionReport, ...]
+
+
+def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
+    """Every entry of `path`, in the order of the file. `shipped`: whole entries that an ``alias`` may name besides.
+
+    Raises Unreadable.
+    """
+    document = read(path, largest_bytes=LARGEST_BYTES, most_nodes=MOST_NODES)
+    entries = document.value if isinstance(document.value, Mapping) else {}
+    names = [name for name in entries if not name.startswith(".")]  # those only hold what others refer to
+    if not any(isinstance(entries[name], Mapping) for name in names):
+        raise NotACatalog(
+            CatalogFault(document.where(), "is no file of entries: it holds `name:` lines with an entry below each")
+        )
+    return [_converted(name, entries, path, document, words, shipped) for name in names]
+
+
+class NotACatalog(ValueError):
+    """`fault` says what the file is not."""
+
+    def __init__(self, fault: CatalogFault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+def _converted(
+    name: str,
+    entries: Mapping[str, Any],
+    path: Path,
+    document: CatalogDocument,
+    words: KnownWords,
+    shipped: Mapping[str, Mapping[str, Any]],
+) -> Converted:
+    if not isinstance(entries[name], Mapping):
+        return Converted(name, None, (ConversionReport("refused", "", document.where(name), "is no entry"),))
+    whole = expanded(name, entries)
+    converting = Converting(words.scripts or ())
+    notes = converting.notes
+    if whole.circle:
+        notes.refused(("alias",), "inherits from itself")
+    values = converting.values(_below(whole, shipped))
+    values |= {"provenance": "unconfirmed", "sources": [f"imported from {path.name}"]}
+    if whole.unknown is not None:
+        if whole.unknown in shipped:
+            values = _heir(values, whole)
+            notes.changed(("alias",), f"{whole.unknown!r} is the shipped entry, and inheriting is deep here")
+        else:
+            notes.refused(("alias",), f"there is no entry {whole.unknown!r} in the file or in the shipped catalog")
+    if not notes.is_refused:
+        values = _repaired(name, values, words, shipped, notes)
+    lines = tuple(
+        ConversionReport(note.kind, _dotted(note.place), _where(document, name, whole, note), note.message)
+        for note in notes.all
+    )
+    return Converted(name, None if notes.is_refused else values, lines)
+
+
+def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The entry with its mode known, whoever says it."""
+    base = shipped.get(whole.unknown or "")
+    if base is None:
+        return whole.values
+    return {"auth_mode": base["auth_mode"], "proxy": {"base_url": base["proxy"]["base_url"]}, **whole.values}
+
+
+def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
+    """Only what it says itself."""
+    inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(whole.values)
+    return {"alias": whole.unknown, **{key: value for key, value in values.items() if key not in inherited}}
+
+
+def _repaired(
+    name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
+) -> dict[str, Any]:
+    """`values` without what our checks refuse and the entry can do without; each told as lost."""
+    for _ in range(MOST_REPAIRS):
+        findings = list(_findings(name, values, words, shipped))
+        if not findings:
+            return values
+        dropped = False
+        for place, message in findings:
+            if place and not _is_needed(place, values) and _drop(values, place):
+                notes.lost(place, message)
+                dropped = True
+        if not dropped:
+            for place, message in findings:
+                notes.refused(place, message)
+            return values
+    return values
+
+
+def _findings(
+    name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]
+) -> Sequence[Finding]:
+    try:
+        whole = Heirs({name: values}, shipped).whole(name)
+    except CannotInherit as wrong:
+        return [(("alias",), str(wrong))]
+    return provider_in(name, whole, words)[1]
+
+
+def _is_needed(place: Place, values: Mapping[str, Any]) -> bool:
+    if place[0] != "proxy":
+        return place[0] in _NEEDED
+    if len(place) < 3 or place[1] not in {"headers", "query"}:
+        return len(place) < 2 or place[1] in _NEEDED_OF_PROXY
+    try:
+        return carries_credential(str(values["proxy"][place[1]].get(place[2], "")))
+    except TemplateError:
+        return True
+
+
+def _drop(values: dict[str, Any], place: Place) -> bool:
+    """Take `place` out, or the list it lies in."""
+    held: Any = values
+    for index, step in enumerate(place):
+        inner = held.get(step) if isinstance(held, dict) else None
+        if inner is None:
+            return False
+        if index == len(place) - 1 or not isinstance(inner, dict):
+            del held[step]
+            return True
+        held = inner
+    return False
+
+
+def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) -> str:
+    owner = whole.owner.get(str(note.place[0]), name) if note.place else name
+    return document.where(owner, *note.place)
+
+
+def _dotted(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
+    """As JSON: per entry whether it is usable, and what became of its fields."""
+    for one in found:
+        told: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
+        for note in one.told:
+            told[note.kind].append({"field": note.field, "where": note.where, "message": note.message})
+        yield {"name": one.name, "usable": one.values is not None, **told}
+
+
+# ── Converted entries ▸ files, one each.
+
+WIDTH: Final = 120
+
+
+def write(entries: Sequence[Converted], folder: Path, *, source: str, force: bool = False) -> list[str]:
+    """Write ``<name>.yaml`` each; the names of those that are there already and were left alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    there = []
+    for entry in entries:
+        path = folder / f"{entry.name}.yaml"
+        if path.exists() and not force:
+            there.append(entry.name)
+            continue
+        path.write_text(text_of(entry, source), encoding="utf-8")
+    return there
+
+
+def text_of(entry: Converted, source: str) -> str:
+    """The file: what was lost as comments above the entry, so that whoever mends it need not look for that elsewhere."""
+    body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
+    return "".join(f"# {line}\n" for line in _head(entry, source)) + body
+
+
+def _head(entry: Converted, source: str) -> Iterator[str]:
+    yield f"Imported from {source}."
+    for note in entry.told:
+        if note.kind == "lost":
+            yield f"Lost: {note.field}: {' '.join(note.message.split())}"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors, which only people who repeat themselves want to read."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True

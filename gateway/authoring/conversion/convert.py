@@ -1,0 +1,396 @@
+"""One entry of theirs, its aliases expanded ▸ the values of one of ours."""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from gateway.authoring.conversion.notes import Eithers, Notes, Place, as_flag, as_list, as_text, is_flat, with_defaults
+from gateway.authoring.conversion.token_fields import XML, deep, jwt, proxy, steps, text_map, token_response
+from gateway.catalog.address import parse_address
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.provider_parts import SCRIPT_ALIASES, Setting
+from gateway.catalog.render import spellings
+from gateway.catalog.template import Name, TemplateError, placeholders
+from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.value import is_label, is_web_address
+
+# ── The fields of a form ▸ our settings.
+
+_SETTING_FLAGS: Final = frozenset({"optional", "secret", "hidden", "automated"})
+_SETTING_TEXTS: Final = frozenset(
+    {"title", "description", "example", "pattern", "default_value", "prefix", "suffix", "doc_section"}
+)
+_FORMATS: Final = frozenset({"hostname", "uri", "uuid", "email"})
+_JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
+
+
+def converted_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+    """The settings of a form by name."""
+    if not isinstance(given, Mapping):
+        notes.lost(place, "is no form: a form is names with their fields")
+        return {}
+    return {str(name): _converted_setting(field, (*place, name), notes) for name, field in given.items()}
+
+
+def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        at = (*place, key)
+        match key:
+            case "type":
+                if value != "string":
+                    notes.changed(at, f"{value!r}: a setting is text")
+            case "pattern":
+                _pattern(out, str(value), at, notes)
+            case "format" if value not in _FORMATS:
+                notes.lost(at, f"there is no format {value!r}; there are {', '.join(sorted(_FORMATS))}")
+            case "enum" if isinstance(value, list):
+                out[key] = [as_text(one) for one in value]
+            case "order" | "visible_when" | "format":
+                out[key] = value
+            case _ if key in _SETTING_FLAGS:
+                out[key] = as_flag(value)
+            case _ if key in _SETTING_TEXTS:
+                if value is not None:
+                    out[key] = as_text(value)
+            case _ if key in Setting.model_fields:
+                out[key] = value
+            case _:
+                notes.lost(at, f"a setting has no {key!r}")
+    return out
+
+
+def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
+    """In Python's words, where JavaScript has others."""
+    python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
+    try:
+        re.compile(python)
+    except (re.error, OverflowError, RecursionError) as wrong:
+        notes.lost(at, f"is no regular expression that we can read: {wrong}")
+        return
+    out["pattern"] = python
+
+
+# ── What the other format lets an author leave unsaid, and ours does not: settings without a form, hosts without a
+# format.
+
+_CAPTURED: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
+_SEVERAL: Final = "a.b"
+
+
+def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
+    """Give every placeholder a setting, and settings that become a host or a whole address the format that lets them."""
+    for name in sorted(set(_names(out))):
+        namespace, dot, rest = name.partition(".")
+        if namespace == "connectionConfig" and dot:
+            _missing_setting(out, rest, notes)
+        elif dot == "" or namespace == "credentials":
+            _credential(out, name, rest or name, notes)
+        elif namespace == "assertionOption" and rest not in out.get("assertion_option", {}):
+            out.setdefault("assertion_option", {})[rest] = {}
+            notes.changed(("assertion_option",), f"{rest!r} is used and has no form; it has an empty one now")
+    for template in _addresses(out):
+        with suppress(TemplateError):
+            _formats(out, template, notes)
+
+
+def _missing_setting(out: dict[str, Any], name: str, notes: Notes) -> None:
+    known = {*out.get("connection_config", {})}.union(*(out.get(key) or () for key in _CAPTURED))
+    if name not in known:
+        out.setdefault("connection_config", {})[name] = {}
+        notes.changed(("connection_config",), f"{name!r} is used and has no form; it has an empty one now")
+
+
+def _credential(out: dict[str, Any], name: str, bare: str, notes: Notes) -> None:
+    mode = AUTH_MODES.get(str(out.get("auth_mode")))
+    if mode is None or mode.redirects or bare.startswith("raw.") or name.startswith("credentials") is False:
+        return
+    known = {*mode.fills, *mode.members, *out.get("credentials", {})}
+    if not any(one in known for one in (*spellings(name), bare)):
+        forms = out.setdefault("credentials", {})
+        for asked in () if forms else mode.asks:
+            forms.setdefault(asked, {})
+        forms[bare] = {"secret": True}
+        notes.changed(("credentials",), f"{bare!r} is used and has no form; it has an empty one now, as a secret")
+
+
+def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
+    address = parse_address(template)
+    if address.whole is not None:
+        _format(out, address.whole.name, "uri", notes)
+    literal = "".join(piece for piece in address.host if isinstance(piece, str)).strip(".")
+    for piece in address.host:
+        if isinstance(piece, Name):
+            setting = _of(out, piece.name)
+            if setting is not None and (not literal or _may_have_dots(setting)):
+                _format(out, piece.name, "hostname", notes)
+
+
+def _may_have_dots(setting: Mapping[str, Any]) -> bool:
+    """Whether the values its author had in mind are more than one label."""
+    samples = [str(setting[key]) for key in ("example", "default_value") if setting.get(key)]
+    return any("." in sample and not is_label(sample.lower()) for sample in samples)
+
+
+def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
+    setting = _of(out, name)
+    if setting is None or setting.get("format") == wanted or setting.get("enum"):
+        return
+    bare = name.partition(".")[2]
+    setting["format"] = wanted
+    notes.changed(("connection_config", bare), f"is {_A[wanted]} in an address, so it has 'format: {wanted}' now")
+    for key in ("example", "default_value"):
+        if key in setting and wanted == "uri" and not re.match(r"https?://", str(setting[key])):
+            notes.lost(("connection_config", bare, key), "is no whole address")
+            del setting[key]
+
+
+_A: Final = {"hostname": "a host", "uri": "the whole beginning"}
+
+
+def _of(out: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    namespace, _, bare = name.partition(".")
+    found = out.get("connection_config", {}).get(bare) if namespace == "connectionConfig" else None
+    return found if isinstance(found, dict) else None
+
+
+def _addresses(out: Mapping[str, Any]) -> Iterator[str]:
+    yield from (out[key] for key in ADDRESSES if isinstance(out.get(key), str))
+    for forms in out.get("alternatives", {}).values():
+        yield from forms
+    yield from (step["url"] for step in out.get("additional_steps", ()) if "url" in step)
+    proxy = out.get("proxy", {})
+    if "base_url" in proxy:
+        yield proxy["base_url"]
+    if (override := proxy.get("verification", {}).get("base_url_override")) is not None:
+        yield override
+
+
+def _names(value: Any) -> Iterator[str]:
+    match value:
+        case str() if "${" in value:
+            with suppress(TemplateError):
+                yield from placeholders(value)
+        case Mapping():
+            for inner in value.values():
+                yield from _names(inner)
+        case list():
+            for inner in value:
+                yield from _names(inner)
+
+
+_PAGES: Final = ("docs", "docs_connect", "setup_guide_url", "homepage", "logo_url")
+_TEXTS: Final = (
+    "display_name", "auth_mode", "scope_separator", "authorization_url_fragment", "expires_in_unit", "issuer",
+    "authorization_code_param_in_callback", "alternate_access_token_response_path", "signature_method",
+)  # fmt: skip
+_MAPS: Final = ("authorization_params", "token_headers", "refresh_params", "request_params")
+_LISTS: Final = (
+    "default_scopes", "available_scopes", "token_response_metadata", "redirect_uri_metadata", "connection_configuration",
+)  # fmt: skip
+_FLAGS: Final = ("disable_pkce", "webhook_user_defined_secret", "require_client_certificate")
+_FORMS: Final = ("connection_config", "credentials", "assertion_option")
+_SCRIPTS: Final = (
+    "post_connection_script", "webhook_routing_script", "credentials_verification_script", "pre_connection_deletion_script",
+)  # fmt: skip
+_REGISTRATION: Final = {"metadata": "metadata_document", "client_metadata_document": "metadata_document"}
+_IDLE: Final = {
+    "integration_config": "an integration has no fields of its own here; ask for them in connection_config, or use metadata",
+    "authorization_url_replacements": "an address is one template here; give it `alternatives`",
+    "authorization_url_skip_encode": "parameters are always percent-encoded",
+    "authorization_url_skip_empty": "empty parameters are sent as they are; leave them out of the entry",
+    "webhook_allowed_query_params": "incoming webhooks are not described in entries yet",
+    "webhook_response_metadata": "incoming webhooks are not described in entries yet",
+    "authorization_code_param_in_webhook": "a code is taken from the callback only",
+    "installation": "there is no installation that begins at the provider",
+}
+
+
+class Converting:
+    """`out` grows field by field. `scripts`: those that there are."""
+
+    def __init__(self, scripts: Collection[str]) -> None:
+        self.scripts = scripts
+        self.notes = Notes()
+        self.out: dict[str, Any] = {}
+        self._mode = ""
+        self._eithers = Eithers(self.notes)
+        self._alternatives: dict[str, list[str]] = {}
+
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What our file says."""
+        self._mode = as_text(given.get("auth_mode"))
+        for key, value in given.items():
+            if value is None:
+                continue
+            try:
+                self._field(str(key), value, given)
+            except (ValueError, TypeError, AttributeError) as wrong:
+                self.notes.lost((str(key),), f"is not what this field holds: {wrong}")
+        self._without_saying()
+        if self._alternatives:
+            self.out["alternatives"] = self._alternatives
+        with_defaults(self.out, self._eithers.defaults)
+        fill_gaps(self.out, self.notes)
+        return {key: value for key, value in self.out.items() if value not in ({}, [], None)}
+
+    def _field(self, key: str, value: Any, given: Mapping[str, Any]) -> None:
+        special: Callable[[Any, Mapping[str, Any]], None] | None = getattr(self, f"_on_{key}", None)
+        if special is not None:
+            special(value, given)
+        elif key in ADDRESSES:
+            self._address(key, value)
+        elif key in _TEXTS:
+            self.out[key] = as_text(value)
+        elif key in _MAPS:
+            self.out[key] = text_map(value, (key,), self.notes, self._eithers)
+        elif key in _LISTS:
+            self.out[key] = as_list(value)
+        elif key in _FLAGS:
+            self.out[key] = as_flag(value)
+        elif key in _FORMS:
+            self.out[key] = {**self.out.get(key, {}), **converted_form(value, (key,), self.notes)}
+        elif key in _PAGES:
+            self._page(key, value)
+        elif key in _SCRIPTS:
+            self._script(key, as_text(value))
+        else:
+            self.notes.lost((key,), _IDLE.get(key, f"our entries have no {key!r}"))
+
+    def _address(self, key: str, value: Any) -> None:
+        if isinstance(value, Mapping):
+            self._by_mode(key, value)
+            return
+        self.out[key], before = self._eithers.address(as_text(value), (key,))
+        if before:
+            self._alternatives[key] = before
+            self.notes.changed((key,), f"'||' is alternatives.{key}")
+
+    def _by_mode(self, key: str, value: Mapping[str, Any]) -> None:
+        """``{OAUTH2: …, APP: …}``: the end user's and the app's, as CUSTOM has them."""
+        own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
+        if own is not None:
+            self._address(key, own)
+        if self._mode == "CUSTOM" and key == "token_url" and value.get("APP"):
+            self._address("installation_token_url", value["APP"])
+            self.notes.changed((key, "APP"), "is installation_token_url")
+
+    def _page(self, key: str, value: Any) -> None:
+        if is_web_address(as_text(value)):
+            self.out[key] = as_text(value)
+        else:
+            self.notes.lost((key,), "is no address of a page")
+
+    def _script(self, key: str, name: str) -> None:
+        ours = SCRIPT_ALIASES.get(name, name)
+        if ours in self.scripts:
+            self.out[key] = ours
+        else:
+            self.notes.lost((key,), f"there is no script {name!r} here; there are {', '.join(sorted(self.scripts))}")
+
+    def _on_categories(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["categories"] = list(dict.fromkeys(as_list(value)))
+
+    def _on_name(self, value: Any, _: Mapping[str, Any]) -> None:
+        """The file's name says it."""
+
+    def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
+        if not isinstance(value, Mapping):
+            self.notes.lost(("proxy",), "is no list of `key: value` lines")
+            return
+        self.out["proxy"] = proxy(value, self.notes, self._eithers, self._alternatives)
+        if isinstance(more := value.get("connection_config"), Mapping):
+            converted = converted_form(more, ("proxy", "connection_config"), self.notes)
+            self.out["connection_config"] = {**converted, **self.out.get("connection_config", {})}
+            self.notes.changed(("proxy", "connection_config"), "is the entry's own connection_config")
+
+    def _on_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
+        if isinstance(value, Mapping) and not is_flat(value):
+            self.out["token_body"] = deep(value, ("token_params",), self._eithers)
+            self.notes.changed(("token_params",), "is token_body, since it is more than a flat list")
+        else:
+            self.out["token_params"] = text_map(value, ("token_params",), self.notes, self._eithers)
+
+    def _on_refresh_token_params(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["refresh_params"] = text_map(value, ("refresh_token_params",), self.notes, self._eithers)
+        self.notes.changed(("refresh_token_params",), "is refresh_params")
+
+    def _on_body_format(self, value: Any, _: Mapping[str, Any]) -> None:
+        if value == "xml":
+            self.notes.refused(("body_format",), XML)
+        else:
+            self.out["body_format"] = as_text(value)
+
+    def _on_token_request_method(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["token_request_method"] = as_text(value).upper()
+
+    def _on_token_request_auth_method(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["token_request_auth_method"] = as_text(value)
+
+    def _on_authorization_method(self, value: Any, given: Mapping[str, Any]) -> None:
+        if "token_request_auth_method" not in given:
+            self.out["token_request_auth_method"] = "basic" if value == "header" else "body"
+        self.notes.changed(("authorization_method",), "is token_request_auth_method")
+
+    def _on_client_registration(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["client_registration"] = _REGISTRATION.get(as_text(value), as_text(value))
+
+    def _on_token_response(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["token_response"] = token_response(value, ("token_response",), self.notes)
+
+    def _on_token_expires_in_ms(self, value: Any, _: Mapping[str, Any]) -> None:
+        seconds = max(1, int(value) // 1000)
+        if self._mode == "SIGNATURE":
+            self.out.setdefault("signature", {})["lifetime_s"] = seconds
+        else:
+            self.out["token_ttl"] = seconds
+        self.notes.changed(("token_expires_in_ms",), "is in seconds")
+
+    def _on_token_expiration_buffer(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["token_expiration_buffer"] = int(value)
+
+    def _on_signature(self, value: Any, _: Mapping[str, Any]) -> None:
+        scheme = as_text(value.get("protocol") if isinstance(value, Mapping) else value).lower()
+        if self._mode == "SIGNATURE" and scheme == "wsse":
+            self.out.setdefault("signature", {})["scheme"] = scheme
+        else:
+            self.notes.refused(("signature",), "the one signature we make for a token is WSSE, in auth_mode SIGNATURE")
+
+    def _on_token(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["jwt"] = jwt(value, ("token",), self.notes)
+
+    def _on_assertion(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["jwt"] = jwt(value, ("assertion",), self.notes)
+
+    def _on_additional_steps(self, value: Any, _: Mapping[str, Any]) -> None:
+        self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._eithers)
+
+    def _without_saying(self) -> None:
+        """What goes without saying there, and is said here."""
+        out = self.out
+        out.setdefault("display_name", None)
+        out.setdefault("categories", ["other"])
+        if self._mode == "TWO_STEP" and "body_format" not in out and "token_body" not in out:
+            out["body_format"] = "query" if out.get("token_request_method") == "GET" else "json"
+        if self._mode == "AWS_SIGV4" and "request_signing" not in out:
+            where = {
+                part: "connectionConfig" if part in out.get("connection_config", {}) else "credentials"
+                for part in ("region", "service")
+            }
+            parts = {part: f"${{{namespace}.{part}}}" for part, namespace in where.items()}
+            out["request_signing"] = {"scheme": "aws-sigv4", **parts}
+        if "base_url" not in out.setdefault("proxy", {}):
+            self._base_address()
+
+    def _base_address(self) -> None:
+        """Without one the other side proxies nothing; ours needs one, and a token's own origin gets nothing it has not."""
+        for key in ("token_url", "authorization_url"):
+            scheme, found, rest = str(self.out.get(key) or "").partition("://")
+            if found:
+                self.out["proxy"]["base_url"] = f"{scheme}://{rest.partition('/')[0]}"
+                self.notes.changed(
+                    ("proxy",), f"names no base_url; it is {key}'s origin until you say where the API is"
+                )
+                return
+        self.notes.refused(("proxy",), "names no base_url, and nothing else says where the API is")

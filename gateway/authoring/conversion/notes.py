@@ -1,0 +1,132 @@
+"""What came of a field on its way into our format; plain values; ``A || B``."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+# ── What came of a field on its way into our format, told per entry and field.
+
+Place = tuple[str | int, ...]
+Kind = Literal["lost", "changed", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`place` is the field's in the file that was read. ``lost``: we cannot say it; ``changed``: said in another way;
+    ``refused``: without it the entry could not work, so there is no entry."""
+
+    kind: Kind
+    place: Place
+    message: str
+
+
+@dataclass(slots=True)
+class Notes:
+    """Those of one entry."""
+
+    all: list[Note] = field(default_factory=list)
+
+    def lost(self, place: Place, message: str) -> None:
+        self._add("lost", place, message)
+
+    def changed(self, place: Place, message: str) -> None:
+        self._add("changed", place, message)
+
+    def refused(self, place: Place, message: str) -> None:
+        self._add("refused", place, message)
+
+    def _add(self, kind: Kind, place: Place, message: str) -> None:
+        note = Note(kind, place, message)
+        if note not in self.all:
+            self.all.append(note)
+
+    @property
+    def is_refused(self) -> bool:
+        return any(note.kind == "refused" for note in self.all)
+
+
+# ── Values as YAML has them ▸ the kinds that our fields want.
+
+
+def as_text(value: Any) -> str:
+    """``true`` ▸ ``"true"``, ``7`` ▸ ``"7"``."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def as_flag(value: Any) -> bool:
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+
+
+def as_list(value: Any) -> list[str]:
+    """One value is a list of one."""
+    return [as_text(one) for one in (value if isinstance(value, list) else [value])]
+
+
+def is_flat(value: Any) -> bool:
+    """Whether it is names with plain values."""
+    return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
+
+
+# ── ``A || B``: A if its values are there, else B. We have alternatives for addresses and a default for a single
+# value.
+
+_INSIDE: Final = re.compile(r"\$\{\s*([^{}()|]+?)\s*\|\|\s*([^{}()]*?)\s*\}")
+_BETWEEN: Final = re.compile(r"\s*\|\|\s*")
+_ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_.-]+)\}|\$\{([A-Za-z][A-Za-z0-9_]*)\}")
+
+
+@dataclass(slots=True)
+class Eithers:
+    """`defaults`: by form (``connection_config``, ``credentials``) and setting, the value to take where none is given."""
+
+    notes: Notes
+    defaults: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def address(self, template: str, place: Place) -> tuple[str, list[str]]:
+        """The address to take where nothing else fits, and those that go before it, in their order."""
+        *first, last = self._choices(template, place)
+        return last, [choice for choice in first if "${" in choice]  # one without a value never differs from itself
+
+    def text(self, template: str, place: Place) -> str:
+        """A header's, a parameter's or any other text."""
+        choices = self._choices(template, place)
+        first, *others = choices
+        if not others:
+            return first
+        if "${" not in first:
+            return self.text(" || ".join(others), place)
+        if len(others) == 1 and self._has_default(first, others[0]):
+            self.notes.changed(place, f"'|| {others[0]}' is the setting's default_value")
+            return first
+        self.notes.lost(place, f"'|| {' || '.join(others)}': a template here has one form; it is {first!r} now")
+        return first
+
+    def _has_default(self, template: str, default: str) -> bool:
+        one = _ONE_NAME.fullmatch(template)
+        if one is None or "${" in default:
+            return False
+        form = "connection_config" if one[1] == "connectionConfig" else "credentials"
+        return self.defaults.setdefault((form, one[2] or one[3]), default) == default
+
+    def _choices(self, template: str, place: Place) -> list[str]:
+        """The forms on either side of each ``||``, with those inside of one placeholder turned into defaults."""
+
+        def default(found: re.Match[str]) -> str:
+            first = f"${{{found[1]}}}"
+            second = found[2].strip("'\"")
+            if not self._has_default(first, second):
+                self.notes.lost(place, f"'|| {found[2]}': a placeholder has one name; it is {first} now")
+            return first
+
+        plain = _INSIDE.sub(default, template)
+        return [choice for choice in _BETWEEN.split(plain) if choice] or [plain]
+
+
+def with_defaults(out: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
+    """Write what was learned into the entry's forms."""
+    for (form, name), value in defaults.items():
+        setting = out.setdefault(form, {}).setdefault(name, {})
+        setting.setdefault("default_value", value)

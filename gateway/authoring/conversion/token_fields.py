@@ -1,0 +1,248 @@
+"""How tokens are asked for and the API is called, where the other format says it in another way."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gateway.authoring.conversion.notes import Eithers, Notes, Place, as_flag, as_list, as_text, is_flat
+from gateway.catalog.provider_parts import Paginate
+
+_RESPONSE: Final = {
+    "token": "token_path",
+    "token_path": "token_path",
+    "refresh_token": "refresh_token_path",
+    "refresh_token_path": "refresh_token_path",
+    "token_expiration": "expiry_path",
+    "expiry_path": "expiry_path",
+}
+_STRATEGIES: Final = {"expireIn": "duration", "expireAt": "timestamp", "duration": "duration", "timestamp": "timestamp"}
+_STEP: Final = {
+    "token_url": "url",
+    "url": "url",
+    "token_params": "params",
+    "params": "params",
+    "token_headers": "headers",
+    "headers": "headers",
+    "body_format": "body_format",
+    "token_request_method": "method",
+    "method": "method",
+}
+_JWT: Final = {
+    "signing_key": "key",
+    "key": "key",
+    "private_key": "key",
+    "header": "header",
+    "headers": "header",
+    "payload": "claims",
+    "claims": "claims",
+    "expires_in_ms": "lifetime_s",
+    "lifetime_s": "lifetime_s",
+    "secret_encoding": "key_encoding",
+    "key_encoding": "key_encoding",
+    "encoding": "key_encoding",
+}
+_SECRET_ALGORITHMS: Final = ("HS256", "HS384", "HS512")
+_ENCODINGS: Final = ("utf8", "hex", "base64")
+XML: Final = "our token requests are form, json or query; sign in by a script or a proxy of your own"
+
+
+def text_map(given: Any, place: Place, notes: Notes, eithers: Eithers) -> dict[str, str]:
+    """Names with templates; what holds more names is lost."""
+    out: dict[str, str] = {}
+    for name, value in given.items() if isinstance(given, Mapping) else ():
+        at = (*place, name)
+        if isinstance(value, Mapping | list):
+            notes.lost(at, "holds more than one text")
+        elif value is not None:
+            out[str(name)] = eithers.text(as_text(value), at)
+    return out
+
+
+def deep(given: Any, place: Place, eithers: Eithers) -> Any:
+    """Templates at any depth, in JSON."""
+    match given:
+        case str():
+            return eithers.text(given, place)
+        case Mapping():
+            return {str(name): deep(value, (*place, name), eithers) for name, value in given.items()}
+        case list():
+            return [deep(value, (*place, index), eithers) for index, value in enumerate(given)]
+    return given
+
+
+def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        at = (*place, key)
+        if key in _RESPONSE:
+            out[_RESPONSE[key]] = as_text(value)
+        elif key in {"token_expiration_strategy", "expiry_kind"} and value in _STRATEGIES:
+            out["expiry_kind"] = _STRATEGIES[value]
+        else:
+            notes.lost(at, f"we read no {key!r} in a token answer")
+    return out
+
+
+def steps(given: Any, place: Place, notes: Notes, eithers: Eithers) -> list[dict[str, Any]]:
+    """The requests after the token request."""
+    out: list[dict[str, Any]] = []
+    for index, step in enumerate(given if isinstance(given, list) else ()):
+        one: dict[str, Any] = {}
+        for key, value in step.items() if isinstance(step, Mapping) else ():
+            at = (*place, index, key)
+            ours = _STEP.get(key)
+            if ours is None:
+                notes.lost(at, f"a further request has no {key!r}")
+            elif key == "body_format" and value == "xml":
+                notes.refused(at, XML)
+            elif ours == "params" and not is_flat(value):
+                one["body"] = deep(value, at, eithers)
+            elif ours in {"params", "headers"}:
+                one[ours] = text_map(value, at, notes, eithers)
+            else:
+                one[ours] = as_text(value)
+        out.append({"body_format": "json", **one} if "body" not in one else one)
+    return out
+
+
+def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
+    """What is signed, and with which key."""
+    out: dict[str, Any] = {}
+    for key, value in given.items() if isinstance(given, Mapping) else ():
+        if key == "type" and str(value).lower() == "jwt":
+            continue
+        name = _JWT.get(key)
+        if name is None or (name == "key_encoding" and value not in _ENCODINGS):
+            notes.lost((*place, key), f"a JWT that we sign has no {key!r} {value if name else ''}".rstrip())
+        else:
+            out[name] = _member(name, key, value)
+    if "key" not in out:
+        notes.lost(place, "names no key to sign with")
+        return None
+    algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
+    if algorithm in _SECRET_ALGORITHMS:
+        out.setdefault("key_encoding", "hex")  # what that catalog means where it says nothing
+    return out
+
+
+def _member(name: str, key: str, value: Any) -> Any:
+    match name:
+        case "key":
+            return as_text((value.get("value") or value.get("key")) if isinstance(value, Mapping) else value)
+        case "header":
+            return {str(one): as_text(text) for one, text in value.items()}
+        case "claims":
+            return {one: text for one, text in value.items() if one not in {"iat", "exp"}}  # the mode sets these
+        case "lifetime_s":
+            return max(1, int(value) // 1000) if key == "expires_in_ms" else int(value)
+    return as_text(value)
+
+
+# ── How the API is called: ``proxy`` and what is below it.
+
+_NUMBERS: Final = frozenset({"offset_start_value"})
+_RETRY: Final = {"after": as_list, "at": as_list, "error_code": as_list, "remaining": as_text}
+_METHODS: Final = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
+_OURS: Final = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade"}
+)
+
+
+def proxy(
+    given: Mapping[str, Any], notes: Notes, eithers: Eithers, alternatives: dict[str, list[str]]
+) -> dict[str, Any]:
+    """Ours; other forms of the base address go into `alternatives`. Its ``connection_config`` is the entry's own matter."""
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        at: Place = ("proxy", key)
+        match key:
+            case "base_url":
+                out[key], before = eithers.address(as_text(value).rstrip("/"), at)
+                if before:
+                    alternatives["proxy.base_url"] = [one.rstrip("/") for one in before]
+                    notes.changed(at, "'||' is alternatives.proxy.base_url")
+            case "headers" | "query":
+                out[key] = _placed(key, text_map(value, at, notes, eithers), notes)
+            case "body":
+                out[key] = deep(value, at, eithers)
+            case "decompress":
+                out[key] = as_flag(value)
+            case "paginate" if isinstance(value, Mapping):
+                out[key] = _paginate(value, at, notes)
+            case "retry" if isinstance(value, Mapping):
+                out[key] = _retry(value, at, notes)
+            case "verification" if isinstance(value, Mapping):
+                out[key] = _verification(value, at, notes, eithers)
+            case "connection_config":
+                pass
+            case "forward_headers_on_redirect":
+                notes.lost(at, "redirects are handed to the caller, who follows them through /proxy")
+            case _:
+                notes.lost(at, f"proxy has no {key!r}")
+    return {key: value for key, value in out.items() if value not in ({}, None)}
+
+
+def _placed(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    seen: set[str] = set()
+    for name, template in fields.items():
+        if key == "headers" and name.lower() in _OURS:
+            notes.lost(("proxy", key, name), f"{name} belongs to the connection; the gateway writes it")
+        elif key == "headers" and name.lower() in seen:
+            notes.lost(("proxy", key, name), f"{name} is there twice, in different case")
+        else:
+            kept[name] = template
+            seen.add(name.lower())
+    return kept
+
+
+def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
+    if given.get("type") not in {"cursor", "link", "offset"}:
+        notes.lost(place, f"there is no paging of type {given.get('type')!r}; there are cursor, link and offset")
+        return None
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in Paginate.model_fields:
+            notes.lost((*place, key), f"paginate has no {key!r}")
+        elif key in _NUMBERS:
+            out[key] = int(value)
+        else:
+            out[key] = as_text(value)
+    return out
+
+
+def _retry(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _RETRY:
+            out[key] = _RETRY[key](value)
+        elif key == "in_body":
+            notes.lost((*place, key), "answers are streamed, so when to come back is read in header fields only")
+        else:
+            notes.lost((*place, key), f"retry has no {key!r}")
+    return out
+
+
+def _verification(given: Mapping[str, Any], place: Place, notes: Notes, eithers: Eithers) -> dict[str, Any] | None:
+    out: dict[str, Any] = {}
+    for key, value in given.items():
+        at = (*place, key)
+        match key:
+            case "method" if str(value).upper() in _METHODS:
+                out[key] = str(value).upper()
+            case "endpoints" | "endpoint":
+                paths = [eithers.text(path, at) for path in as_list(value)]
+                out["endpoints"] = [path if path.startswith("/") else f"/{path}" for path in paths]
+            case "base_url_override":
+                out[key], others = eithers.address(as_text(value).rstrip("/"), at)
+                if others:
+                    notes.lost(at, f"has one form here; it is {out[key]!r} now")
+            case "headers":
+                out[key] = text_map(value, at, notes, eithers)
+            case "data":
+                out[key] = deep(value, at, eithers)
+            case _:
+                notes.lost(at, f"verification has no {key!r}: {value!r}")
+    if not out.get("endpoints"):
+        notes.lost(place, "names no endpoint to call")
+        return None
+    return out

@@ -1,0 +1,286 @@
+"""The sandbox in the part of an entry's provider: it takes whatever comes, writes it down, and answers."""
+
+import base64
+import binascii
+import json
+import re
+import secrets
+import socket
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote_plus
+
+from aiohttp import web
+
+from gateway.authoring.rehearsal.played_answers import page, step_answer, token_answer
+from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
+from gateway.catalog.provider import Provider
+from gateway.records.provider_call import scrubbed
+
+# ── A request as it reached the sandbox.
+
+_OURS: Final = frozenset({"host", "user-agent", "accept-encoding", "connection", "content-length", "via", "date"})
+LONGEST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """`role` is what the entry calls the address it came to: ``token_url``, ``proxy`` …; `target` is as sent."""
+
+    role: str
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(self.target.partition("?")[2], keep_blank_values=True))
+
+    @property
+    def kind(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    def params(self, body_format: str | None) -> dict[str, Any]:
+        """Its parameters, read as `body_format` says; empty where they are not to be found there."""
+        if body_format == "query" or self.method in {"GET", "HEAD"}:
+            return self.query
+        if body_format == "json":
+            try:
+                found = json.loads(self.body or b"{}")
+            except ValueError:
+                return {}
+            return found if isinstance(found, dict) else {}
+        return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
+
+    def basic(self) -> tuple[str, str] | None:
+        """User name and password of Basic authentication, as they are and not percent-decoded."""
+        scheme, _, text = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            name, _, password = base64.b64decode(text, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        return name, password
+
+    def shown(self, secrets: Collection[str]) -> list[str]:
+        """A line for the request and one for each field that says something, credentials masked."""
+        known = tuple(secrets)
+        lines = [f"{self.method} {scrubbed(self.target, known)}"]
+        for name, value in self.headers.items():
+            folded = name.lower()
+            if folded == "authorization":
+                lines.append(f"{name}: {value.partition(' ')[0]} ***")
+            elif folded not in _OURS:
+                lines.append(f"{name}: {scrubbed(value, known)}")
+        if self.body:
+            text = self.body.decode("utf-8", "replace")
+            lines.append(re.sub(r"\s+", " ", scrubbed(text, known))[:LONGEST])
+        return lines
+
+
+def decoded(text: str) -> str:
+    """RFC 6749 §2.3.1 has client ID and secret form-encoded before they go into Basic."""
+    return unquote_plus(text)
+
+
+LIST: Final = "/rehearsal/list"
+CALL: Final = "/rehearsal/call"
+SITE: Final = {
+    "id": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
+    "name": "acme",
+    "scopes": ["read"],
+}
+MOST: Final = 16 << 20
+# As servers made with the MCP Python SDK say it. They take the client ID from the body only, even besides Basic.
+SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
+
+
+@dataclass(slots=True)
+class Actor:
+    """`arrivals` in their order; `refusing`: the API answers 401 to everything; `tokens`: all that were given out;
+    `registered`: the last client that registered itself.
+    """
+
+    stage: Stage
+    entry: dict[str, Any]
+    arrivals: list[Arrival] = field(default_factory=list)
+    refusing: bool = False
+    tokens: list[str] = field(default_factory=list)
+    refresh_tokens: list[str] = field(default_factory=list)
+    raw: dict[str, Any] = field(default_factory=dict)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    callback: str = ""
+    registered: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def provider(self) -> Provider:
+        return self.stage.provider
+
+    @property
+    def access_token(self) -> str:
+        """The last one."""
+        return self.tokens[-1] if self.tokens else ""
+
+    def since(self, mark: int, *roles: str) -> list[Arrival]:
+        """What came after `mark`, to one of `roles` if any are named."""
+        return [one for one in self.arrivals[mark:] if not roles or one.role in roles]
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        origin = f"{request.scheme}://{request.host}"
+        role = self._role(origin, request.raw_path.partition("?")[0], request.method)
+        if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
+            role = "token_url"  # some have one address for both
+        arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
+        self.arrivals.append(arrival)
+        if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
+            return self._token(arrival, origin)
+        if role == "request_url":
+            return self._request_token()
+        if role == "registration_url":
+            return self._register(body)
+        if role == "authorization_url":
+            return web.Response(text="The provider's consent page.")
+        if role in {"revocation_url", "introspection_url"}:
+            return web.json_response({"active": True})
+        return self._discovery(arrival, origin) or self._api(arrival, origin)
+
+    def _role(self, origin: str, path: str, method: str) -> str:
+        """The longest address that fits; what fits none is the API's."""
+        fitting = [
+            (len(template), role)
+            for role, template in self._addresses()
+            if split(template)[0] == origin and path_pattern(template).fullmatch(path)
+            if role != "authorization_url" or method == "GET"  # some have one address for consent and token
+        ]
+        found = max(fitting, key=lambda one: one[0])[1] if fitting else "proxy"
+        if found.startswith(("token_url", "step")) and self.provider.additional_steps:
+            same = [role for _, role in fitting if role == "token_url" or role.startswith("step")]
+            return same[min(sum(1 for one in self.arrivals if one.role in same) % len(same), len(same) - 1)]
+        return found
+
+    def _addresses(self) -> Iterator[tuple[str, str]]:
+        for key in ROLES:  # where two share an address, the one that is used first
+            if key in self.entry:
+                yield key, self.entry[key]
+        for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):
+            yield f"step{number}", step["url"]
+
+    def _token(self, arrival: Arrival, origin: str) -> web.Response:
+        provider = self.provider
+        if provider.auth_mode == "OAUTH1":
+            self.tokens.append(f"try-token-{secrets.token_hex(6)}")
+            return _form(oauth_token=self.access_token, oauth_token_secret=self._secret())
+        if self.refusing:
+            return web.json_response({"error": "invalid_client", "error_description": "wrong credentials"}, status=401)
+        number = int(arrival.role[4:]) if arrival.role.startswith("step") else 1
+        self.tokens.append(f"try-token-{secrets.token_hex(8)}")
+        self.refresh_tokens.append(f"try-refresh-{secrets.token_hex(8)}")
+        told = token_answer(provider, self.access_token, self.refresh_tokens[-1], origin)
+        if provider.additional_steps:
+            told = step_answer(provider, number, told)
+            self.steps[f"step{number}"] = told
+        if arrival.role == "installation_token_url":
+            told = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
+        self.raw = told
+        return web.json_response(told)
+
+    def _request_token(self) -> web.Response:
+        self.refresh_tokens.append(self._secret())
+        return _form(
+            oauth_token=f"request-{secrets.token_hex(4)}",
+            oauth_token_secret=self.refresh_tokens[-1],
+            oauth_callback_confirmed="true",
+        )
+
+    def _register(self, body: bytes) -> web.Response:
+        """RFC 7591 §3.2.1: the client with what it asked for; a secret unless it is a public one."""
+        asked = json.loads(body)
+        method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
+        client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
+        if method != "none":
+            client["client_secret"] = f"try-secret-{secrets.token_hex(8)}"
+        self.registered = client
+        return web.json_response({**asked, **client}, status=201)
+
+    def _secret(self) -> str:
+        return f"try-token-secret-{secrets.token_hex(8)}"
+
+    def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
+        """What an MCP server tells of itself (RFC 9728, RFC 8414)."""
+        if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
+            return None
+        path = arrival.path.partition("/.well-known/")[2]
+        if path.startswith("oauth-protected-resource"):
+            resource = split(self.entry["proxy"]["base_url"])
+            told: dict[str, Any] = {"resource": resource[0] + resource[1], "authorization_servers": [origin]}
+        elif path.startswith("oauth-authorization-server"):
+            self.entry.setdefault("authorization_url", f"{origin}/authorize")
+            self.entry.setdefault("token_url", f"{origin}/token")
+            self.entry.setdefault("registration_url", f"{origin}/register")
+            told = {
+                "issuer": origin,
+                "authorization_endpoint": self.entry["authorization_url"],
+                "token_endpoint": self.entry["token_url"],
+                "registration_endpoint": self.entry["registration_url"],
+                "code_challenge_methods_supported": ["S256"],
+                "token_endpoint_auth_methods_supported": list(SDK_METHODS),
+            }
+        else:
+            return web.json_response({}, status=404)
+        return web.json_response(told)
+
+    def _api(self, arrival: Arrival, origin: str) -> web.Response:
+        bearer = arrival.headers.get("Authorization", "")
+        is_asked = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not bearer
+        if self.refusing or is_asked:
+            hint = {"WWW-Authenticate": "Bearer"}
+            return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
+        if arrival.path.endswith("/oauth/token/accessible-resources"):
+            setting = self.provider.connection_config.get("subdomain")
+            suffix = (setting and setting.suffix) or ".tracker.test"
+            return web.json_response([{**SITE, "url": f"https://{SITE['name']}{suffix}"}])
+        way = self.provider.proxy.paginate
+        if arrival.path.endswith(LIST) and way is not None:
+            body, headers = page(way, arrival.query, origin + arrival.path)
+            return web.json_response(body, headers=headers)
+        return web.json_response({"ok": True, "accountId": "account-1"})
+
+
+def _form(**params: str) -> web.Response:
+    text = "&".join(f"{name}={value}" for name, value in params.items())
+    return web.Response(text=text, content_type="application/x-www-form-urlencoded")
+
+
+class Sockets:
+    """Free ports of this machine, one for each origin that is played."""
+
+    def __init__(self) -> None:
+        self.opened: list[socket.socket] = []
+
+    def addresses(self) -> Iterator[str]:
+        while True:
+            listener = socket.create_server(("127.0.0.1", 0))
+            self.opened.append(listener)
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@asynccontextmanager
+async def acting(actor: Actor, sockets: Sockets) -> AsyncIterator[None]:
+    """`actor` on every one of `sockets`, for as long as the block lasts."""
+    runner = web.ServerRunner(web.Server(actor.answer), access_log=None)
+    await runner.setup()
+    try:
+        for listener in sockets.opened:
+            await web.SockSite(runner, listener).start()
+        yield
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,324 @@
+"""What has to arrive, by the entry alone, held against what did; signatures included."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from gateway.authoring.rehearsal.actor import Arrival, decoded
+from gateway.authoring.rehearsal.stage import split
+from gateway.catalog.provider import Provider
+from gateway.catalog.render import (
+    Unresolved,
+    carries_credential,
+    differs_each_time,
+    needs_request,
+    render_text,
+    render_url,
+)
+from gateway.catalog.template import TemplateError, placeholders
+from gateway.catalog.template_places import Place, dotted
+from gateway.catalog.value import BadValue
+
+JSON_KIND: Final = "application/json"
+FORM_KIND: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`place` is what the entry says of it, for a line; `detail` tells what came instead, where `ok` is False."""
+
+    what: str
+    ok: bool
+    place: Place = ()
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class KnownValues:
+    """What templates may name, as far as a rehearsal knows it. `registered`: the client that registered itself."""
+
+    provider: Provider
+    config: Mapping[str, str]
+    values: dict[str, str] = field(default_factory=dict)
+    registered: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, template: str) -> str | None:
+        """`template` filled in; None where it names what is not known, or differs each time."""
+        if differs_each_time(template) or needs_request(template):
+            return None
+        defaults = {
+            name: one.default_value for name, one in self.provider.connection_config.items() if one.default_value
+        }
+        config = {f"connectionConfig.{name}": value for name, value in {**defaults, **self.config}.items()}
+        try:
+            return render_text(template, {**config, **self.values})
+        except (Unresolved, BadValue, TemplateError):
+            return None
+
+    def missing(self, template: str) -> list[str]:
+        """Settings that `template` names, that have no value, and that no end user may leave empty."""
+        forms = self.provider.connection_config
+        named = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
+        return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
+
+    def path(self, template: str) -> str | None:
+        """The path of a played address."""
+        try:
+            url = render_url(template, self.config, self.provider.connection_config, self.values)
+        except (Unresolved, BadValue, TemplateError):
+            return None
+        return split(url)[1].partition("?")[0]
+
+    def deep(self, value: Any) -> Any:
+        """A body of templates, filled in; what is not known is left out."""
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                filled = {name: self.deep(inner) for name, inner in value.items()}
+                return {name: inner for name, inner in filled.items() if inner is not None}
+            case list():
+                return [inner for inner in map(self.deep, value) if inner is not None]
+        return value
+
+
+def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
+    """Secrets are never told: what differs is told by its length."""
+    ok = expected == arrived
+    detail = (
+        ""
+        if ok
+        else "did not arrive"
+        if arrived is None
+        else f"arrived otherwise ({_kind(expected)}, not {_kind(arrived)})"
+    )
+    return Check(what, ok, place, detail)
+
+
+def _kind(value: Any) -> str:
+    return f"{len(value)} characters" if isinstance(value, str) else type(value).__name__
+
+
+def params(
+    arrival: Arrival, expected: Mapping[str, Any], place: Place, renames: Mapping[str, str], body_format: str | None
+) -> Iterator[Check]:
+    """Each of `expected`, under the provider's name for it, in the encoding the entry names."""
+    arrived = arrival.params(body_format)
+    if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
+        kind = JSON_KIND if body_format == "json" else FORM_KIND
+        yield Check(
+            f"the body is {kind}", arrival.kind == kind, ("body_format",), f"it came as {arrival.kind or 'nothing'}"
+        )
+    for name, value in expected.items():
+        spelt = renames.get(name, name)
+        if not spelt:
+            yield Check(f"{name} is left out", name not in arrived, (*place, name), "it came all the same")
+            continue
+        yield equal(f"parameter {spelt}", value, arrived.get(spelt), (*place, name))
+
+
+def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownValues, place: Place) -> Iterator[Check]:
+    """Each field that the entry writes; one that cannot be known beforehand only has to be there, filled in."""
+    for name, template in templates.items():
+        if name.lower() == "content-type" and not arrival.body:
+            continue  # goes with a body only
+        arrived = arrival.headers.get(name)
+        expected = known.text(template)
+        if expected is not None:
+            yield equal(f"field {name}", expected, arrived, (*place, name))
+        elif differs_each_time(template) or needs_request(template):
+            # What comes from the request alone is rightly empty where the request has none of it, as ${params} is.
+            filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
+            ok = filled and "${" not in str(arrived)
+            yield Check(f"field {name} is filled in", ok, (*place, name), "it did not arrive whole")
+        elif arrived is None and (missing := known.missing(template)):
+            detail = f"nothing in a rehearsal fills {', '.join(missing)}; call with --set NAME=VALUE"
+            yield Check(f"field {name} is filled in", False, (*place, name), detail)
+
+
+def client_proof(
+    arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str], default: str = "body"
+) -> Iterator[Check]:
+    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3), under the names of `renames`.
+
+    `default`: the method where the entry names none.
+    """
+    method = provider.token_request_auth_method or default
+    place: Place = ("token_request_auth_method",)
+    sent = arrival.params(provider.body_format)
+    pair = arrival.basic()
+    secret_name = renames.get("client_secret", "client_secret")
+    if method == "basic":
+        ok = pair is not None and tuple(map(decoded, pair)) == client
+        yield Check("the client proves itself by Basic", ok, place, "Authorization does not hold it")
+        yield Check("and not in the body too", secret_name not in sent, place, "client_secret is a parameter as well")
+    elif method == "body":
+        own = {renames.get("client_id", "client_id"): client[0], secret_name: client[1]}
+        ok = all(sent.get(name) == value for name, value in own.items() if name)
+        yield Check("the client proves itself by parameters", ok, place, "client_id and client_secret are not there")
+        writes = any(name.lower() == "authorization" for name in provider.token_headers)
+        yield Check("and not by Basic too", pair is None or writes, place, "Authorization came as well")
+    elif method == "private_key_jwt":
+        ok = bool(sent.get("client_assertion")) and secret_name not in sent
+        yield Check("the client proves itself by a signed assertion", ok, place, "client_assertion is missing")
+    elif method == "none":
+        yield Check("the client sends no secret", secret_name not in sent and pair is None, place, "a secret came")
+
+
+def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str, str]) -> Iterator[Check]:
+    """The proof of a client that registered itself: as it registered, and with its ID in the body, where servers made
+    with the MCP Python SDK look for it.
+    """
+    client, provider = known.registered, known.provider
+    spelled = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
+    method = spelled.get(client["token_endpoint_auth_method"], "body")
+    pair = (client["client_id"], client.get("client_secret", ""))
+    yield from client_proof(arrival, provider, pair, renames, method)
+    name = renames.get("client_id", "client_id")
+    sent = arrival.params(provider.body_format).get(name)
+    yield equal(f"parameter {name}", client["client_id"], sent, ("token_request_auth_method",))
+
+
+def proxied(
+    arrival: Arrival, known: KnownValues, entry: Mapping[str, Any], below: str, default: str | None
+) -> Iterator[Check]:
+    """A call of the API: where it went, and what the entry puts on it. `default`: the mode's own Authorization."""
+    proxy = known.provider.proxy
+    base = known.path(entry["proxy"]["base_url"])
+    if base is not None:
+        expected = base.rstrip("/") + below
+        yield Check(
+            "the path is below base_url", arrival.path == expected, ("proxy", "base_url"), f"it was {arrival.path}"
+        )
+    yield from header_fields(arrival, proxy.headers, known, ("proxy", "headers"))
+    for name, template in proxy.query.items():
+        value = known.text(template)
+        if value is not None:
+            yield equal(f"query {name}", value, arrival.query.get(name), ("proxy", "query", name))
+        else:
+            yield Check(f"query {name} is filled in", name in arrival.query, ("proxy", "query", name), "it is missing")
+    placed = (*proxy.headers.values(), *proxy.query.values(), proxy.base_url)
+    secret = {name for name, one in known.provider.connection_config.items() if one.secret}
+    if default is not None and not any(carries_credential(one, secret_settings=secret) for one in placed[:-1]):
+        arrived = arrival.headers.get("Authorization", "")
+        ok = arrived.startswith(default) if default.endswith((" ", "/")) else arrived == default
+        yield Check(f"Authorization is {default.partition(' ')[0]}", ok, ("auth_mode",), "another one came, or none")
+
+
+def failed(checks: list[Check]) -> list[Check]:
+    return [one for one in checks if not one.ok]
+
+
+def shown_place(place: Place) -> str:
+    return dotted(place) or "the entry"
+
+
+# ── Signatures as the far side checks them: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
+
+_PARAM: Final = re.compile(r'([a-z0-9_]+)="([^"]*)"')
+_AWS: Final = re.compile(
+    r"AWS4-HMAC-SHA256 Credential=(?P<key>[^/]+)/(?P<day>\d{8})/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request, ?"
+    r"SignedHeaders=(?P<fields>[a-z0-9;-]+), ?Signature=[0-9a-f]{64}"
+)
+
+
+def oauth_params(arrival: Arrival) -> dict[str, str]:
+    """The protocol parameters in Authorization, decoded."""
+    return {name: unquote(value) for name, value in _PARAM.findall(arrival.headers.get("Authorization", ""))}
+
+
+def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], method: str) -> Iterator[Check]:
+    """Consumer key, token and, for the HMACs and PLAINTEXT, the signature itself."""
+    given = oauth_params(arrival)
+    place = ("signature_method",)
+    yield Check(
+        "oauth_consumer_key is the integration's", given.get("oauth_consumer_key") == consumer[0], ("auth_mode",), "no"
+    )
+    if token[0]:
+        yield Check(
+            "oauth_token is the connection's", given.get("oauth_token") == token[0], ("auth_mode",), "it is another"
+        )
+    named = given.get("oauth_signature_method")
+    yield Check(f"oauth_signature_method is {method}", named == method, place, f"it was {named}")
+    if method != "RSA-SHA1":
+        ok = _holds(arrival, given, consumer[1], token[1], method)
+        yield Check("the signature holds", ok, place, "it does not")
+
+
+def _holds(arrival: Arrival, given: dict[str, str], client_secret: str, token_secret: str, method: str) -> bool:
+    from oauthlib.oauth1.rfc5849 import signature as rfc5849
+
+    pairs = [(name, value) for name, value in given.items() if name not in {"realm", "oauth_signature"}]
+    pairs += parse_qsl(arrival.target.partition("?")[2], keep_blank_values=True)
+    if arrival.kind == "application/x-www-form-urlencoded":
+        pairs += parse_qsl(arrival.body.decode(), keep_blank_values=True)
+    received: Any = SimpleNamespace(
+        uri=f"http://{arrival.headers['Host']}{arrival.target}",
+        http_method=arrival.method,
+        params=pairs,
+        signature=given.get("oauth_signature", ""),
+    )
+    verify = {
+        "HMAC-SHA1": rfc5849.verify_hmac_sha1,
+        "HMAC-SHA256": rfc5849.verify_hmac_sha256,
+        "PLAINTEXT": rfc5849.verify_plaintext,
+    }[method]
+    return bool(verify(received, client_secret, token_secret))
+
+
+def aws(arrival: Arrival, known: KnownValues, access_key: str) -> Iterator[Check]:
+    """Key, region and service of the credential scope."""
+    signing = known.provider.request_signing
+    found = _AWS.fullmatch(arrival.headers.get("Authorization", ""))
+    yield Check(
+        "Authorization is AWS Signature Version 4", found is not None, ("request_signing",), "it has another form"
+    )
+    if found is None or signing is None:
+        return
+    yield Check("it names the access key", found["key"] == access_key, ("credentials",), "it names another one")
+    for part in ("region", "service"):
+        expected = known.text(getattr(signing, part))
+        if expected is not None:
+            ok = found[part] == expected
+            yield Check(f"{part} is {expected}", ok, ("request_signing", part), f"it was {found[part]}")
+
+
+def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
+    """A JWT that the mode signed: its algorithm, its claims, and the signature."""
+    from joserfc import jwt as jose
+    from joserfc.errors import JoseError
+    from joserfc.jwk import import_key
+
+    spec = known.provider.jwt
+    if spec is None:
+        return
+    algorithm = known.text(spec.header.get("alg", "RS256")) or "RS256"
+    kind = (
+        "oct"
+        if algorithm.startswith("HS")
+        else "OKP"
+        if algorithm == "EdDSA"
+        else "EC"
+        if algorithm.startswith("ES")
+        else "RSA"
+    )
+    raw = bytes.fromhex(key) if kind == "oct" and spec.key_encoding == "hex" else key
+    if kind == "oct" and spec.key_encoding == "base64":
+        import base64
+
+        raw = base64.b64decode(key)
+    try:
+        held = jose.decode(token, import_key(raw, kind), algorithms=[algorithm])  # type: ignore[call-overload]
+    except (JoseError, ValueError) as wrong:
+        yield Check(f"the JWT is signed by {algorithm}", False, ("jwt",), f"it is not: {type(wrong).__name__}")
+        return
+    yield Check(f"the JWT is signed by {algorithm}", True, ("jwt",))
+    for name, value in spec.claims.items():
+        expected = known.deep(value)
+        if expected not in (None, {}, []):
+            yield Check(
+                f"claim {name}", held.claims.get(name) == expected, ("jwt", "claims", name), "it is another or missing"
+            )

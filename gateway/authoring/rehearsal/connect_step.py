@@ -1,0 +1,182 @@
+"""The first step: a connection is made, by the browser where the end user is sent to the provider, else by what is typed in."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from aiohttp import ClientSession
+
+from gateway.authoring.rehearsal.actor import Actor
+from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, equal
+from gateway.authoring.rehearsal.played_answers import captured
+from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused
+from gateway.authoring.rehearsal.samples import Samples, key_for
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.provider import Provider
+
+CODE: Final = "code-from-the-sandbox"
+INSTALLATION: Final = "42"
+APP_ID: Final = "app-7"
+_NOT_IMPORTED: Final = frozenset({"raw", "server", "config_override"})
+SCOPES: Final = ["scope-a", "scope-b"]
+
+
+def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
+    """Its keys in gateway.yaml, as an operator who registered an app would have them. `local`: an address for app_link."""
+    mode = AUTH_MODES.get(provider.auth_mode)
+    asked = {*mode.integration} if mode else set()
+    keys = {
+        "client_id": samples.client_id,
+        "client_secret": samples.client_secret,
+        "app_id": APP_ID,
+        "app_link": f"{local}/apps/rehearsal",
+        "private_key": key_for("RS256"),
+    }
+    if provider.auth_mode == "AWS_SIGV4":
+        asked |= {"client_id", "client_secret"}
+    if provider.auth_mode == "MCP_OAUTH2" and provider.client_registration in {"dynamic", "metadata_document"}:
+        asked = set()
+    found: dict[str, Any] = {name: keys[name] for name in keys if name in asked}
+    if provider.token_request_auth_method == "private_key_jwt" and "client_secret" in found:  # noqa: S105
+        found["client_secret"] = key_for("RS256")
+    if mode is not None and mode.redirects and "authorization_url" in mode.needs and not provider.default_scopes:
+        found["scopes"] = SCOPES
+    return found
+
+
+def is_redirecting(provider: Provider) -> bool:
+    mode = AUTH_MODES.get(provider.auth_mode)
+    return mode is not None and mode.redirects
+
+
+async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
+    """Import what an end user would type in. Raises Refused."""
+    credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
+    if samples.assertion:
+        credentials["assertionOption"] = samples.assertion
+    body = {"provider_config_key": NAME, "connection_id": connection_id, "credentials": credentials}
+    await gateway.json("POST", "/connections", 201, json={**body, "connection_config": samples.config})
+    return connection_id
+
+
+async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
+    """Import what the provider has granted as another connection. Raises Refused."""
+    held = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
+    if provider.auth_mode in {"APP", "CUSTOM"}:
+        held = {"type": "APP", "installation_id": INSTALLATION}
+    body = {"provider_config_key": NAME, "connection_id": "imported", "credentials": held}
+    config = {name: value for name, value in (shown.get("connection_config") or {}).items() if isinstance(value, str)}
+    await gateway.json("POST", "/connections", 201, json={**body, "connection_config": config})
+
+
+async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[str, str]:
+    """Walk an authorization; the connection's id, and the address the browser was sent to. Raises Refused."""
+    session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
+    query = {"connect_session_token": session["data"]["token"]}
+    query |= {f"params[{name}]": value for name, value in samples.config.items()}
+    begin = f"{gateway.url}/oauth/connect/{NAME}?{urlencode(query)}"
+    async with gateway.http.get(begin, allow_redirects=False) as answer:
+        sent_to = answer.headers.get("Location", "")
+        if answer.status not in {302, 303} or not sent_to:
+            raise RehearsalRefused(
+                f"the authorization did not begin, it answered {answer.status}: {_words(await answer.text())}"
+            )
+    async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
+        pass  # the consent page, which knows none of the gateway's cookies
+    async with gateway.http.get(_back(gateway, actor, sent_to)) as answer:
+        if answer.status != 200:
+            raise RehearsalRefused(f"the callback answered {answer.status}: {_words(await answer.text())}")
+    return await gateway.only_id(), sent_to
+
+
+def asked(sent_to: str, fragment: str | None) -> dict[str, str]:
+    """The authorization request's parameters; behind ``#`` where the consent page is a script."""
+    parts = urlsplit(sent_to)
+    query = parts.fragment.partition("?")[2] if fragment is not None else parts.query
+    return dict(parse_qsl(query, keep_blank_values=True))
+
+
+def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
+    """The callback, as the provider would send the browser to it."""
+    provider = actor.provider
+    got = asked(sent_to, provider.authorization_url_fragment)
+    renames = provider.authorization_param_renames
+    state = got.get(renames.get("state") or "state", got.get("payload", ""))
+    back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
+    local = next(iter(actor.stage.origins.values()))
+    names = provider.redirect_uri_metadata or ()
+    told = {name: captured(provider, name, local, "redirect_uri_metadata") for name in names}
+    match provider.auth_mode:
+        case "OAUTH1":
+            return f"{_callback_of(actor, gateway)}&{urlencode({'oauth_token': got['oauth_token'], 'oauth_verifier': CODE})}"
+        case "APP":
+            told |= {"installation_id": INSTALLATION, "setup_action": "install"}
+        case "CUSTOM":
+            told |= {"code": CODE, "installation_id": INSTALLATION, "setup_action": "install"}
+        case "INSTALL_PLUGIN":
+            return f"{back}?{urlencode({**told, 'payload': state})}"
+        case _:
+            told[provider.authorization_code_param_in_callback or "code"] = CODE
+            told |= {"iss": provider.issuer} if provider.issuer else {}
+    return f"{back}?{urlencode({**told, 'state': state})}"
+
+
+def _callback_of(actor: Actor, gateway: Gateway) -> str:
+    """What the request for a request token named (RFC 5849 §2.1)."""
+    from gateway.authoring.rehearsal.arrival_checks import oauth_params
+
+    (request,) = actor.since(0, "request_url")[:1]
+    return oauth_params(request).get("oauth_callback", f"{gateway.url}/oauth/callback?")
+
+
+def authorization_checks(
+    sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
+) -> Iterator[Check]:
+    """The authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), bent as the entry says."""
+    got = asked(sent_to, provider.authorization_url_fragment)
+    if "authorization_url" in entry and provider.auth_mode != "APP":
+        path = known.path(entry["authorization_url"])
+        if path is not None:
+            found = urlsplit(sent_to).path
+            yield Check("the path is authorization_url's", found == path, ("authorization_url",), f"it was {found}")
+    if provider.auth_mode in {"APP", "INSTALL_PLUGIN"}:
+        return
+    for name, template in provider.authorization_params.items():
+        value = known.text(template)
+        standard = {"response_type", "client_id", "redirect_uri", "state", "scope"}
+        if value is not None and name not in standard:
+            yield equal(f"parameter {name}", value, got.get(name), ("authorization_params", name))
+    if provider.auth_mode == "OAUTH1":
+        yield Check("oauth_token is there", "oauth_token" in got, ("authorization_url",), "it is missing")
+        return
+    own = {"response_type": "code", "redirect_uri": f"{gateway.url}/oauth/callback"}
+    if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
+        own["client_id"] = samples.client_id
+    scopes = provider.default_scopes or ([] if provider.auth_mode.startswith("MCP") else SCOPES)
+    if scopes:
+        own["scope"] = (provider.scope_separator or " ").join(scopes)
+    for name, value in own.items():
+        spelt = provider.authorization_param_renames.get(name, name)
+        place = ("authorization_param_renames", name) if spelt != name else ("authorization_url",)
+        if spelt:
+            yield equal(f"parameter {spelt}", value, got.get(spelt), place)
+        else:
+            yield Check(f"{name} is left out", name not in got, place, "it came all the same")
+    challenged = got.get(provider.authorization_param_renames.get("code_challenge") or "code_challenge")
+    wanted = not provider.disable_pkce
+    what = "a PKCE challenge is there" if wanted else "no PKCE challenge is there"
+    yield Check(what, (challenged is not None) == wanted, ("disable_pkce",), "it is the other way round")
+
+
+def _words(text: str) -> str:
+    """What a page or an error says, without markup."""
+    try:
+        error = json.loads(text)["error"]
+        return f"{error['code']}: {error['message']}"
+    except (ValueError, KeyError, TypeError):
+        import re
+        from html import unescape
+
+        plain = re.sub(r"<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
+        return " ".join(unescape(plain).split())[:300]

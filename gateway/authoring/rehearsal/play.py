@@ -1,0 +1,387 @@
+"""The rehearsal: connect, call, refresh, page, verify, revoke; what each step comes to."""
+
+import base64
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import ClientError
+
+from gateway.authoring.rehearsal import arrival_checks
+from gateway.authoring.rehearsal.actor import CALL, LIST, Actor, Arrival, Sockets, acting
+from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, header_fields, proxied
+from gateway.authoring.rehearsal.connect_step import (
+    authorization_checks,
+    by_browser,
+    imported,
+    integration_of,
+    is_redirecting,
+    typed_in,
+)
+from gateway.authoring.rehearsal.played_answers import PAGE, RECORDS
+from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, RehearsalRefused, running
+from gateway.authoring.rehearsal.samples import Samples, samples_for
+from gateway.authoring.rehearsal.stage import Stage
+from gateway.authoring.rehearsal.token_checks import refresh_checks, token_checks
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Paginate
+from gateway.catalog.template import placeholders
+from gateway.catalog.template_places import Place
+from gateway.catalog.value import flat_values
+from gateway.records.provider_call import scrubbed
+
+# ── What a rehearsal knows in its middle, and which of the entry's words the next request is held against.
+
+TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """What is known in the middle of a rehearsal: the connection as the gateway shows it, and what has been given out."""
+
+    gateway: Gateway
+    actor: Actor
+    samples: Samples
+    entry: dict[str, Any]
+    connection_id: str = "rehearsal"
+    config: dict[str, str] = field(default_factory=dict)
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def provider(self) -> Provider:
+        return self.actor.provider
+
+    def secrets(self) -> list[str]:
+        registered = self.actor.registered.get("client_secret")
+        own = [*self.samples.secrets(), *([registered] if registered else [])]
+        return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
+
+    def place_of(self, step: str, mark: int) -> Place:
+        """Where the entry speaks of the request that came last, or of the step."""
+        came = self.actor.since(mark)
+        place = {
+            "verification": ("proxy", "verification"),
+            "page": ("proxy", "paginate"),
+            "revocation": ("revocation_url",),
+        }
+        if step in place or not came:
+            return place.get(step, ())
+        role = came[-1].role
+        return (
+            ("proxy", "base_url") if role == "proxy" else ("additional_steps",) if role.startswith("step") else (role,)
+        )
+
+    def known(self) -> KnownValues:
+        held = self.shown.get("credentials", {})
+        typed = {**self.samples.typed, **{name: value for name, value in held.items() if isinstance(value, str)}}
+        values = {form: text for name, text in typed.items() for form in (name, f"credentials.{name}")}
+        values |= {f"assertionOption.{name}": text for name, text in self.samples.assertion.items()}
+        client = {"clientId": self.samples.client_id, "clientSecret": self.samples.client_secret}
+        if self.provider.auth_mode == "OAUTH2_CC":
+            client = {"clientId": typed.get("client_id", ""), "clientSecret": typed.get("client_secret", "")}
+        registered = self.actor.registered
+        if registered:
+            client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
+        if self.provider.auth_mode == "INSTALL_PLUGIN":
+            values |= {"username": client["clientId"], "password": client["clientSecret"]}
+        # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
+        token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
+        if token and self.provider.auth_mode != "SIGNATURE":
+            values |= {"accessToken": token, "credentials.accessToken": token}
+        values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
+        for step, told in self.actor.steps.items():
+            values |= {f"{step}.{name}": text for name, text in flat_values(told).items()}
+        return KnownValues(self.provider, self.config, {**values, **client}, registered)
+
+    async def look(self) -> None:
+        self.shown = await self.gateway.connection(self.connection_id)
+        told = flat_values(self.shown.get("connection_config") or {})
+        self.config = {**self.samples.config, **{name: text for name, text in told.items() if text}}
+
+    def token_requests(self, mark: int) -> list[Arrival]:
+        return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
+
+
+# ── What a step comes to: the credential's place, the pages of a list, what became of tokens; and what stays open.
+
+
+def placed(
+    arrival: Arrival, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
+) -> Iterator[Check]:
+    """A proxied call with the credential on it. `shown`: the connection as our API shows it."""
+    provider = known.provider
+    yield from proxied(arrival, known, entry, CALL, _default(known))
+    held = shown.get("credentials", {})
+    client = (samples.client_id, samples.client_secret)
+    match provider.auth_mode:
+        case "OAUTH1":
+            token = (held["oauth_token"], held["oauth_token_secret"])
+            yield from arrival_checks.oauth1(arrival, client, token, provider.signature_method or "HMAC-SHA1")
+        case "TBA":
+            token = (samples.typed["token_id"], samples.typed["token_secret"])
+            yield from arrival_checks.oauth1(arrival, client, token, provider.signature_method or "HMAC-SHA256")
+        case "AWS_SIGV4":
+            yield from arrival_checks.aws(arrival, known, samples.typed.get("access_key_id", ""))
+        case "JWT" if provider.jwt is not None:
+            key, *_ = (samples.typed[name.rpartition(".")[2]] for name in placeholders(provider.jwt.key))
+            yield from arrival_checks.jwt(held["token"], key, known)
+
+
+def _default(known: KnownValues) -> str | None:
+    """What the mode writes where the entry says nothing: the whole field, or how it begins."""
+    match known.provider.auth_mode:
+        case "BASIC" | "INSTALL_PLUGIN":
+            pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
+            return f"Basic {base64.b64encode(pair.encode()).decode()}"
+        case "OAUTH1" | "TBA":
+            return "OAuth "
+        case "API_KEY" | "NONE" | "AWS_SIGV4" | "BILL":
+            return None
+    return f"Bearer {known.values['accessToken']}" if "accessToken" in known.values else "Bearer "
+
+
+def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterator[Check]:
+    """A whole list; `text` is what the caller got."""
+    place: Place = ("proxy", "paginate")
+    lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
+    trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
+    told = f"it answered {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
+    expected = [f"r{number}" for number in range(RECORDS)]
+    whole = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
+    yield Check(f"{RECORDS} records of {-(-RECORDS // PAGE)} pages come once each, in order", whole, place, told)
+    if limit := way.limit_name_in_request:
+        ok = all(one.query.get(limit) == str(PAGE) for one in came[:1])
+        yield Check(
+            f"query {limit} is the page size", ok, (*place, "limit_name_in_request"), "it is missing or another"
+        )
+    moving = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
+    if way.type != "link" and moving and len(came) > 1:
+        ok = all(moving in one.query for one in came[1:])
+        yield Check(
+            f"query {moving} leads to the next page", ok, (*place, f"{way.type}_name_in_request"), "it is missing"
+        )
+
+
+def revoked(
+    provider: Provider, told: Collection[Mapping[str, Any]], came: list[Arrival], tokens: Collection[str]
+) -> Iterator[Check]:
+    """`told` is what our API says of each token; `tokens` are all that were given out."""
+    place: Place = ("revocation_url",)
+    yield Check("revocation_url was called", bool(came), place, "no request came")
+    for outcome in told:
+        ok = outcome["outcome"] in {"revoked", "already_invalid"}
+        yield Check(f"{outcome['token']} is revoked", ok, place, str(outcome))
+    spec = provider.revocation
+    wanted = spec.method if spec else "POST"
+    for one in came[:1]:
+        yield Check(f"the method is {wanted}", one.method == wanted, ("revocation", "method"), f"it was {one.method}")
+        name = (spec.param_renames if spec else {}).get("token", "token")
+        if name:
+            ok = one.params(spec.body_format if spec else None).get(name) in tokens
+            yield Check(f"parameter {name} is a token", ok, ("revocation",), "it is missing or another")
+
+
+def unproved(provider: Provider) -> list[str]:
+    """What stays open, however well it went."""
+    found = [
+        "the real provider was not called: whether its addresses, scopes and answers are what the entry says is not shown"
+    ]
+    if provider.alternatives:
+        found.append(f"alternatives were not tried: {', '.join(provider.alternatives)}")
+    if provider.proxy.paginate_alternatives:
+        found.append("proxy.paginate_alternatives were not tried")
+    if provider.require_client_certificate:
+        found.append("the client certificate was not asked for: the sandbox speaks plain HTTP")
+    if provider.proxy.retry is not None:
+        found.append("proxy.retry was not tried")
+    if provider.webhook_signature is not None:
+        found.append("webhook_signature was not tried")
+    return found
+
+
+RENEWED: Final = frozenset(
+    {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
+)
+AGAIN: Final = {
+    "JWT": "its token is signed here anew, and nothing is asked of the provider",
+    "SIGNATURE": "its token is made here anew, and nothing is asked of the provider",
+}
+
+
+@dataclass(slots=True)
+class RehearsedStep:
+    """`sent`: what reached the provider, masked, a list of lines a request; `skipped`: why there was nothing to do."""
+
+    name: str
+    sent: list[list[str]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    skipped: str | None = None
+
+
+@dataclass(slots=True)
+class Rehearsed:
+    """`origins`: the provider's ▸ where they were played; `unproved`: what a rehearsal cannot show."""
+
+    steps: list[RehearsedStep]
+    origins: Mapping[str, str]
+    unproved: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for step in self.steps for check in step.checks)
+
+
+async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
+    """Play all steps of `provider`; `given` are values of settings and credentials to take. Raises NoSample, Faults."""
+    samples = samples_for(provider, given)
+    sockets = Sockets()
+    addresses = sockets.addresses()
+    stage = Stage(provider, addresses)
+    entry = stage.entry()
+    local = next(iter(stage.origins.values()))
+    actor = Actor(stage, entry)
+    with tempfile.TemporaryDirectory(prefix="gateway-rehearsal-") as folder:
+        integration = integration_of(provider, samples, local)
+        async with acting(actor, sockets), running(Path(folder), entry, integration) as gateway:
+            play = _Play(gateway, actor, samples, entry)
+            await play.all()
+    known = {**samples.typed, **{f"credentials.{name}": value for name, value in samples.typed.items()}}
+    return Rehearsed(play.steps, stage.shown_origins(samples.config, known), unproved(provider))
+
+
+@dataclass(slots=True)
+class _Play(Knowledge):
+    steps: list[RehearsedStep] = field(default_factory=list)
+
+    async def all(self) -> None:
+        for name in ("connect", "verification", "call", "refresh", "page", "revocation"):
+            step = RehearsedStep(name)
+            self.steps.append(step)
+            mark = len(self.actor.arrivals)
+            try:
+                await getattr(self, f"_{name}")(step, mark)
+            except (RehearsalRefused, ClientError, TimeoutError) as wrong:
+                step.checks.append(
+                    Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no answer in time")
+                )
+            step.sent = [one.shown(self.secrets()) for one in self.actor.since(mark)]
+            known = tuple(self.secrets())
+            step.checks = [
+                replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
+            ]
+            if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
+                return  # there is nothing to go on with
+
+    async def _connect(self, step: RehearsedStep, mark: int) -> None:
+        self.config = dict(self.samples.config)
+        sent_to = ""
+        if is_redirecting(self.provider):
+            self.connection_id, sent_to = await by_browser(self.gateway, self.actor, self.samples)
+        else:
+            await typed_in(self.gateway, self.provider, self.samples, self.connection_id)
+        await self.look()
+        known = self.known()
+        if sent_to:
+            step.checks += authorization_checks(sent_to, self.provider, known, self.samples, self.gateway, self.entry)
+        came = self.token_requests(mark)
+        if self.provider.auth_mode in RENEWED:
+            callback = f"{self.gateway.url}/oauth/callback"
+            step.checks += token_checks(came, known, self.samples, callback)
+        for name in (*(self.provider.token_response_metadata or ()), *(self.provider.redirect_uri_metadata or ())):
+            where = (
+                "token_response_metadata"
+                if name in (self.provider.token_response_metadata or ())
+                else "redirect_uri_metadata"
+            )
+            step.checks.append(Check(f"{name} is kept as a setting", name in self.config, (where,), "it is not"))
+        step.checks.append(Check("the connection is stored", bool(self.shown), ("auth_mode",)))
+
+    async def _verification(self, step: RehearsedStep, _: int) -> None:
+        spec = self.provider.proxy.verification
+        if spec is None:
+            step.skipped = "the entry has no proxy.verification"
+            return
+        mark = 0
+        if is_redirecting(self.provider):  # a grant that was just made needs no proof, one that is imported does
+            mark = len(self.actor.arrivals)
+            await imported(self.gateway, self.provider, self.shown)
+        known = self.known()
+        came = [one for one in self.actor.since(mark) if one.role == "proxy" and one.method == spec.method]
+        paths = [known.path(f"http://host{endpoint}") for endpoint in spec.endpoints]
+        fitting = [one for one in came if any(path and one.path.endswith(path.partition("?")[0]) for path in paths)]
+        place: Place = ("proxy", "verification")
+        step.checks.append(
+            Check(
+                f"{spec.method} {spec.endpoints[0]} was called when the connection was made",
+                bool(fitting),
+                place,
+                "it was not",
+            )
+        )
+        if fitting:
+            step.sent = [fitting[0].shown(self.secrets())]
+            step.checks += header_fields(fitting[0], spec.headers, known, (*place, "headers"))
+        if is_redirecting(self.provider):
+            return
+        self.actor.refusing = True
+        try:
+            await typed_in(self.gateway, self.provider, self.samples, "refused")
+            step.checks.append(Check("wrong credentials are refused at once", False, place, "they were taken"))
+        except RehearsalRefused as refused:
+            ok = "connection_test_failed" in str(refused)
+            step.checks.append(Check("wrong credentials are refused at once", ok, place, str(refused)))
+        finally:
+            self.actor.refusing = False
+
+    async def _call(self, step: RehearsedStep, mark: int) -> None:
+        await self._called(step, mark)
+
+    async def _called(self, step: RehearsedStep, mark: int) -> None:
+        status, text = await self.gateway.proxied(self.connection_id, CALL)
+        came = self.actor.since(mark, "proxy")
+        if status != 200 or not came:
+            raise RehearsalRefused(f"GET /proxy{CALL} answered {status}: {text[:300]}")
+        step.checks += placed(came[-1], self.known(), self.samples, self.entry, self.shown)
+
+    async def _refresh(self, step: RehearsedStep, mark: int) -> None:
+        mode = self.provider.auth_mode
+        if mode not in RENEWED:
+            step.skipped = AGAIN.get(mode, f"a credential of {mode} does not end, so there is nothing to renew")
+            return
+        before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
+        refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")
+        self.shown = await self.gateway.connection(self.connection_id, force_refresh=True)
+        came = self.token_requests(mark)
+        if not came:
+            place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
+            step.checks.append(Check("a new token was asked for", False, place, "no request came"))
+            return
+        step.checks += refresh_checks(came[0], self.known(), self.samples, refresh_token)
+        step.checks.append(
+            Check("a new token came", self.actor.access_token != before, ("token_response",), "it is the old one")
+        )
+        await self._called(step, len(self.actor.arrivals))
+
+    async def _page(self, step: RehearsedStep, mark: int) -> None:
+        way = self.provider.proxy.paginate
+        if way is None:
+            step.skipped = "the entry has no proxy.paginate"
+            return
+        limit = f"; limit={PAGE}" if way.limit_name_in_request else ""
+        status, text = await self.gateway.proxied(self.connection_id, LIST, **{"Gateway-Paginate": f"all{limit}"})
+        came = [one for one in self.actor.since(mark, "proxy") if one.path.endswith(LIST)]
+        step.checks += paged(way, status, text, came)
+
+    async def _revocation(self, step: RehearsedStep, mark: int) -> None:
+        if self.provider.revocation_url is None:
+            step.skipped = "the entry has no revocation_url"
+            return
+        path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={NAME}"
+        told = await self.gateway.json("DELETE", path)
+        came = self.actor.since(mark, "revocation_url")
+        tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
+        step.checks += revoked(self.provider, told.get("revocation", ()), came, tokens)

@@ -1,0 +1,160 @@
+"""What the provider answers: tokens where the entry looks for them, and lists cut as the entry says."""
+
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from gateway.authoring.rehearsal.samples import value_for
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Paginate
+from gateway.catalog.template import placeholders
+from gateway.catalog.template_places import addresses, texts
+
+LIFETIME_S: Final = 3600
+RECORDS: Final = 6
+PAGE: Final = 2
+_URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
+
+
+def token_answer(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
+    """As the entry expects it. `local`: an address of the sandbox, for a setting that is a whole one."""
+    response = provider.token_response
+    out: dict[str, Any] = {}
+    if provider.auth_mode == "BILL":
+        return {"response_data": {"sessionId": access_token, "userId": "user-1"}}
+    default = "token" if provider.auth_mode == "APP" else "access_token"
+    path = (response and response.token_path) or default
+    holder = provider.alternate_access_token_response_path
+    put(out, f"{holder}.access_token" if holder else path, access_token)
+    within = f"{holder}." if holder else ""
+    if not (provider.refresh and provider.refresh.by_access_token):
+        put(out, (response and response.refresh_token_path) or f"{within}refresh_token", refresh_token)
+    put(out, *_expiry(provider, within))
+    out.setdefault("token_type", "Bearer")
+    for name in provider.token_response_metadata or ():
+        put(out, name, captured(provider, name, local), keep=True)
+    for name in _raw_names(provider):
+        put(out, name, access_token if name in {"token", "access_token"} else "raw-1", keep=True)
+    return out
+
+
+def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
+    response = provider.token_response
+    path = (response and response.expiry_path) or f"{within}expires_in"
+    if provider.auth_mode == "APP":
+        return "expires_at", (datetime.now(UTC) + timedelta(seconds=LIFETIME_S)).isoformat()
+    if response is not None and response.expiry_kind == "timestamp":
+        return path, int(datetime.now(UTC).timestamp()) + LIFETIME_S
+    return path, LIFETIME_S * (1000 if provider.expires_in_unit == "milliseconds" else 1)
+
+
+def captured(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
+    """A value that the setting called `name` takes, as the provider tells it. Raises NoSample."""
+    setting = provider.connection_config.get(name)
+    if setting is None:
+        last = name.rpartition(".")[2].lower()
+        return local if any(word in last for word in _URLISH) else "captured1"
+    if setting.format == "uri" and setting.pattern is None:
+        return local
+    return value_for((key,), name, setting)
+
+
+def _raw_names(provider: Provider) -> Iterator[str]:
+    """Members of the answer that templates reach as ``${credentials.raw.…}``."""
+    for _, template in (*addresses(provider), *texts(provider)):
+        for name in placeholders(template):
+            if name.startswith("credentials.raw."):
+                yield name.removeprefix("credentials.raw.")
+
+
+def step_answer(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
+    """What later requests take from the answer to step `number`, over `base`."""
+    for _, template in (*addresses(provider), *texts(provider)):
+        for name in placeholders(template):
+            step, _, path = name.partition(".")
+            if step == f"step{number}":
+                put(base, path, f"step-{secrets.token_hex(4)}", keep=True)
+    return base
+
+
+def put(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
+    """`value` at a dotted path, whose numbers are places in arrays."""
+    steps = path.split(".")
+    held: Any = into
+    for here, following in zip(steps, [*steps[1:], ""], strict=True):
+        fresh: Any = value if not following else [] if _is_index(following) else {}
+        if isinstance(held, list):
+            if not held:
+                held.append(fresh)
+            elif not following and not keep:
+                held[-1] = value
+            held = held[-1]
+        else:
+            if (here not in held) or (not following and not keep):
+                held[here] = fresh
+            held = held[here]
+        if not isinstance(held, dict | list):
+            return
+
+
+def _is_index(step: str) -> bool:
+    return step.lstrip("-").isdigit()
+
+
+def take(value: Any, path: str) -> Any:
+    """What lies at a dotted path; None where nothing does."""
+    for step in path.split("."):
+        if isinstance(value, list) and _is_index(step) and value:
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[str, str]]:
+    """One page of a list of `RECORDS`, and header fields. `address`: where the list is, without a query."""
+    start = _start(way, query)
+    records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
+    more = start + PAGE < RECORDS
+    body: Any = records
+    if way.response_path:
+        body = {}
+        put(body, way.response_path, records)
+    elif (
+        (way.cursor_path_in_response or "-1").partition(".")[0] != "-1"
+        or way.link_path_in_response_body
+        or way.has_more_path_in_response
+    ):
+        body = {"items": records}
+    if way.has_more_path_in_response:
+        put(body, way.has_more_path_in_response, more)
+    if way.type == "cursor" and way.cursor_path_in_response:
+        _put_cursor(body, way.cursor_path_in_response, f"c{start + PAGE}" if more else None)
+    link = f"{address}?after={start + PAGE}"
+    if way.type == "link" and more and way.link_path_in_response_body:
+        put(body, way.link_path_in_response_body, link)
+    if way.type == "link" and more and way.link_rel_in_response_header:
+        return body, {"Link": f'<{link}>; rel="{way.link_rel_in_response_header}"'}
+    return body, {}
+
+
+def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
+    """Where it is a member of the last record, that is the cursor, and an empty page is the end."""
+    if isinstance(body, dict) and "-1" not in path.split("."):
+        put(body, path, cursor)
+
+
+def _start(way: Paginate, query: dict[str, str]) -> int:
+    if way.type == "link":
+        return int(query.get("after", 0))
+    if way.type == "offset":
+        first = way.offset_start_value or 0
+        given = int(query.get(way.offset_name_in_request or "", first)) - first
+        return given * PAGE if way.offset_calculation_method == "per-page" else given
+    cursor = query.get(way.cursor_name_in_request or "", "")
+    if cursor.startswith("c"):
+        return int(cursor[1:])
+    return int(cursor[1:]) + 1 if cursor.startswith("r") else 0  # the last record's own id

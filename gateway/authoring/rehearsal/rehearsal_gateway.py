@@ -1,0 +1,101 @@
+"""The gateway of a rehearsal: the real application on a socket of its own, with a store that lives as long as it does."""
+
+import base64
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import ClientSession, ClientTimeout, CookieJar, web
+
+from gateway import config as configuration
+from gateway.app.compose import create_app
+
+NAME: Final = "entry"
+ENVIRONMENT: Final = "rehearsal"
+LONGEST_S: Final = 30.0
+
+
+class RehearsalRefused(Exception):
+    """The gateway answered otherwise than a step needs; the text is what it said."""
+
+
+class Gateway:
+    """Its API, as a customer calls it."""
+
+    def __init__(self, http: ClientSession, url: str, key: str) -> None:
+        self.http = http
+        self.url = url
+        self._headers = {"Authorization": f"Bearer {key}"}
+
+    async def json(self, method: str, path: str, expect: int = 200, **options: Any) -> Any:
+        """The parsed answer. Raises Refused."""
+        async with self.http.request(method, self.url + path, headers=self._headers, **options) as answer:
+            text = await answer.text()
+        if answer.status != expect:
+            raise RehearsalRefused(f"{method} {path.partition('?')[0]} answered {answer.status}: {_words(text)}")
+        return json.loads(text) if text else {}
+
+    async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
+        """Status and body of a call through ``/proxy``."""
+        names = {"Provider-Config-Key": NAME, "Connection-Id": connection_id}
+        fields = {**self._headers, **names, **headers}
+        async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as answer:
+            return answer.status, await answer.text()
+
+    async def connection(self, connection_id: str, *, force_refresh: bool = False) -> dict[str, Any]:
+        force = "&force_refresh=true" if force_refresh else ""
+        path = f"/connections/{quote(connection_id, safe='')}?provider_config_key={NAME}{force}"
+        shown: dict[str, Any] = await self.json("GET", path)
+        return shown
+
+    async def only_id(self) -> str:
+        """That of the one connection. Raises Refused."""
+        found = (await self.json("GET", "/connections"))["connections"]
+        if len(found) != 1:
+            raise RehearsalRefused("no connection was made")
+        return str(found[0]["connection_id"])
+
+
+def _words(text: str) -> str:
+    """What an error of ours says."""
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        return text[:300]
+    issues = "; ".join(str(one.get("message")) for one in error.get("errors", ()))
+    return f"{error['code']}: {error['message']}" + (f" ({issues})" if issues else "")
+
+
+@asynccontextmanager
+async def running(folder: Path, entry: Mapping[str, Any], integration: Mapping[str, Any]) -> AsyncIterator[Gateway]:
+    """A gateway whose one integration uses `entry`. Raises config.Faults where the entry does not load."""
+    (folder / "catalog").mkdir()
+    (folder / "catalog" / f"{NAME}.yaml").write_text(json.dumps(entry), encoding="utf-8")  # JSON is YAML
+    key = f"gw_{secrets.token_urlsafe(24)}"
+    listener = socket.create_server(("127.0.0.1", 0))
+    document = {
+        "server": {"host": "127.0.0.1", "port": listener.getsockname()[1]},
+        "store": {"encryption_keys": [base64.b64encode(secrets.token_bytes(32)).decode()]},
+        "catalog": ["catalog"],
+        "environments": {
+            ENVIRONMENT: {"secret_keys": [key], "integrations": {NAME: {"provider": NAME, **integration}}}
+        },
+        "egress": {"allow": ["127.0.0.1/32"]},
+    }
+    config = configuration.parse(document, base=folder, environ={})
+    runner = web.AppRunner(create_app(config), access_log=None)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        timeout = ClientTimeout(total=LONGEST_S)
+        async with ClientSession(
+            cookie_jar=CookieJar(unsafe=True), timeout=timeout, skip_auto_headers=["Accept", "User-Agent"]
+        ) as http:
+            yield Gateway(http, config.server.public_url, key)
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,205 @@
+"""Made-up values for whatever an entry asks for: settings, credentials, clients, keys, certificates."""
+
+import base64
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Final
+
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Setting
+from gateway.catalog.template import FunctionCall, Name, Template, parse, placeholders
+from gateway.catalog.template_places import Place, texts
+from gateway.catalog.value import BadValue, check_value
+
+# ── Keys and certificates for a rehearsal, made once a process.
+
+
+@cache
+def key_for(kind: str) -> str:
+    """A key in PEM for an algorithm of JWS; a secret for the HMACs, written as ``HS256:hex`` has it."""
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    if kind.startswith("HS"):
+        raw = secrets.token_bytes(32)
+        return base64.b64encode(raw).decode() if kind.endswith(":base64") else raw.hex()
+    key: Any
+    if kind.startswith("ES"):
+        curve = {"ES384": ec.SECP384R1, "ES512": ec.SECP521R1}.get(kind, ec.SECP256R1)
+        key = ec.generate_private_key(curve())
+    elif kind == "EdDSA":
+        key = ed25519.Ed25519PrivateKey.generate()
+    else:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pem.decode()
+
+
+@cache
+def certificate() -> str:
+    """A certificate in PEM for the key of RS256, signed by itself."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+    from cryptography.x509.oid import NameOID
+
+    key = load_pem_private_key(key_for("RS256").encode(), password=None)
+    assert isinstance(key, RSAPrivateKey)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rehearsal")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    signed = (
+        builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1)).sign(key, SHA256())
+    )
+    pem: bytes = signed.public_bytes(Encoding.PEM)
+    return pem.decode()
+
+
+_PLAIN: Final = (
+    "acme",
+    "1",
+    "12",
+    "us",
+    "a1b2c3",
+    "eu-west-1",
+    "v1",
+    "12345678",
+    "0123456789abcdef" * 2,
+    "https://acme.test",
+)
+_FORMATS: Final = {
+    "hostname": "api.acme.test",
+    "uri": "https://api.acme.test",
+    "uuid": "0b0f6a5e-3c1d-4e5f-8a9b-000000000001",
+    "email": "ada@acme.test",
+}
+_SECRETIVE: Final = re.compile(r"(?i)secret|password|key|token|private")
+BY_KEY: Final = "private_key_jwt"
+KEY_FUNCTIONS: Final = {"fingerprint": "RS256", "ed25519Sign": "EdDSA"}
+
+
+class NoSample(Exception):
+    """A setting for which no fitting value is known; `place` is where the entry describes it."""
+
+    def __init__(self, place: Place, name: str) -> None:
+        super().__init__(
+            f"{name}: nothing we can think of fits its rules; give it an example, or call with --set {name}=VALUE"
+        )
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """`typed` is what the end user types in, `config` the settings that somebody is asked for."""
+
+    config: dict[str, str]
+    typed: dict[str, str]
+    assertion: dict[str, str]
+    client_id: str = field(default_factory=lambda: f"client-{secrets.token_hex(4)}")
+    client_secret: str = field(default_factory=lambda: f"try-secret-{secrets.token_hex(8)}")
+
+    def secrets(self) -> Iterator[str]:
+        """What must not be shown."""
+        yield self.client_secret
+        yield from (value for value in self.typed.values() if len(value) > 3)
+
+
+def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
+    """`given`: values by name that go before all others. Raises NoSample."""
+    keys = dict(_key_names(provider))
+    forms: dict[str, Mapping[str, Setting]] = {
+        "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
+        "credentials": _asked(provider),
+        "assertion_option": provider.assertion_option,
+    }
+    made: dict[str, dict[str, str]] = {}
+    for form, settings in forms.items():
+        made[form] = {
+            name: given.get(name) or _known_kind(name, keys) or value_for((form, name), name, setting)
+            for name, setting in settings.items()
+        }
+    for name in provider.connection_configuration or ():
+        if name in given:
+            made["connection_config"][name] = given[name]
+    return Samples(made["connection_config"], made["credentials"], made["assertion_option"])
+
+
+def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
+    """A key or a certificate, where that is what is asked for."""
+    if name in {"client_certificate", "clientCertificate"}:
+        return certificate()
+    return key_for(keys[name]) if name in keys else None
+
+
+def _asked(provider: Provider) -> Mapping[str, Setting]:
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is not None and mode.redirects:
+        return {}
+    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # AWS itself would be asked
+    own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
+    default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
+    if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:
+        default["client_private_key"] = Setting(secret=True)
+    if provider.require_client_certificate and mode is not None and not mode.redirects:
+        default |= {"client_certificate": Setting(secret=True), "client_private_key": Setting(secret=True)}
+    return {**default, **own}
+
+
+def value_for(place: Place, name: str, setting: Setting) -> str:
+    """One that `setting` takes; a secret is another one each time."""
+    if setting.secret or (place[0] == "credentials" and _SECRETIVE.search(name)):
+        fresh = f"try-{secrets.token_hex(8)}"
+        if _fits(name, fresh, setting):
+            return fresh
+    candidates = (
+        setting.example,
+        setting.default_value,
+        *(setting.enum or ()),
+        _FORMATS.get(setting.format or ""),
+        *_PLAIN,
+    )
+    for candidate in candidates:
+        if candidate and _fits(name, str(candidate), setting):
+            return str(candidate)
+    raise NoSample(place, name)
+
+
+def _fits(name: str, value: str, setting: Setting) -> bool:
+    try:
+        check_value(name, value, setting)
+    except BadValue:
+        return False
+    return True
+
+
+def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
+    """Credentials that are keys, with what they sign by."""
+    if provider.jwt is not None:
+        algorithm = provider.jwt.header.get("alg", "RS256")
+        kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm
+        yield from ((_bare(name), kind) for name in placeholders(provider.jwt.key))
+    if provider.token_request_auth_method == BY_KEY or provider.require_client_certificate:
+        yield "client_private_key", "RS256"
+    for _, template in texts(provider):
+        yield from _keys_in(parse(template))
+
+
+def _keys_in(template: Template) -> Iterator[tuple[str, str]]:
+    for part in template.parts:
+        if isinstance(part, FunctionCall):
+            kind = KEY_FUNCTIONS.get(part.function)
+            for one in part.arguments[-1].parts if kind else ():
+                if isinstance(one, Name):
+                    yield _bare(one.name), str(kind)
+            for argument in part.arguments:
+                yield from _keys_in(argument)
+
+
+def _bare(name: str) -> str:
+    return name.partition(".")[2] or name

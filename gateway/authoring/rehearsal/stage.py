@@ -1,0 +1,81 @@
+"""The entry as it is played: every origin is one of the sandbox's, while paths, queries and all else stay as they are."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway.catalog.folder import content_of
+from gateway.catalog.provider import Provider
+from gateway.catalog.render import Unresolved, render_url
+from gateway.catalog.template import TemplateError
+from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.value import BadValue
+
+_AUTHORITY: Final = re.compile(r"(?:https?://)?(?:\$\{[^}]*\}|[^/?$])*", re.IGNORECASE)
+_NAMES: Final = re.compile(r"\$\{[^}]*\}")
+ROLES: Final = (
+    "authorization_url", "request_url", "registration_url", "token_url", "refresh_url", "installation_token_url",
+    "revocation_url", "introspection_url",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Stage:
+    """`origins`: the provider's own (scheme and host, as a template) ▸ where it is played. `roles`: who answers where."""
+
+    provider: Provider
+    addresses: Iterator[str]
+    origins: dict[str, str] = field(default_factory=dict)
+
+    def entry(self) -> dict[str, Any]:
+        """The values of the entry to be played."""
+        said: dict[str, Any] = json.loads(content_of(self.provider))
+        for key in ADDRESSES:
+            if key in said:
+                said[key] = self.played(said[key])
+        for step in said.get("additional_steps", ()):
+            step["url"] = self.played(step["url"])
+        said.pop("alternatives", None)
+        proxy = said["proxy"]
+        proxy["base_url"] = self.played(proxy["base_url"])
+        if "allowed_origins" in proxy:
+            proxy["allowed_origins"] = [self.played(one) for one in proxy["allowed_origins"]]
+        if "base_url_override" in proxy.get("verification", {}):
+            proxy["verification"]["base_url_override"] = self.played(proxy["verification"]["base_url_override"])
+        for key in ("alias", "name", "sources"):
+            said.pop(key, None)
+        return said
+
+    def played(self, template: str) -> str:
+        """`template` on the sandbox."""
+        origin, rest = split(template)
+        if origin not in self.origins:
+            self.origins[origin] = next(self.addresses)
+        return self.origins[origin] + rest
+
+    def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
+        """The provider's origins as this connection's settings make them ▸ where they were played."""
+        shown: dict[str, str] = {}
+        for template, local in self.origins.items():
+            name = template
+            with suppress(BadValue, Unresolved, TemplateError):
+                name = render_url(template, config, self.provider.connection_config, values)
+            shown[name] = local
+        return shown
+
+
+def split(template: str) -> tuple[str, str]:
+    """Origin and the rest of an address template."""
+    found = _AUTHORITY.match(template)
+    end = found.end() if found else 0
+    return template[:end], template[end:]
+
+
+def path_pattern(template: str) -> re.Pattern[str]:
+    """What the path of a played address looks like, whatever stands in for its placeholders."""
+    path = split(template)[1].partition("?")[0] or "/"
+    literal = map(re.escape, _NAMES.split(path))
+    return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))

@@ -1,0 +1,164 @@
+"""Connect sessions: what a customer's back end allows one end user to connect, and which settings it may choose."""
+
+import math
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from gateway import clock
+from gateway.access.refusals import told
+from gateway.catalog.provider import Provider
+from gateway.config import ConnectConfig
+from gateway.connections.settings import accepted, by_browser
+from gateway.errors import Forbidden, TooManyRequests, Unauthorized
+from gateway.oauth.authorize import scope_list
+from gateway.records.connecting import ConnectSession
+from gateway.secret import digest
+from gateway.store import Store
+from gateway.store.pending_authorizations import used
+from gateway.text import counted
+
+# ── What a connect session allows: which integrations, and which settings its end user may choose.
+
+
+def settings_of(
+    session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
+) -> tuple[dict[str, Any], tuple[str, ...] | None]:
+    """The settings of a new connection, and the scopes that the back end fixed for it, if it did.
+
+    Merged under the entry's spelling of the names, so that no other spelling gets past what the back end fixed.
+    """
+    own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
+    scopes = own.pop("oauth_scopes_override", None)
+    by_end_user = by_browser(provider, accepted(provider, typed, ("params",)))
+    config = {**by_end_user, **accepted(provider, own, ("connection_config",))}
+    return config, scope_list(scopes) if scopes else None
+
+
+def check_offered(session: ConnectSession, integration_id: str) -> None:
+    """Raises Forbidden where the session was made for other integrations."""
+    if session.allowed_integrations and integration_id not in session.allowed_integrations:
+        raise Forbidden(
+            "integration_not_allowed",
+            f"This connect session does not offer '{integration_id}', only {', '.join(session.allowed_integrations)}.",
+        )
+
+
+def check_room(session: ConnectSession) -> None:
+    """Raises Forbidden where the session has made as many connections as it may: before anybody goes to a provider."""
+    if session.used_up:
+        raise used(session.max_connections)
+
+
+SESSION_PREFIX: Final = "nango_connect_session_"
+LIFETIME: Final = timedelta(minutes=30)
+SHORTEST: Final = timedelta(minutes=1)
+LONGEST: Final = timedelta(days=7)
+MOST_CONNECTIONS: Final = 1000
+TOKEN_CHARS: Final = 64
+
+
+WINDOW_S: Final = 60.0
+
+
+class ConnectSessions:
+    """Tokens are `SESSION_PREFIX` and 64 hex digits, the form that published SDKs look for; only digests are stored.
+
+    `limits`: how many sessions a key may have open, over all nodes, and how many it may create a minute, in each worker.
+    """
+
+    def __init__(self, store: Store, limits: ConnectConfig) -> None:
+        self._store = store
+        self._limits = limits
+        self._created: dict[tuple[str, str], int] = {}  # in this window, by environment and key
+        self._window_began_at = 0.0
+
+    def take_over(self, former: "ConnectSessions") -> None:
+        self._created, self._window_began_at = former._created, former._window_began_at
+
+    async def open(
+        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, **what: Any
+    ) -> tuple[str, ConnectSession]:
+        """A token, and the session behind it; `what` are the other fields of ConnectSession. Raises TooManyRequests."""
+        self._count(environment, key_id)
+        token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
+        session = ConnectSession(
+            digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **what
+        )
+        most = self._limits.sessions_open
+        first_ends_at = await self._store.sessions.add(session, most_open=most)
+        if first_ends_at is not None:
+            wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
+            raise _too_many(
+                "sessions_open",
+                f"{_whose(key_id)} {counted(most, 'open connect session')}, the most that connect.sessions_open allows.",
+                f"End one with DELETE /connect/session, or try again in {wait_s} s.",
+                most,
+                wait_s,
+            )
+        return token, session
+
+    def _count(self, environment: str, key_id: str) -> None:
+        now = clock.monotonic()
+        if now - self._window_began_at >= WINDOW_S:
+            self._window_began_at = now
+            self._created.clear()
+        created, most = self._created.get((environment, key_id), 0), self._limits.sessions_per_minute
+        if created >= most:
+            wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
+            raise _too_many(
+                "sessions_per_minute",
+                f"{_whose(key_id)} created {counted(most, 'connect session')} within a minute, the most that "
+                "connect.sessions_per_minute allows.",
+                f"Try again in {wait_s} s.",
+                most,
+                wait_s,
+            )
+        self._created[environment, key_id] = created + 1
+
+    async def find(self, token: str) -> ConnectSession:
+        """The session behind a token. Raises Unauthorized; an expired one and an unknown one look alike."""
+        body = token.removeprefix(SESSION_PREFIX)
+        if body == token or len(body) != TOKEN_CHARS or not set(body) <= set("0123456789abcdef"):
+            raise Unauthorized(
+                "invalid_connect_session_token_format",
+                "connect_session_token is missing or no connect session token. POST /connect/sessions makes one.",
+            )
+        session = await self._store.sessions.get(digest(token), now=clock.now())
+        if session is None:
+            raise Unauthorized(
+                "unknown_connect_session_token",
+                "This connect session is unknown or has expired. Ask the application you came from for a new link.",
+            )
+        return session
+
+    async def known(self, session_digest: str) -> ConnectSession | None:
+        """The session of that digest while it lives: for who asks with another right than its token."""
+        return await self._store.sessions.get(session_digest, now=clock.now())
+
+    async def end(self, session: ConnectSession) -> None:
+        await self._store.sessions.delete(session.digest)
+
+
+def _whose(key_id: str) -> str:
+    return "This key has" if key_id else "The keys of this environment in gateway.yaml have together"
+
+
+def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooManyRequests:
+    return TooManyRequests(
+        "too_many_request",
+        f"{what} {fix}",
+        payload={"limit": limit, **told(rule, fix, "the gateway's operator")},
+        retry_after_s=wait_s,
+    )
+
+
+def connect_link(public_url: str, token: str) -> str:
+    """What the end user opens. The token leaves the address with the first answer."""
+    return f"{public_url}/connect?session_token={token}"
+
+
+def poll_url(public_url: str, session: ConnectSession) -> str:
+    """Where the customer's back end learns, with its key, what became of the session. Holds no token."""
+    return f"{public_url}/connect/sessions/{session.digest}"

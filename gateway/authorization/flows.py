@@ -1,0 +1,431 @@
+"""The authorization of one end user at one provider: out to its page, back to our callback, once.
+
+`state` is 256 random bits, stored as a digest, good for one use and ten minutes, and bound by a cookie to the browser
+that began (RFC 9700 §4.7). What the callback needs (token address, PKCE verifier, settings) is pinned in the stored
+flow, so nothing of it can be swapped on the way (RFC 9700 §4.4). What is asked of the provider is the auth mode's to say.
+"""
+
+import asyncio
+import secrets
+import uuid
+from collections.abc import Coroutine, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from multidict import MultiMapping
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.auth.context import Context, check_settings
+from gateway.auth.mode import Granted, GrantingMode, SetOut, Wish
+from gateway.auth.provider_answers import short
+from gateway.authorization.connect_sessions import check_offered, check_room, settings_of
+from gateway.authorization.grants import Grants
+from gateway.authorization.outcomes import Outcomes, Telling, client_digest, log_failure
+from gateway.authorization.results import (
+    LIFETIME,
+    Arrived,
+    Back,
+    CallbackFailed,
+    Choice,
+    Returned,
+    about,
+    error_type,
+    not_for_reconnect,
+)
+from gateway.authorization.session_connections import SessionConnections
+from gateway.catalog.provider import Provider
+from gateway.connections.create import Creator, as_before
+from gateway.connections.settings import complete
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
+from gateway.integrations.registry import Integrations
+from gateway.oauth.authorize import chosen
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.connecting import ConnectSession, Flow, NewFlow, Outcome
+from gateway.refresh.auth_exchange import Dialogues
+from gateway.secret import Secret, digest
+from gateway.store import Store
+
+# ── The end of an authorization: the browser is back from the provider, its grant becomes a connection, all who wait
+# hear of it.
+#
+# Where the grant reaches several sites and the integration asks, the end user chooses first: the grant waits sealed,
+# in a flow of its own that the same browser can use once within ten minutes.
+
+STATES: Final = ("state", "payload", "customField")  # how providers call it that have no OAuth `state`
+ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
+NEITHER: Final = (
+    "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
+    "whoever runs it for help."
+)
+
+
+def _count(query: Mapping[str, str], name: str) -> int:
+    return len(query.getall(name, ())) if isinstance(query, MultiMapping) else int(name in query)
+
+
+def state_in(query: Mapping[str, str]) -> str:
+    """What names the flow in a callback's query."""
+    return next((query[name] for name in STATES if query.get(name)), "")
+
+
+def granting(provider: Provider, integration_id: str) -> GrantingMode:
+    mode = modes()[provider.auth_mode]
+    if not isinstance(mode, GrantingMode):
+        raise InvalidRequest(
+            "invalid_auth_mode",
+            f"'{integration_id}' does not use OAuth but {provider.auth_mode}; its connections are imported with "
+            "POST /connections.",
+        )
+    return mode
+
+
+CONFIRMED_WITHIN: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """Where the browser goes next, and the cookie that shows on return that it is the same browser. `flow`: the digest of
+    its `state`, by which the flow is known where `state` must not be."""
+
+    url: str
+    flow: str
+    cookie_name: str
+    cookie_value: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowOptions:
+    """What the browser, or the page it came from, may choose about a flow.
+
+    `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
+    the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
+    the pages that follow. `request_id`: for the log.
+    """
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    authorization_params: Mapping[str, str] = field(default_factory=dict)
+    user_scope: str | None = None
+    override: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ws_client_id: str | None = None
+    browser: str | None = None
+    lang: str | None = None
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What is known of an authorization before the provider is asked."""
+
+    provider: Provider
+    mode: GrantingMode
+    context: Context
+    scopes: tuple[str, ...] | None
+    config: Mapping[str, Any]
+    given: list[str]
+
+
+class Flows:
+    """Begins and ends authorizations."""
+
+    def __init__(
+        self,
+        store: Store,
+        integrations: Integrations,
+        creator: Creator,
+        session_connections: SessionConnections,
+        dialogues: Dialogues,
+        outcomes: Outcomes,
+        public_url: str,
+    ) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._creator = creator
+        self._dialogues = dialogues
+        self._outcomes = outcomes
+        self._public_url = public_url
+        self._redeeming: set[asyncio.Task[Arrived | Choice]] = set()
+        self._cookie_prefix = "__Host-gw-flow-" if public_url.startswith("https://") else "gw-flow-"
+        self._telling = Telling(store, outcomes)
+        self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
+
+    async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
+        """Check `asked` as `begin` does, without asking the provider, and keep it sealed until the end user confirms it.
+
+        Returns the token by which `asked_for` finds it for an hour, while the session lives. Raises as `begin` does.
+        """
+        try:
+            await self._prepared(session, integration_id, asked)
+        except GatewayError as fault:
+            await self.refused(session, integration_id, asked.ws_client_id, fault, asked.request_id)
+            raise
+        token = secrets.token_urlsafe(32)
+        await self._store.flows.add(
+            NewFlow(
+                state_digest=digest(token),
+                browser_digest="",  # the digest of nothing: no browser comes back with it
+                environment=session.environment,
+                integration_id=integration_id,
+                connection_id="",
+                session_digest=session.digest,
+                expires_at=min(session.expires_at, clock.now() + CONFIRMED_WITHIN),
+                details={"asked": asdict(asked)},
+            )
+        )
+        return token
+
+    async def asked_for(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
+        """What `ask` has kept for this session and integration under `token`."""
+        flow = await self._store.flows.get(digest(token), now=clock.now())
+        if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
+            return None
+        kept = self._store.open(flow.details).get("asked")
+        return None if kept is None else FlowOptions(**kept)
+
+    async def under_way(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
+        """The integration and the provider's address of an authorization that this browser has begun and not ended."""
+        flow = await self._store.flows.get(flow_digest, now=clock.now())
+        name = self.cookie_of(flow_digest)
+        if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
+            return None
+        url = self._store.open(flow.details).get("url")
+        return None if url is None else (flow.integration_id, url)
+
+    async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
+        """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
+        InvalidRequest on its settings; who waits for the outcome then hears of that.
+        """
+        try:
+            return await self._begin(session, integration_id, asked)
+        except GatewayError as fault:
+            await self.refused(session, integration_id, asked.ws_client_id, fault, asked.request_id)
+            raise
+
+    async def refused(
+        self,
+        session: ConnectSession,
+        integration_id: str,
+        ws_client_id: str | None,
+        fault: GatewayError,
+        request_id: str = "",
+    ) -> None:
+        """Tell whoever waits that nothing was begun."""
+        log_failure(
+            fault,
+            environment=session.environment,
+            integration=integration_id,
+            request_id=request_id,
+            connection_id=session.connection_id,
+        )
+        await self._outcomes.tell(
+            Outcome(
+                environment=session.environment,
+                session_digest=session.digest,
+                integration_id=integration_id[:255],
+                client_digest=client_digest(ws_client_id),
+                error_type=error_type(fault),
+                error_desc=fault.message,
+                code=fault.code,
+                at=clock.now(),
+            )
+        )
+
+    async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
+        ready = await self._prepared(session, integration_id, asked)
+        defaults = session.defaults.get(integration_id, {})
+        state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        wish = Wish(
+            state=state,
+            scopes=ready.scopes,
+            override=asked.override,
+            user_scope=defaults.get("user_scopes") or asked.user_scope,
+            params={**chosen(asked.authorization_params), **(defaults.get("authorization_params") or {})},
+        )
+        way = await self._set_out(ready.mode, ready.context, wish)
+        await self._store.flows.add(
+            NewFlow(
+                state_digest=digest(state),
+                browser_digest=digest(browser),
+                environment=session.environment,
+                integration_id=integration_id,
+                connection_id=session.connection_id or str(uuid.uuid4()),
+                session_digest=session.digest,
+                expires_at=clock.now() + LIFETIME,
+                details={
+                    "provider": ready.provider.name,
+                    "mode": ready.mode.name,
+                    "kept": dict(way.kept),
+                    "url": way.url,
+                    "config": dict(ready.config),
+                    "given": ready.given,
+                    "end_user": asdict(session.end_user) if session.end_user else None,
+                    "tags": dict(session.tags),
+                    "webhook_url_override": session.webhook_url_override,
+                    "client": client_digest(asked.ws_client_id),
+                    "browser": asked.browser,
+                    "reconnects": session.reconnects,
+                    "pinned": session.pinned,
+                    "lang": asked.lang,
+                    "limited": session.max_connections is not None,
+                    "code_challenge": session.code_challenge,
+                },
+            )
+        )
+        return Departure(way.url, digest(state), self.cookie_name(state), Secret(browser))
+
+    async def _prepared(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> _Prepared:
+        integration = self._integrations.get(session.environment, integration_id)
+        check_offered(session, integration_id)
+        check_room(session)
+        if fault := not_for_reconnect(session, integration_id):
+            raise fault
+        provider = self._creator.provider_of(integration)
+        mode = granting(provider, integration_id)
+        config, scopes = settings_of(session, provider, integration_id, asked.config)
+        given = sorted(config)
+        if session.reconnects:
+            config = await as_before(self._store, session, provider, integration_id, config)
+        complete(provider, config, ("params",))
+        context = Context(provider, integration, config, public_url=self._public_url)
+        check_settings(context, ("params",))
+        return _Prepared(provider, mode, context, scopes, config, given)
+
+    async def _set_out(self, mode: GrantingMode, context: Context, wish: Wish) -> SetOut:
+        name = context.provider.display_name
+        try:
+            return await self._dialogues.hold(mode.set_out(context, wish))
+        except TokenRefused as fault:
+            raise InvalidRequest(
+                "token_request_failed",
+                f"{name} does not let this integration begin an authorization: {short(str(fault))}. Check its client ID, "
+                "client secret and the callback address that is registered there.",
+            ) from fault
+        except TokenUnavailable as fault:
+            raise UpstreamFailed(
+                "upstream_unreachable", f"{name} could not be asked: {short(str(fault))}. Try again."
+            ) from fault
+
+    def cookie_name(self, state: str) -> str:
+        """One cookie a flow, so that two windows of a browser can authorize side by side."""
+        return self.cookie_of(digest(state))
+
+    def cookie_of(self, state_digest: str) -> str:
+        """The same, of the digest of its state."""
+        return self._cookie_prefix + str(int(state_digest[:12], 16))
+
+    async def finish(
+        self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
+    ) -> Arrived | Choice:
+        """The new connection. Raises CallbackFailed with words for the end user; a state that is not this browser's
+        stays unused, so that whoever it belongs to can still finish.
+        """
+        back = Back(request_id, query)
+        returned = await self._returned(query, cookies, back)
+        return await self._to_its_end(returned.flow, returned.details, self._grants.redeemed(returned, query), back)
+
+    async def choose(
+        self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
+    ) -> Arrived | Choice:
+        """The connection with the site that was chosen. Raises CallbackFailed; a site that was not offered uses nothing up."""
+        flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
+        if flow is None:
+            raise CallbackFailed(
+                "invalid_state", "This choice was made already, or is older than ten minutes. Start again."
+            )
+        self._check_browser(flow, token, cookies)
+        details = self._store.open(flow.details)
+        site = next((one for one in details.get("sites", ()) if one["id"] == site_id), None)
+        if site is None:
+            raise about(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
+        try:
+            _, mode, context = self._for(flow, details)
+        except (CallbackFailed, NotFound) as fault:
+            await self._telling.failure(flow, details, fault, Back(request_id))
+            raise
+        if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
+            raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
+        granted = Granted(details["held"], details["told"])
+        config = {name: text for name, text in details["config"].items() if name not in site["settings"]}
+        given = [*details.get("given", ()), *site["settings"]]
+        chosen = {**details, "config": {**config, **site["settings"]}, "given": given}
+        returned = Returned(flow, mode, context, chosen)
+        return await self._to_its_end(flow, details, self._grants.connected(returned, granted), Back(request_id))
+
+    def take_over(self, former: "Flows") -> None:
+        """At the end, wait for what is being finished there too."""
+        self._redeeming = former._redeeming
+
+    async def close(self, within_s: float = 15) -> None:
+        """Let authorizations that are being finished end."""
+        if self._redeeming:
+            await asyncio.wait(set(self._redeeming), timeout=within_s)
+
+    async def _to_its_end(
+        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
+    ) -> Arrived | Choice:
+        # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
+        redeeming = asyncio.create_task(self._telling.told(flow, details, work, back))
+        self._redeeming.add(redeeming)
+        redeeming.add_done_callback(self._redeemed)
+        try:
+            return await asyncio.shield(redeeming)
+        except (InvalidRequest, Forbidden) as fault:
+            raise about(flow, fault) from fault
+
+    def _redeemed(self, task: "asyncio.Task[Arrived | Choice]") -> None:
+        self._redeeming.discard(task)
+        if not task.cancelled():
+            task.exception()  # told to the browser, or to nobody if it has left
+
+    def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
+        if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):
+            raise about(
+                flow,
+                InvalidRequest(
+                    "invalid_state",
+                    "This authorization was begun in another browser, or this one refuses cookies. Open the link where "
+                    "you began, or start again here.",
+                ),
+                "state_cookie_err",
+            )
+
+    async def _returned(self, query: Mapping[str, str], cookies: Mapping[str, str], back: Back) -> Returned:
+        twice = next((name for name in ONCE if _count(query, name) > 1), None)
+        if twice is not None:
+            raise CallbackFailed("invalid_state", f"The provider sent '{twice}' more than once. Start again.")
+        state = state_in(query)
+        if not state:
+            raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
+        flow = await self._store.flows.get(digest(state), now=clock.now())
+        if flow is None:
+            raise CallbackFailed(
+                "invalid_state",
+                "This authorization is unknown, was used already, or is older than ten minutes. Start again.",
+            )
+        details = self._store.open(flow.details)
+        try:
+            self._check_browser(flow, state, cookies)
+            if "sites" in details:
+                raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
+            _, mode, context = self._for(flow, details)
+            if not mode.answered(context, query):
+                await self._store.flows.consume(flow.state_digest, now=clock.now())
+                neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
+                neither.spent = True
+                raise neither
+            if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
+                raise about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
+        except (CallbackFailed, NotFound) as fault:
+            await self._telling.failure(flow, details, fault, back)
+            raise
+        return Returned(flow, mode, context, details)
+
+    def _for(self, flow: Flow, details: Mapping[str, Any]) -> tuple[Provider, GrantingMode, Context]:
+        integration = self._integrations.get(flow.environment, flow.integration_id)
+        provider = self._creator.provider_of(integration)
+        mode = granting(provider, flow.integration_id)
+        if (provider.name, mode.name) != (details["provider"], details["mode"]):
+            changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
+            raise about(flow, InvalidRequest("invalid_state", changed))
+        return provider, mode, Context(provider, integration, details["config"], public_url=self._public_url)

@@ -1,0 +1,111 @@
+"""A grant becomes a connection or, where it reaches several sites, waits sealed until the end user has chosen one."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+
+from gateway import clock
+from gateway.auth.mode import Granted
+from gateway.auth.provider_answers import short
+from gateway.authorization.results import LIFETIME, Arrived, Choice, Returned
+from gateway.authorization.session_connections import SessionConnections
+from gateway.connections.completing import SiteWanted
+from gateway.connections.create import Creator
+from gateway.errors import InvalidRequest
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.connecting import NewFlow, SessionTerms
+from gateway.records.connection import EndUser
+from gateway.refresh.auth_exchange import Dialogues
+from gateway.scripts.script_context import Site
+from gateway.secret import Secret, digest
+from gateway.store import Store
+
+
+class Grants:
+    """`cookie_name`: of a flow's cookie, by its state."""
+
+    def __init__(
+        self,
+        store: Store,
+        creator: Creator,
+        session_connections: SessionConnections,
+        dialogues: Dialogues,
+        cookie_name: Callable[[str], str],
+    ) -> None:
+        self._store = store
+        self._creator = creator
+        self._session_connections = session_connections
+        self._dialogues = dialogues
+        self._cookie_name = cookie_name
+
+    async def redeemed(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
+        """What comes of what the provider sent back. Raises InvalidRequest where that is not exchanged for a token, and as
+        `connected` does."""
+        return await self.connected(returned, await self._granted(returned, query))
+
+    async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:
+        """The connection, or the sites to choose from. Raises as `Creator.prepare` and
+        `SessionConnections.keep` do."""
+        flow, details = returned.flow, returned.details
+        config = details["config"]
+        given = {name: config[name] for name in details.get("given", config) if name in config}
+        try:
+            row = await self._creator.prepare(
+                returned.context.integration,
+                granted.held,
+                connection_id=flow.connection_id,
+                config={**config, **granted.config, **given},  # what it tells now before what it told when first made
+                path=("params",),
+                tags=details["tags"] or None,
+                end_user=EndUser(**details["end_user"]) if details["end_user"] else None,
+                webhook_url_override=details["webhook_url_override"],
+                tested=False,
+                reconnects=details.get("reconnects", False),
+                pinned=details.get("pinned", False),
+            )
+        except SiteWanted as wanted:
+            return await self._choice(returned, granted, wanted.sites)
+        terms = SessionTerms(
+            session_digest=flow.session_digest,
+            limited=details.get("limited", False),
+            code_challenge=details.get("code_challenge"),
+        )
+        kept = await self._session_connections.keep(row, terms, reconnects=details.get("reconnects", False))
+        return Arrived(kept, flow.session_digest, details.get("lang"))
+
+    async def _choice(self, returned: Returned, granted: Granted, sites: tuple[Site, ...]) -> Choice:
+        token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
+        details = {
+            **returned.details,
+            "kept": {},
+            "began": flow.state_digest,
+            "held": dict(granted.held),
+            "told": dict(granted.config),
+            "sites": [asdict(site) for site in sites],
+        }
+        await self._store.flows.add(
+            NewFlow(
+                state_digest=digest(token),
+                browser_digest=digest(browser),
+                environment=flow.environment,
+                integration_id=flow.integration_id,
+                connection_id=flow.connection_id,
+                session_digest=flow.session_digest,
+                expires_at=clock.now() + LIFETIME,
+                details=details,
+            )
+        )
+        provider, lang = returned.context.provider, returned.details.get("lang")
+        name = self._cookie_name(token)
+        return Choice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
+
+    async def _granted(self, returned: Returned, query: Mapping[str, str]) -> Granted:
+        try:
+            return await self._dialogues.hold(returned.mode.arrive(returned.context, returned.details["kept"], query))
+        except (TokenRefused, TokenUnavailable) as fault:
+            name = returned.context.provider.display_name
+            raise InvalidRequest(
+                "token_request_failed",
+                f"{name} did not exchange the code for a token: {short(str(fault))}. Start again; if "
+                "it happens again, the integration's client ID, client secret or callback address is wrong.",
+            ) from fault

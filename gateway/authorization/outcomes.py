@@ -1,0 +1,290 @@
+"""Reports the outcome of an authorization: to the window that waits, to other nodes, to the application, to the log.
+
+Tells what came of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
+
+The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
+outcome is stored first; whoever waits is woken by the change feed and reads it there (ADR 25).
+"""
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.access.refusals import told
+from gateway.auth.provider_answers import short
+from gateway.authorization.results import Arrived, Back, Choice, error_type
+from gateway.errors import GatewayError, TooManyRequests
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.observe.masking import masked_text
+from gateway.records.connecting import Flow, Outcome
+from gateway.records.connection import ConnectionRef
+from gateway.records.event import Event
+from gateway.secret import digest
+from gateway.store import Store
+from gateway.text import counted
+
+# ── Logs why an authorization failed: one warning each.
+
+LONGEST: Final = 300
+DEEPEST: Final = 5
+
+log = structlog.get_logger(__name__)
+
+
+def log_failure(
+    fault: Exception,
+    *,
+    environment: str,
+    integration: str,
+    request_id: str,
+    connection_id: str | None = None,
+    query: Mapping[str, str] | None = None,
+) -> None:
+    """`query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words are masked and bounded."""
+    told = {
+        "environment": environment,
+        "integration": _fit(integration),
+        "connection_id": connection_id,
+        "reason": fault.code if isinstance(fault, GatewayError) else "generic_error_support",
+        **_said(fault, query or {}),
+        "detail": _fit(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
+        "request_id": request_id,
+    }
+    told = {name: text for name, text in told.items() if text is not None}
+    log.warning("authorization_failed", **told)
+
+
+def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
+    cause = fault.__cause__
+    for _ in range(DEEPEST):  # bounded, since an error that is raised from itself is its own cause
+        if not isinstance(cause, GatewayError):
+            break
+        cause = cause.__cause__
+    if isinstance(cause, TokenRefused):
+        return {"provider_error": _fit(cause.code), "provider_description": _fit(cause.description)}
+    if isinstance(cause, TokenUnavailable):
+        return {"provider_error": None, "provider_description": _fit(cause.reason)}
+    if isinstance(fault, GatewayError) and fault.code == "connection_test_failed" and fault.payload:
+        status = fault.payload.get("status")
+        words = fault.payload.get("provider_message")
+        return {"provider_error": str(status) if status else None, "provider_description": _fit(words)}
+    return {
+        "provider_error": _fit(query.get("error")),
+        "provider_description": _fit(query.get("error_description") or query.get("error_reason")),
+    }
+
+
+def _fit(words: object) -> str | None:
+    """Bounded before it is searched for secrets."""
+    return masked_text(short(words[:LONGEST])) if isinstance(words, str) and words else None
+
+
+SOCKET_WAIT_S: Final = 10
+OVERLAP: Final = timedelta(seconds=60)  # nodes' clocks differ, and a commit may come late
+
+
+@dataclass(eq=False, slots=True)
+class WaitingWindow:
+    """Somebody waits: for the outcome of one window (`key` is its client's digest) or of a whole session."""
+
+    key: str
+    outcome: "asyncio.Future[Outcome | None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def told(self, outcome: Outcome | None) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class Outcomes:
+    """Nothing is asked of the store while nobody waits here."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, set[WaitingWindow]] = {}
+        self._count = 0
+        self._sockets: Counter[str] = Counter()  # by client
+        self._looked_at: datetime | None = None
+
+    @staticmethod
+    def new_client() -> str:
+        """A `ws_client_id`: whoever has it hears the outcome of the window that names it."""
+        return str(uuid.uuid4())
+
+    def crowded(self, most: int) -> bool:
+        """Whether `most` windows and pages wait already in this worker."""
+        return self._count >= most
+
+    @contextmanager
+    def socket_of(self, client: str, most: int) -> Iterator[None]:
+        """Hold one of the WebSockets that `client`, an address, may have open. Raises TooManyRequests."""
+        if self._sockets[client] >= most:
+            fix = f"Close others, or try again in {SOCKET_WAIT_S} s."
+            raise TooManyRequests(
+                "too_many_request",
+                f"{counted(most, 'WebSocket')} of this client's address wait for a result, the most that "
+                f"connect.result_sockets_per_address allows. {fix}",
+                payload={"limit": most, **told("result_sockets_per_address", fix, "the gateway's operator")},
+                retry_after_s=SOCKET_WAIT_S,
+            )
+        self._sockets[client] += 1
+        try:
+            yield
+        finally:
+            self._sockets[client] -= 1
+            if not self._sockets[client]:
+                del self._sockets[client]
+
+    @contextmanager
+    def waiting(self, key: str) -> Iterator[WaitingWindow]:
+        """Hear of the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
+        one = WaitingWindow(key)
+        self._waiting.setdefault(key, set()).add(one)
+        self._count += 1
+        if self._looked_at is None:
+            self._looked_at = clock.now()
+        try:
+            yield one
+        finally:
+            self._count -= 1
+            others = self._waiting[key]
+            others.discard(one)
+            if not others:
+                del self._waiting[key]
+            if not self._waiting:
+                self._looked_at = None
+
+    async def tell(self, outcome: Outcome) -> None:
+        """Store it and wake whoever waits. A store that fails costs the other nodes the news, never the connection."""
+        try:
+            await self._store.flow_results.add(outcome)
+        except GatewayError as fault:
+            log.warning("outcome_unsaved", integration=outcome.integration_id, detail=fault.message)
+        self._deliver(outcome)
+
+    async def look(self, serving: bool = True) -> None:
+        """Called after each change in the store, and now and then besides. `serving` false: nobody shall wait any longer."""
+        if not self._waiting:
+            return
+        if not serving:
+            for waiting in list(self._waiting.values()):
+                for one in list(waiting):
+                    one.told(None)
+            return
+        now = clock.now()
+        since = (self._looked_at or now) - OVERLAP
+        for outcome in reversed(await self._store.flow_results.since(since)):
+            self._deliver(outcome)
+        self._looked_at = now if self._waiting else None
+
+    def _deliver(self, outcome: Outcome) -> None:
+        for key in (outcome.client_digest, outcome.session_digest):
+            for one in list(self._waiting.get(key, ()) if key else ()):
+                one.told(outcome)
+
+
+def client_digest(ws_client_id: str | None) -> str | None:
+    """Under which a window's outcome is stored; None for a window that waits for nothing."""
+    return digest(ws_client_id) if ws_client_id else None
+
+
+# ── Tells the customer's application of a connection that did not come about (api-contract 6.1).
+
+
+async def tell_failure(
+    store: Store, flow: Flow, provider: str, details: Mapping[str, Any], fault: GatewayError
+) -> None:
+    """Write the event. `details` are those of the flow; where it was to renew a connection, that one says what they leave
+    open: whose it is, and where its events go. Never raises: the end user hears of `fault` in any case.
+    """
+    ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
+    try:
+        there = await store.connections.get(ref)
+        user = details["end_user"] or (asdict(there.end_user) if there and there.end_user else None)
+        override = details["webhook_url_override"]
+        await store.outbox.tell(
+            ref,
+            provider,
+            Event.CREATION_FAILED,
+            {
+                "tags": details["tags"] or (dict(there.tags) if there else {}),
+                "end_user": user,
+                "operation": "override" if there else "creation",
+            },
+            now=clock.now(),
+            reason=fault.code,
+            detail=fault.message,
+            override=there.webhook_url_override if override is None and there else override,
+        )
+    except GatewayError as trouble:
+        log.warning("failed_creation_not_told", connection_id=ref.connection_id, detail=trouble.message)
+
+
+# ── Tells all who wait for an authorization what became of it: before the browser hears of it, since that may have
+# left.
+
+
+class Telling:
+    """`details` are those of the flow."""
+
+    def __init__(self, store: Store, outcomes: Outcomes) -> None:
+        self._store = store
+        self._outcomes = outcomes
+
+    async def told(
+        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
+    ) -> Arrived | Choice:
+        """What comes of `work`, told to those who wait for it before it is told to the browser."""
+        try:
+            came = await work
+        except Exception as fault:
+            await self.failure(flow, details, fault, back)
+            if isinstance(fault, GatewayError):
+                await tell_failure(self._store, flow, details["provider"], details, fault)
+            raise
+        if isinstance(came, Arrived):
+            connection_id = came.connection.ref.connection_id
+            await self._outcomes.tell(_outcome(flow, details, connection_id=connection_id, is_pending=came.is_pending))
+        return came
+
+    async def failure(self, flow: Flow, details: Mapping[str, Any], fault: Exception, back: Back) -> None:
+        """It came to nothing; what is no GatewayError is told without its words."""
+        log_failure(
+            fault,
+            environment=flow.environment,
+            integration=flow.integration_id,
+            request_id=back.request_id,
+            connection_id=flow.connection_id,
+            query=back.query,
+        )
+        known = fault if isinstance(fault, GatewayError) else None
+        outcome = _outcome(
+            flow,
+            details,
+            error_type=error_type(known) if known else "unknown_err",
+            error_desc=known.message if known else "The gateway failed. Its log has the details.",
+            code=known.code if known else "generic_error_support",
+        )
+        await self._outcomes.tell(outcome)
+
+
+def _outcome(flow: Flow, details: Mapping[str, Any], **what: Any) -> Outcome:
+    return Outcome(
+        environment=flow.environment,
+        session_digest=flow.session_digest,
+        integration_id=flow.integration_id,
+        client_digest=details.get("client"),
+        flow_digest=details.get("began", flow.state_digest),
+        browser_digest=details.get("browser"),
+        at=clock.now(),
+        **what,
+    )

@@ -1,0 +1,186 @@
+"""Links by which an end user fixes what a call has just failed for: part of the error, one for each key and connection.
+
+A link is a connect session that is bound to one integration and one connection id, and ends as soon as that connection is
+there and well. It is made again only when it has ended or is about to, however often a call fails meanwhile.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from urllib.parse import quote
+
+import structlog
+
+from gateway import clock
+from gateway.access import refusals
+from gateway.access.key_policy import Policy
+from gateway.access.refusals import told, with_more
+from gateway.access.scopes import CONNECT
+from gateway.authorization.connect_sessions import ConnectSessions
+from gateway.errors import GatewayError
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import ConnectionRef
+from gateway.records.states import State
+from gateway.store import Store
+from gateway.timestamps import iso
+from gateway.vault import VaultError
+
+MOST_KEPT: Final = 10_000
+LEAST_LEFT: Final = timedelta(minutes=10)  # an end user must have this long from when they are given it
+NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
+NEXT_STEP: Final = "Give connect_url to the end user, ask poll_url until it answers 200, then send the call again."
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    url: str = field(repr=False)
+    session: ConnectSession
+
+
+class ReconnectLinks:
+    """`public_url`: how our own addresses begin. What is kept goes over to the next configuration: `take_over`.
+
+    `open_to_declared`: the environments where keys of gateway.yaml get links too. `bound`: those that require a code challenge,
+    where the application makes the link, since it alone has the verifier. One link for each key and connection: two
+    keys share none, since the holder of a link can end it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sessions: ConnectSessions,
+        public_url: str,
+        open_to_declared: Collection[str] = (),
+        bound: Collection[str] = (),
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._public_url = public_url
+        self._open_to_declared = frozenset(open_to_declared)
+        self._bound = frozenset(bound)
+        self._kept: dict[ConnectionRef, dict[str, Link]] = {}
+        self._making: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def take_over(self, former: "ReconnectLinks") -> None:
+        self._kept, self._making, self._ending = former._kept, former._making, former._ending
+
+    async def with_remedy(
+        self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
+    ) -> GatewayError:
+        """`fault` with the next step: for a connection that an end user must authorize, a link if the key gets one.
+
+        A key of gateway.yaml gets links where its environment says so, since applications log error bodies; a minted key
+        gets them with its scope. A key that is limited to tags gets none for what is missing: that may exist with other
+        tags. `key_id`: of the calling key, empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no
+        capability.
+        """
+        missing = fault.code == "unknown_connection"
+        if not missing and fault.code != "reconnect_needed":
+            return fault
+        if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
+            return fault
+        step = refusals.CONNECT if missing else refusals.RECONNECT
+        if not policy.allows(CONNECT):
+            fix = refusals.sentence(refusals.with_scope(step))
+            remedy = told("connection", fix, "the application's back end")
+            return with_more(fault, remedy, refusals.without_scope(fault.message))
+        if ref.environment in self._bound:
+            fix = refusals.sentence(refusals.with_challenge(step))
+            remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
+            remedy |= told("connection", fix, "the application's back end")
+            return with_more(fault, remedy, refusals.bound(fault.message))
+        if not key_id and ref.environment not in self._open_to_declared:
+            remedy = {"poll_url": self.poll_url(ref)} | told("connection", refusals.sentence(step), "the end user")
+            return with_more(fault, remedy)
+        try:
+            link = await self._link(ref, key_id, there=not missing)
+        except GatewayError as trouble:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            return fault
+        remedy = {"connect_url": link.url, "connect_url_expires_at": iso(link.session.expires_at)}
+        if pollable:
+            remedy["poll_url"] = self.poll_url(ref)
+        fix = NEXT_STEP if pollable else NEXT_STEP_WITHOUT_KEY
+        remedy |= told("connection", fix, "the end user whose connection it is")
+        return with_more(fault, remedy, refusals.with_link(fault.message, link.url))
+
+    async def _link(self, ref: ConnectionRef, key_id: str, *, there: bool) -> Link:
+        """The one that is kept, while its session lives and is for what is (not) there; else a new one."""
+        kept = self._kept.get(ref, {}).get(key_id)
+        if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
+            if kept.session.reconnects == there and await self._lives(kept.session):
+                return kept
+            if self._kept.get(ref, {}).get(key_id) is kept:
+                self._forget(ref, key_id)
+                await self._sessions.end(kept.session)
+        making = ref, key_id
+        task = self._making.get(making)
+        if task is None:
+            task = self._making[making] = asyncio.create_task(self._made(ref, key_id, there=there))
+            task.add_done_callback(lambda done: (self._making.pop(making, None), done.cancelled() or done.exception()))
+        return await asyncio.shield(task)
+
+    async def _lives(self, session: ConnectSession) -> bool:
+        try:
+            return await self._sessions.known(session.digest) is not None
+        except VaultError:  # sealed under a key that is gone: its page could not open it either
+            return False
+
+    def poll_url(self, ref: ConnectionRef) -> str:
+        """Where its state can be asked for with the key: 404 or 424 until it is well, then 200."""
+        named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
+        return "{}/connections/{}?provider_config_key={}".format(self._public_url, *named)
+
+    def changed(self, ref: ConnectionRef) -> None:
+        """The connection was written somewhere: if it is well now, its link has done its work."""
+        if ref in self._kept:
+            task = asyncio.create_task(self._end_if_well(ref))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    def missed(self) -> None:
+        """What was written is not known: a link is made anew when one is asked for."""
+        self._kept.clear()
+
+    async def close(self) -> None:
+        tasks = [*self._ending, *self._making.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool) -> Link:
+        """`there`: it exists, so that its deletion ends the session too."""
+        token, session = await self._sessions.open(
+            ref.environment,
+            key_id,
+            allowed_integrations=(ref.integration_id,),
+            connection_id=ref.connection_id,
+            integration_id=ref.integration_id if there else None,
+            pinned=there,
+        )
+        while len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        link = Link(f"{self._public_url}/connect?session_token={token}", session)
+        self._kept.setdefault(ref, {})[key_id] = link
+        return link
+
+    def _forget(self, ref: ConnectionRef, key_id: str) -> None:
+        links = self._kept.get(ref, {})
+        links.pop(key_id, None)
+        if not links:
+            self._kept.pop(ref, None)
+
+    async def _end_if_well(self, ref: ConnectionRef) -> None:
+        try:
+            row = await self._store.connections.get(ref)
+            if row is not None and row.state is State.ACTIVE:
+                for link in self._kept.pop(ref, {}).values():
+                    await self._sessions.end(link.session)
+        except GatewayError as fault:
+            log.info("link_not_ended", detail=fault.message)

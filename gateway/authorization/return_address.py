@@ -1,0 +1,68 @@
+"""Where an end user returns to: the application's `return_url`, with its `state` and a signed result of the session.
+
+The result is a JWT (RFC 7519) under HS256, with a `typ` of its own (RFC 8725 §3.11). Its key is derived from the
+environment's webhook signing key, so that no signature of an event is ever one of a result. Clients verify it with
+`gateway.client.verify_return`.
+"""
+
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+from urllib.parse import urlencode, urlsplit
+
+from gateway import clock
+from gateway.auth.jwt import sign
+from gateway.config.values import page_origin
+from gateway.records.connecting import ConnectSession
+from gateway.secret import Secret
+
+LIFETIME: Final = timedelta(minutes=5)
+TYPE: Final = "connect-result+jwt"
+PURPOSE: Final = b"connect-result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnResult:
+    """What came of a session. ``pending``: the application has yet to complete it. `error`: a code of docs/http-api.md."""
+
+    outcome: Literal["connected", "pending", "cancelled", "failed"]
+    provider_config_key: str | None = None
+    connection_id: str | None = None
+    error: str | None = None
+
+
+def return_address(session: ConnectSession, result: ReturnResult, *, public_url: str, signing_key: Secret) -> str:
+    """`session.return_url`, which must be set, with `state` and `result`. `signing_key`: the environment's webhook signing
+    key that is in force."""
+    assert session.return_url is not None
+    claims: dict[str, Any] = {
+        "iss": public_url,
+        "aud": origin_of(session.return_url),
+        "iat": int(clock.now().timestamp()),
+        "exp": int((clock.now() + LIFETIME).timestamp()),
+        "jti": secrets.token_urlsafe(16),
+        "session_id": session.digest,
+        "outcome": result.outcome,
+        "provider_config_key": result.provider_config_key,
+        "connection_id": result.connection_id,
+        "error": result.error,
+        "state": session.return_state,
+    }
+    present = {name: value for name, value in claims.items() if value is not None}
+    token = sign({"alg": "HS256", "typ": TYPE}, present, result_key(signing_key).reveal())
+    added = {"state": session.return_state} if session.return_state is not None else {}
+    separator = "&" if urlsplit(session.return_url).query else "?"
+    return f"{session.return_url.removesuffix('?')}{separator}{urlencode({**added, 'result': token.reveal()})}"
+
+
+def result_key(signing_key: Secret) -> Secret:
+    """The key of results: hex HMAC-SHA256 of ``connect-result`` under the signing key as it is written."""
+    return Secret(hmac.digest(signing_key.reveal().encode(), PURPOSE, "sha256").hex())
+
+
+def origin_of(return_url: str) -> str:
+    """The origin of an address as a browser spells it: the `aud` of its results. Raises ValueError."""
+    parts = urlsplit(return_url)
+    return page_origin(f"{parts.scheme}://{parts.netloc}")

@@ -1,0 +1,194 @@
+"""What connect sessions make: connections or, where a session has a code challenge, pending ones that the application completes.
+
+A pending connection is sealed in a table of its own. It is in no list and cannot be proxied, and a connection that is to be
+authorized again serves with its old credential. Where the application does not complete it within `LIFETIME`, it is
+deleted and its grant is ended at the provider.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.authorization.outcomes import Outcomes
+from gateway.connections.create import Creator, gone
+from gateway.connections.delete import Revoker
+from gateway.connections.verify import check_same
+from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound
+from gateway.integrations.registry import Integrations
+from gateway.oauth.authorize import challenge
+from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
+from gateway.records.connection import Connection, ConnectionRef, NewConnection
+from gateway.refresh.save_tokens import who
+from gateway.secret import Secret
+from gateway.store import Store
+
+LIFETIME: Final = timedelta(minutes=10)
+MOST_WRONG_VERIFIERS: Final = 5
+EXPIRE_EVERY_S: Final = 60.0
+EXPIRED: Final = "The application did not complete this connection within 10 minutes. Connect again."
+DROPPED: Final = "The application sent 5 wrong code verifiers for this connection. Connect again."
+
+log = structlog.get_logger(__name__)
+
+
+class SessionConnections:
+    """Used by finished authorizations, by what end users type in, and by the API."""
+
+    def __init__(
+        self, store: Store, integrations: Integrations, creator: Creator, outcomes: Outcomes, revoker: Revoker
+    ) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._creator = creator
+        self._outcomes = outcomes
+        self._revoker = revoker
+
+    async def keep(
+        self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
+    ) -> Connection | PendingConnection:
+        """The connection, stored or pending. Raises Forbidden, and keeps nothing, where the session has made as many as it
+        may."""
+        if terms.code_challenge is None:
+            connection, _ = await self._creator.store(row, terms)
+            return connection
+        until = clock.now() + LIFETIME
+        pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
+        log.info("connection_pending", **who(row.ref), until=until.isoformat())
+        for one in former:
+            await self._end_grant(one, unless=pending)
+        return pending
+
+    async def complete(
+        self,
+        session: ConnectSession | None,
+        pending: Sequence[PendingConnection],
+        code_verifier: Secret,
+    ) -> list[ConnectionRef]:
+        """Store what is `pending` of a session, and return all that was completed. The same again, with the same verifier,
+        returns the same. `session` None: it has ended meanwhile.
+
+        Raises InvalidRequest for a session without a code challenge and for a reconnect whose connection is gone, Forbidden
+        for a wrong verifier, Conflict where nothing is pending.
+        """
+        wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
+        if wanted is None:
+            raise InvalidRequest(
+                "invalid_body",
+                "This connect session has no code_challenge, so its connections need no completion. Create sessions with a "
+                "code_challenge to complete them.",
+            )
+        if Secret(challenge(code_verifier.reveal())) != Secret(wanted):
+            await self._refuse(pending)
+        if not pending:
+            raise Conflict(
+                "conflict",
+                "This connect session has no pending connection: its end user has not connected yet, or it was not completed "
+                "within 10 minutes. Let the end user connect, then complete it.",
+            )
+        done = [one.ref for one in pending if one.new is None or await self._completed(one, one.new)]
+        if not done:  # it expired, or the verifier was refused elsewhere, in this moment
+            raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
+        return done
+
+    async def expire(self) -> None:
+        """Delete what was not completed in time, and end its grants."""
+        while some := await self._store.pending.expire(clock.now()):
+            for one in some:
+                await self._dropped(one, EXPIRED, "pending_connection_expired")
+
+    async def _completed(self, one: PendingConnection, new: NewConnection) -> bool:
+        """False: it does not wait any more. Raises InvalidRequest where it can never be completed; then it is dropped."""
+
+        def check(there: Connection | None) -> None:
+            if one.reconnects and there is None:
+                raise gone(one.ref)
+            provider = self._creator.provider_of(self._integrations.get(*one.ref[:2]))
+            if there is not None and one.reconnects:
+                check_same(provider, there.account, new.account)
+
+        try:
+            stored = await self._store.pending.complete(one, now=clock.now(), check=check)
+        except (InvalidRequest, NotFound) as fault:
+            if await self._store.pending.drop(one):
+                await self._dropped(one, fault.message, "pending_connection_refused")
+            raise
+        if stored is None:
+            again = await self._store.pending.of_session(one.session_digest, now=clock.now())
+            return any(other.uid == one.uid and other.new is None for other in again)
+        connection, created = stored
+        self._creator.stored(connection, new, created=created)
+        await self._outcomes.tell(_outcome(one, connection_id=one.ref.connection_id))
+        return True
+
+    async def _refuse(self, pending: Sequence[PendingConnection]) -> None:
+        if pending:
+            digest = pending[0].session_digest
+            for one in await self._store.pending.refuse_verifier(digest, most=MOST_WRONG_VERIFIERS):
+                await self._dropped(one, DROPPED, "pending_connection_dropped")
+        raise Forbidden(
+            "invalid_code_verifier",
+            "This code_verifier does not fit the session's code_challenge. Send the verifier that the challenge was made of, "
+            "from your own user's session.",
+        )
+
+    async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
+        """Log it, tell those who wait for the session, and end its grant."""
+        log.warning(event, **who(one.ref))
+        await self._outcomes.tell(
+            _outcome(
+                one,
+                connection_id=one.ref.connection_id,
+                is_pending=True,
+                error_type="state_err",
+                error_desc=reason,
+                code="invalid_state",
+            )
+        )
+        await self._end_grant(one)
+
+    async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
+        """At the provider. Not where a connection, or `unless`, may live by the same grant: many providers have one grant
+        for each account and application, and end all its tokens together."""
+        new, integration = one.new, self._integrations.find(*one.ref[:2])
+        if new is None or integration is None:
+            return
+        account = new.account.id
+        if unless is not None and (account is None or unless.account.id in {None, account}):
+            return
+        try:
+            if await self._store.connections.get(one.ref) is not None:
+                return
+            if account is not None and await self._store.connections.of_account(one.ref, account):
+                return
+        except GatewayError as fault:
+            log.warning("revocation_failed", connection_id=one.ref.connection_id, detail=fault.message)
+            return
+        config = {**(new.config or {}), **(new.secret_config or {})}
+        await self._revoker.revoke(one.ref, new.provider, integration, new.credential, config, new.metadata)
+
+
+async def expire_pending(latest: Callable[[], SessionConnections]) -> None:
+    """Now and then, for as long as the gateway runs: `SessionConnections.expire` of the configuration in use."""
+    while True:
+        try:
+            await latest().expire()
+        except Exception as fault:  # whatever it was, the next time may do better
+            known = isinstance(fault, GatewayError)
+            log.warning(
+                "prune_failed", what="pending connections", detail=str(fault), exc_info=None if known else fault
+            )
+        await asyncio.sleep(EXPIRE_EVERY_S)
+
+
+def _outcome(one: PendingConnection, **what: object) -> Outcome:
+    return Outcome(
+        environment=one.ref.environment,
+        session_digest=one.session_digest,
+        integration_id=one.ref.integration_id,
+        at=clock.now(),
+        **what,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,130 @@
+"""A connection from what an end user typed in under a connect session: a key, a password, a client of their own."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.authorization.connect_sessions import check_room, settings_of
+from gateway.authorization.outcomes import Outcomes, log_failure
+from gateway.authorization.results import error_type
+from gateway.authorization.session_connections import SessionConnections
+from gateway.catalog.provider import Provider
+from gateway.connections.create import Creator, as_before
+from gateway.errors import Code, GatewayError, InvalidRequest, Issue, UpstreamFailed
+from gateway.records.connecting import ConnectSession, Outcome, PendingConnection
+from gateway.records.connection import Connection
+from gateway.records.integration import Integration
+from gateway.secret import digest
+from gateway.store import Store
+
+EXTERNAL_ID: Final = "external_id"
+
+
+class TypedIn:
+    """Used by the addresses that published clients post to, and by our own page."""
+
+    def __init__(
+        self, store: Store, creator: Creator, session_connections: SessionConnections, outcomes: Outcomes
+    ) -> None:
+        self._store = store
+        self._creator = creator
+        self._session_connections = session_connections
+        self._outcomes = outcomes
+
+    async def connect(
+        self,
+        session: ConnectSession,
+        integration: Integration,
+        typed: Mapping[str, Any],
+        params: Mapping[str, str],
+        request_id: str = "",
+        browser: str | None = None,
+    ) -> Connection | PendingConnection:
+        """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
+        settings; `browser`: the digest by which the browser that confirmed is known. Raises what making a connection
+        raises, with the paths of issues beginning at the field's own name, or at ``params``. Who polls the session hears of
+        either.
+        """
+        outcome = Outcome(
+            environment=session.environment,
+            session_digest=session.digest,
+            integration_id=integration.integration_id,
+            browser_digest=browser,
+            at=clock.now(),
+        )
+        try:
+            connection = await self._connected(session, integration, typed, params)
+        except GatewayError as fault:
+            told = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
+            log_failure(
+                fault,
+                environment=session.environment,
+                integration=integration.integration_id,
+                request_id=request_id,
+                connection_id=session.connection_id,
+            )
+            await self._outcomes.tell(told)
+            raise
+        is_pending = isinstance(connection, PendingConnection)
+        made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
+        await self._outcomes.tell(made)
+        return connection
+
+    async def _connected(
+        self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
+    ) -> Connection | PendingConnection:
+        check_room(session)
+        provider = self._creator.provider_of(integration)
+        mode = modes()[provider.auth_mode]
+        if provider.auth_mode == "AWS_SIGV4":
+            params = {name: text for name, text in params.items() if name.casefold() != EXTERNAL_ID}
+        config, _ = settings_of(session, provider, integration.integration_id, params)
+        if session.reconnects:
+            config = await as_before(self._store, session, provider, integration.integration_id, config)
+        if provider.auth_mode == "AWS_SIGV4":
+            config = {EXTERNAL_ID: external_id(session, integration), **config}
+        try:
+            held = mode.accept({**typed, "type": mode.types()[0]}, provider, clock.now())
+            row = await self._creator.prepare(
+                integration,
+                held,
+                connection_id=session.connection_id,
+                config=config,
+                path=("params",),
+                tags=session.tags or None,
+                end_user=session.end_user,
+                webhook_url_override=session.webhook_url_override,
+                reconnects=session.reconnects,
+                pinned=session.pinned,
+            )
+        except GatewayError as fault:
+            raise _heard(fault, provider, config) from fault
+        return await self._session_connections.keep(row, session.terms, reconnects=session.reconnects)
+
+
+def external_id(session: ConnectSession, integration: Integration) -> str:
+    """Whom a role is assumed for. The same for one end user each time, and not theirs to choose: whoever named another
+    customer's role would otherwise reach it through us (the confused deputy).
+    """
+    who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)
+    return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
+
+
+def _heard(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
+    """The fault in the words and with the paths of this address."""
+    if isinstance(fault, InvalidRequest) and fault.errors:
+        issues = [
+            Issue(one.code, one.message, one.path[1:] if one.path[:1] == ("credentials",) else one.path)
+            for one in fault.errors
+        ]
+        return InvalidRequest(fault.code, fault.message, errors=issues, payload=fault.payload)
+    if provider.auth_mode == "OAUTH2_CC" and isinstance(fault, InvalidRequest | UpstreamFailed):
+        code: Code = "client_credentials_fetch_error" if not fault.payload else fault.code
+        return InvalidRequest(code, fault.message, payload=fault.payload)
+    if fault.code == "connection_test_failed" and EXTERNAL_ID in config:
+        hint = f" The role's trust policy must allow this account with the external ID '{config[EXTERNAL_ID]}'."
+        return InvalidRequest(fault.code, fault.message + hint, payload={EXTERNAL_ID: config[EXTERNAL_ID]})
+    return fault

@@ -1,0 +1,139 @@
+"""From an entry's `paginate`, its alternatives and what a caller says about it to the ways in which a list may be cut."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as fields_of
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from gateway.catalog.provider_parts import Paginate
+from gateway.records.proxied_call import Way
+from gateway.text import close_matches
+
+MOST_FAULTS: Final = 10
+FIELDS: Final = tuple(field.name for field in fields_of(Way))
+_SPELLINGS: Final = {
+    "_".join(field.split("_")[:count]): field for field in FIELDS for count in range(2, field.count("_") + 2)
+} | {"type": "type"}
+_NEEDS: Final = {
+    "cursor": (("cursor_path_in_response",), ("cursor_name_in_request",)),
+    "link": (("link_rel_in_response_header", "link_path_in_response_body"),),
+    "offset": (("offset_name_in_request",),),
+}
+
+
+class BadWay(ValueError):
+    """`faults`: every one, each a text that stands behind the header's name."""
+
+    def __init__(self, *faults: str) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class PaginationOptions:
+    """The call that pages: its path below the base address, the names in its query, and the fields in its header."""
+
+    path: str
+    query_names: Collection[str]
+    fields: Mapping[str, str]
+
+
+def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions) -> list[Way]:
+    """The ways that the answer may turn out to be cut in, best first; at least one. Raises BadWay.
+
+    One whose `applies_to` is this path goes before all; then one whose parameter the caller has put into the query. Else
+    the first page decides. The caller's fields stand alone if they say enough; else they are laid over the entry's, of the
+    same `type` if they name one, and an empty one removes. Their names may be cut off at an underscore.
+    """
+    fields = _spelled_out(asked.fields)
+    known = [way for way in (paginate, *alternatives) if way is not None]
+    kind = fields.get("type")
+    fitting = [way for way in known if kind is None or way.type == kind]
+    if kind is not None and not _missing(kind, fields):
+        return [_way(fields)]
+    if not fitting:
+        if not fields:
+            raise BadWay(
+                "cannot be followed: the provider's entry does not say how it pages. Say it in the header, as in "
+                "'all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=cursor; response_path=items'"
+            )
+        return [_way(fields)]
+    chosen = (
+        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, asked.path)]
+        or [way for way in fitting if _moving_parts(way) & set(asked.query_names)]
+        or fitting
+    )
+    return _complete([{**way.model_dump(include=set(FIELDS), exclude_none=True), **fields} for way in chosen])
+
+
+def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
+    """An alternative that says too little stands in nobody's way, unless there is no other."""
+    ways: list[Way] = []
+    faults: list[str] = []
+    for given in candidates:
+        try:
+            ways.append(_way(given))
+        except BadWay as wrong:
+            faults += wrong.faults
+    if not ways:
+        raise BadWay(*dict.fromkeys(faults))
+    return ways
+
+
+def applies(applies_to: str, path: str) -> bool:
+    """Whether an `applies_to` that is a path means this one: ``/search/…`` what lies below, ``{id}`` any one segment."""
+    text = applies_to.strip()
+    if not text.startswith("/") or re.search(r"\s", text):
+        return False  # words for people
+    exact = text.rstrip(".…*")
+    pattern = "[^/]+".join(map(re.escape, re.split(r"\{[^/{}]*\}", exact)))
+    return re.fullmatch(pattern + (".*" if exact != text else "/?"), path, re.DOTALL) is not None
+
+
+def _moving_parts(way: Paginate) -> set[str]:
+    return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
+
+
+def _way(told: Mapping[str, Any]) -> Way:
+    given = {name: value for name, value in told.items() if value != ""}
+    if "type" not in given:
+        raise BadWay("has fields but no type, which is cursor, link or offset")
+    try:
+        model = Paginate.model_validate(given)
+    except ValidationError as wrong:
+        faults = (
+            f"has {'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.errors(include_url=False)
+        )
+        raise BadWay(*faults) from wrong
+    missing = _missing(model.type, model.model_dump(exclude_none=True))
+    if missing:
+        raise BadWay(*(f"has type={model.type} but no {name}" for name in missing))
+    return Way(**model.model_dump(include=set(FIELDS)))
+
+
+def _missing(kind: str, given: Collection[str]) -> list[str]:
+    return [" or ".join(names) for names in _NEEDS.get(kind, ()) if not any(name in given for name in names)]
+
+
+def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
+    """With each name as a catalog entry has it: ``cursor_path`` is enough for ``cursor_path_in_response``."""
+    fields: dict[str, str] = {}
+    faults: list[str] = []
+    for name, value in given.items():
+        if len(faults) >= MOST_FAULTS:
+            break
+        meant = [name] if name in FIELDS else [field for field in FIELDS if field.startswith(f"{name}_")]
+        if len(meant) == 1 and meant[0] not in fields:
+            fields[meant[0]] = value
+        elif len(meant) == 1:
+            faults.append(f"has {meant[0]} twice")
+        else:
+            near = close_matches(name, _SPELLINGS, 1)
+            known = meant or [_SPELLINGS[word] for word in near] or [*FIELDS, "limit", "marks"]
+            faults.append(f"has no field {name}; there is {', '.join(known)}")
+    if faults:
+        raise BadWay(*faults)
+    return fields

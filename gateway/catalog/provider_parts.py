@@ -1,0 +1,376 @@
+"""The parts of an entry: settings, token requests, signing, traffic, webhooks; and their closed word lists."""
+
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+# ── What all shapes of the catalog have in common.
+
+
+class Shape(BaseModel):
+    """Unknown keys are a fault: a misspelt key that is silently ignored costs an afternoon.
+
+    The text under a field is its description in the JSON Schema, which editors show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, defer_build=True)
+
+
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+# A status or a status range: YAML reads 429 as a number, 5xx as text.
+Status = Annotated[str, BeforeValidator(_number_as_text)]
+
+
+# ── The closed word lists of the catalog: categories, and the other spelling of scripts. Auth modes: `auth_modes`.
+
+CATEGORIES: Final = frozenset(
+    {
+        "accounting", "ai", "analytics", "banking", "calendar", "cloud-infrastructure", "commerce", "communication",
+        "content-management", "crm", "customer-support", "data", "design", "developer-tools", "education", "email",
+        "erp", "file-storage", "forms-surveys", "gaming", "health", "hr", "identity", "knowledge", "legal",
+        "logistics", "marketing", "mcp", "media", "monitoring", "other", "payments", "productivity",
+        "project-tracking", "real-estate", "recruiting", "sales", "search", "security", "social", "ticketing",
+        "travel",
+    }
+)  # fmt: skip
+
+# The peer's spelling of script names, which operators have in their files, and ours.
+SCRIPT_ALIASES: Final = MappingProxyType(
+    {
+        "jiraPostConnection": "jira_post_connection",
+        "jiraWebhookRouting": "jira_webhook_routing",
+    }
+)
+
+
+# ── A setting: one value that a connection or a credential consists of, as a form field and as a rule for its value.
+
+
+class VisibleWhen(Shape):
+    """Show a field only while another one has a certain value."""
+
+    field: str
+    """Name of the other setting."""
+    equals: str
+    """The value at which this one is shown."""
+
+
+class Setting(Shape):
+    """One value that a connection needs: a form field, or, where `automated`, set by the service itself."""
+
+    type: Literal["string"] = "string"
+    """Always `string`."""
+    title: str = ""
+    """Label of the form field. Made from the setting's name if left out."""
+    description: str | None = None
+    """One sentence below the field: where to find the value."""
+    example: str | None = None
+    """A value of the right form that belongs to nobody."""
+    pattern: str | None = None
+    """Regular expression that the whole value must match."""
+    enum: list[str] | None = None
+    """The only values allowed."""
+    format: Literal["hostname", "uri", "uuid", "email"] | None = None
+    """What kind of text. Only a `hostname` may bring dots into a host; only a `uri` may be a whole address."""
+    default_value: str | None = None
+    """Taken where the connection has no value."""
+    prefix: str | None = None
+    """Shown before the field, for example `https://`. Never part of the value."""
+    suffix: str | None = None
+    """Shown after the field, for example `.example.com`. Never part of the value."""
+    doc_section: str | None = None
+    """Anchor in `docs_connect` where this value is explained."""
+    order: int | None = None
+    """Place in the form, counted from 0."""
+    optional: bool = False
+    """Whether the end user may leave it empty."""
+    secret: bool = False
+    """Whether it is sealed in the store and masked everywhere."""
+    hidden: bool = False
+    """Whether the form leaves it out."""
+    any_host: bool = False
+    """Whether it may name any host, as for software that people run themselves. The credential goes there."""
+    automated: bool = False
+    """Whether the service sets it, so that nobody is asked."""
+    visible_when: VisibleWhen | None = None
+    """Show it only while another setting has a certain value."""
+
+
+def with_titles(forms: Any) -> Any:
+    """`forms` as it came from YAML, each setting that has no title given one made from its name."""
+    if not isinstance(forms, dict):
+        return forms
+    return {name: _with_title(name, form) for name, form in forms.items()}
+
+
+def _with_title(name: Any, form: Any) -> Any:
+    if form is None:
+        form = {}
+    return {"title": title_from(str(name)), **form} if isinstance(form, dict) else form
+
+
+def title_from(name: str) -> str:
+    """``cloudId`` ▸ ``Cloud ID``, ``instance_url`` ▸ ``Instance URL``."""
+    spaced = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
+    words = spaced.replace("_", " ").replace("-", " ").replace(".", " ").split()
+    shown = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
+    return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
+
+
+# ── Where an entry's provider tells whose account a credential belongs to.
+
+
+class AccountForm(Shape):
+    """Who authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
+
+    endpoint: str | None = None
+    """Path below `proxy.base_url` that tells it, asked once with the new credential. Absent: the token answer tells it."""
+    id: str | None = None
+    """Dotted path to what never changes for one account. A reconnect with another one is refused."""
+    label: list[str] = Field(default_factory=list)
+    """Dotted paths to what people know the account by; the first that is there is taken."""
+
+
+# ── What is signed, and with which key: JWTs, signed tokens, signed requests.
+
+
+class Jwt(Shape):
+    """The JSON Web Token (RFC 7519) that the mode signs.
+
+    JWT sends it as the access token, TWO_STEP puts it into its token request as `${jwt}` (RFC 7523), APP asks with it for
+    an installation's token, and with `token_request_auth_method: private_key_jwt` it is the client's proof.
+    """
+
+    header: dict[str, str] = Field(default_factory=dict)
+    """Header parameters; `alg` is one of RS256, PS256, ES256, EdDSA, HS256 and their longer kin. Templates allowed."""
+    claims: dict[str, Any] = Field(default_factory=dict)
+    """Claims besides `iat` and `exp`, which the mode sets. Templates allowed; one whose values are unset is left out."""
+    key: str
+    """The key that signs, as a template: a private key in PEM or JWK, or the secret of an HMAC."""
+    key_encoding: Literal["utf8", "hex", "base64"] | None = None
+    """How the secret of an HMAC is written; `utf8` if absent."""
+    lifetime_s: int = Field(default=300, gt=0)
+    """Seconds from `iat` to `exp`."""
+
+
+class Signature(Shape):
+    """The token that SIGNATURE makes anew from user name and password."""
+
+    scheme: Literal["wsse"]
+    """`wsse`: a WS-Security UsernameToken."""
+    lifetime_s: int = Field(default=300, gt=0)
+    """Seconds for which one may be sent."""
+
+
+class RequestSigning(Shape):
+    """How each request is signed."""
+
+    scheme: Literal["aws-sigv4"]
+    """`aws-sigv4`: AWS Signature Version 4."""
+    region: str
+    """Region in the credential scope. Templates allowed."""
+    service: str
+    """Service in the credential scope. Templates allowed."""
+
+
+# ── How tokens are asked for, renewed and ended where the entry's flat fields do not say it all.
+
+Encoding = Literal["form", "json", "query"]
+ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]
+
+
+class TokenResponse(Shape):
+    """Where the answer that grants a token keeps what we need, if not where RFC 6749 §5.1 has it."""
+
+    token_path: str | None = None
+    """Dotted path to the token; `access_token` if absent."""
+    refresh_token_path: str | None = None
+    """Dotted path to the refresh token; `refresh_token` if absent."""
+    expiry_path: str | None = None
+    """Dotted path to the token's end; `expires_in` if absent."""
+    expiry_kind: Literal["duration", "timestamp"] | None = None
+    """Whether that is a `duration` from now, which is the default, or the `timestamp` of the end, as epoch or as a date."""
+
+
+class Step(Shape):
+    """A further request of TWO_STEP. Its answer is `${stepN.…}` for those after it; the token request is step 1."""
+
+    url: str
+    """Where it goes. Placeholders allowed, those of earlier steps too."""
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    """The request's method."""
+    params: dict[str, str] = Field(default_factory=dict)
+    """Its parameters."""
+    body: dict[str, Any] | None = None
+    """A JSON body that is more than a flat list of parameters; templates in its texts."""
+    body_format: Encoding | None = None
+    """How `params` are sent; as those of the token request if absent."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header fields."""
+
+
+class TokenCall(Shape):
+    """How a token is revoked (RFC 7009) or introspected (RFC 7662) where the provider bends the standard."""
+
+    method: Literal["POST", "DELETE", "GET"] = "POST"
+    """The request's method."""
+    auth_method: Literal["basic", "body", "private_key_jwt", "custom", "bearer", "none"] | None = None
+    """How the client proves itself: as in token requests if absent; `bearer` sends the access token in `Authorization`."""
+    body_format: Encoding | None = None
+    """How parameters are sent; `form` if absent, as the standards have it."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header fields."""
+    params: dict[str, str] = Field(default_factory=dict)
+    """Further parameters."""
+    param_renames: dict[str, str] = Field(default_factory=dict)
+    """Standard parameter (`token`, `token_type_hint`, `client_id` …) ▸ the provider's name for it; empty leaves it out."""
+    tokens: Literal["access_token", "refresh_token", "both"] | None = None
+    """Which tokens to name, each in a call of its own; `both` if absent."""
+
+
+class RefreshPolicy(Shape):
+    """What the provider does with refresh tokens; the idle limits feed the keep-alive."""
+
+    rotating: bool | None = None
+    """Whether each refresh returns a new refresh token and ends the old one."""
+    reuse_grace_s: int | None = Field(default=None, gt=0, le=86_400)
+    """Seconds for which the provider still takes the refresh token before, in case its answer got lost; we keep it as long."""
+    requires_scope: str | None = None
+    """The scope without which no refresh token is given."""
+    expires_after_days: int | None = Field(default=None, gt=0)
+    """Days after which a refresh token dies however much it is used."""
+    expires_after_days_unused: int | None = Field(default=None, gt=0)
+    """Days after which an unused refresh token dies."""
+    expires_after_days_owner_inactive: int | None = Field(default=None, gt=0)
+    """Days after which it dies when its owner has not used the provider."""
+    access_token_lifetime_s: int | None = Field(default=None, gt=0)
+    """How long access tokens usually live, in seconds; for people, since the token answer decides."""
+    method: Literal["POST", "GET"] | None = None
+    """Method of the refresh request, `POST` if absent."""
+    by_access_token: bool | None = None
+    """True where there are no refresh tokens and a live access token is exchanged for a younger one."""
+
+
+# ── How a provider's API is called: base address, what goes on every request, paging, retry, proof of a credential.
+
+
+class Paginate(Shape):
+    """How the provider cuts long lists (requirement 2.1)."""
+
+    type: Literal["cursor", "link", "offset"]
+    """`cursor`: the answer names the next page; `link`: it holds the next address; `offset`: the caller counts."""
+    cursor_path_in_response: str | None = None
+    """Dotted path in the answer to the next page's cursor. `-1` is the last item of an array."""
+    limit_name_in_request: str | None = None
+    """Query parameter that carries the page size."""
+    cursor_name_in_request: str | None = None
+    """Query parameter that carries the cursor."""
+    response_path: str | None = None
+    """Dotted path in the answer to the array of records. Absent: the answer is the array, or it differs by resource."""
+    has_more_path_in_response: str | None = None
+    """Dotted path to the flag that says whether another page follows."""
+    link_rel_in_response_header: str | None = None
+    """Relation of the next page in the `Link` field (RFC 8288)."""
+    link_path_in_response_body: str | None = None
+    """Dotted path in the answer to the next page's address."""
+    offset_name_in_request: str | None = None
+    """Query parameter that carries the offset."""
+    offset_start_value: int | None = None
+    """The first page's offset, 0 if absent."""
+    offset_calculation_method: Literal["per-page", "by-response-size"] | None = None
+    """Whether the offset counts pages or records."""
+    applies_to: str | None = None
+    """For an alternative: where it holds, in words."""
+    note: str | None = None
+    """What else to know, in words."""
+
+
+class Retry(Shape):
+    """Where the provider says when to come back, and which statuses mean it. `Retry-After` is always honoured."""
+
+    after: list[str] | str | None = None
+    """Names of header fields that hold seconds or a date."""
+    at: list[str] | str | None = None
+    """Names of header fields that hold the time itself, as epoch seconds or as a date."""
+    remaining: str | None = None
+    """Name of the header field that counts the calls left; 0 means wait."""
+    error_code: list[Status] | None = None
+    """Statuses that mean it: `429`, `5xx`, `500-502`. They replace the usual ones."""
+
+
+class Verification(Shape):
+    """A cheap call that proves a credential."""
+
+    method: Literal["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE"] = "GET"
+    """The request's method."""
+    endpoints: list[str]
+    """Paths below the base address, tried in turn until one answers 2xx."""
+    base_url_override: str | None = None
+    """Another base address for these calls."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Fields to add, templates allowed."""
+    data: dict[str, Any] | str | None = None
+    """Body: an object goes as JSON, or as a form where `headers` say so; text goes as it is. Templates allowed."""
+
+
+class Proxy(Shape):
+    """Where proxied requests go and what is put on them."""
+
+    base_url: str
+    """Address to which the path of `/proxy/…` is appended. Placeholders allowed."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header fields. One that holds a credential placeholder replaces the caller's; any other is only a default."""
+    query: dict[str, str] = Field(default_factory=dict)
+    """Query parameters, under the same rule."""
+    body: dict[str, Any] = Field(default_factory=dict)
+    """Members put into a JSON object or form that the caller sends, under the same rule; templates in texts."""
+    decompress: bool | None = None
+    """Whether compressed answers are unpacked for the caller."""
+    paginate: Paginate | None = None
+    """How long lists are cut."""
+    paginate_alternatives: list[Paginate] | None = None
+    """Other ways of paging that some of its resources use."""
+    retry: Retry | None = None
+    """Where it says when to come back."""
+    verification: Verification | None = None
+    """A cheap call that proves a credential."""
+    allowed_origins: list[str] = Field(default_factory=list)
+    """Further origins that a `Base-Url-Override` may name; the credential travels there."""
+    path_form: str | None = None
+    """What a path on this provider looks like, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
+
+
+# ── How a provider proves that a webhook comes from it.
+
+
+class WebhookSignature(Shape):
+    """How the provider signs the webhooks it sends."""
+
+    scheme: str
+    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks` …"""
+    header: str
+    """Header field that carries the signature."""
+    encoding: Literal["hex", "base64"] | None = None
+    """How the signature is written."""
+    prefix: str | None = None
+    """Text before the signature, for example `sha256=`."""
+    signed_payload: str | None = None
+    """What is signed: `raw body`, or a form such as `v0:{x-slack-request-timestamp}:{raw body}`."""
+    timestamp_header: str | None = None
+    """Header field that carries the time of sending."""
+    tolerance_s: int | None = None
+    """How old a message may be, in seconds."""
+    key: str | None = None
+    """Whose secret signs: `client secret`, `auth token`; absent: one made for the webhook."""
+    bodies_repeat: bool | None = None
+    """Whether two events may have the same body, so that a message that came before is not taken for a replay."""
+    challenge: str | None = None
+    """How the provider proves the address before it sends, for example `hub.challenge echoed`."""
+    handshake_header: str | None = None
+    """Header field that brings the secret in the first request and is echoed."""
+    note: str | None = None
+    """What else to know, in words."""

@@ -1,0 +1,319 @@
+"""Filling in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
+
+Values in addresses: what may be filled in depends on where in the URL it lands.
+
+host     one DNS label, folded to lower case; several only for a setting with `format: hostname`, or from its `enum`
+port     1 to 65535
+path     one percent-encoded segment, or a piece of one; never ``.`` or ``..``
+query    percent-encoded
+whole    a template may begin with a setting of `format: uri`, which is then the base address
+"""
+
+import re
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from gateway import clock
+from gateway.catalog.address import Piece, is_port, parse_address
+from gateway.catalog.auth_modes import REQUEST
+from gateway.catalog.provider_parts import Setting
+from gateway.catalog.template import (
+    FUNCTIONS,
+    BadArgument,
+    FunctionCall,
+    Name,
+    Now,
+    Random,
+    Template,
+    TemplateError,
+    parse,
+    placeholders,
+    write,
+)
+from gateway.catalog.value import BadValue, check_value, flat_values, is_hostname, is_label
+from gateway.http.url import has_dot_segment
+
+# ── Names of values in templates: which stand for the same, and which are a credential.
+
+# The requirement's field writes accessToken, the credential's JSON access_token; both are in use.
+_SAME: Final = {"accessToken": "access_token", "access_token": "accessToken"}
+
+
+def find(values: Mapping[str, str], name: str) -> str | None:
+    """The value called `name`, under that name or under the one that means the same; None if it is not there."""
+    for known in spellings(name):
+        if known in values:
+            return values[known]
+    return None
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """`name` first, then the other names of the same value: ``credentials.apiKey`` is ``apiKey``."""
+    bare = name.removeprefix("credentials.")
+    other = (_SAME[bare],) if bare in _SAME else ()
+    return (name, *((bare,) if bare != name else ()), *other)
+
+
+def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
+    """Whether `template` puts a credential on a request, which makes its place a slot that callers cannot fill.
+
+    `secret_settings` are the names in ``connectionConfig`` that the entry calls secret.
+    """
+    return any(_is_credential(name, secret_settings) for name in placeholders(template))
+
+
+def _is_credential(name: str, secret_settings: Collection[str]) -> bool:
+    namespace, dot, rest = name.partition(".")
+    if dot and namespace == "connectionConfig":
+        return rest in secret_settings
+    return namespace != "metadata" and name not in REQUEST
+
+
+NO_VALUES: Final[Mapping[str, str]] = {}
+LONGEST_SEGMENT: Final = 4096
+
+
+class Unresolved(LookupError):
+    """Values that the template needs and the connection does not have; `names` as the template writes them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
+def render_url(
+    template: str, config: Mapping[str, Any], settings: Mapping[str, Setting], values: Mapping[str, str] = NO_VALUES
+) -> str:
+    """The address that `template` means for a connection.
+
+    `config` holds its settings by bare name (``subdomain``), `settings` their rules; one that is unset or empty has its
+    `default_value`. `values` holds what else may be named: ``apiKey``, ``metadata.team``.
+
+    Raises Unresolved naming every value that is not there, BadValue naming one that may not stand where it is to go,
+    TemplateError.
+    """
+    address = parse_address(template)
+    known = _Known(flat_values(config), settings, values)
+    known.require(parse(template).names())
+    if address.whole is not None:
+        base = _whole(address.whole, known)
+    else:
+        port = "" if address.port is None else f":{_port(address.port, known)}"
+        base = f"{address.scheme}://{_host(address.host, known)}{port}"
+    return base + _path(address.path, known) + _query(address.query, known)
+
+
+class _Known:
+    """The values at hand, each with the rules of its setting."""
+
+    def __init__(self, config: Mapping[str, str], settings: Mapping[str, Setting], values: Mapping[str, str]) -> None:
+        self._config = config
+        self._settings = settings
+        self._values = values
+
+    def require(self, names: Iterable[str]) -> None:
+        missing = tuple(name for name in dict.fromkeys(names) if not self._find(name))
+        if missing:
+            raise Unresolved(missing)
+
+    def setting(self, name: str) -> Setting | None:
+        return self._settings.get(_bare(name))
+
+    def value(self, name: str) -> str:
+        """The value as given, after the rules of its setting. Raises BadValue."""
+        value = self._find(name) or ""
+        self._check(name, value)
+        return value
+
+    def folded(self, name: str) -> str:
+        """The value in lower case, as hosts compare; its setting's rules may be written for either case."""
+        value = self._find(name) or ""
+        try:
+            self._check(name, value.lower())
+        except BadValue:
+            self._check(name, value)
+        return value.lower()
+
+    def _check(self, name: str, value: str) -> None:
+        setting = self.setting(name)
+        if setting is not None:
+            check_value(_bare(name), value, setting)
+        elif len(value) > LONGEST_SEGMENT:
+            raise BadValue(_bare(name), f"is longer than {LONGEST_SEGMENT} characters")
+
+    def _find(self, name: str) -> str | None:
+        if not name.startswith("connectionConfig."):
+            return find(self._values, name)
+        bare = _bare(name)
+        setting = self._settings.get(bare)
+        return self._config.get(bare) or (setting.default_value if setting else None)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("connectionConfig.")
+
+
+def _whole(piece: Name, known: _Known) -> str:
+    setting = known.setting(piece.name)
+    value = known.value(piece.name)
+    if setting is None or setting.format != "uri":
+        raise BadValue(_bare(piece.name), "can be the whole address only if the entry gives it `format: uri`")
+    try:
+        address = parse_address(value) if "${" not in value else None
+    except TemplateError as wrong:
+        raise BadValue(_bare(piece.name), str(wrong)) from None
+    if address is None or address.query:
+        raise BadValue(_bare(piece.name), "must be a base address without a query, such as https://api.example.com")
+    scheme, _, rest = value.partition("://")
+    authority, slash, path = rest.partition("/")
+    if has_dot_segment(path):
+        raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+    return f"{scheme.lower()}://{authority.lower()}{slash}{path}".rstrip("/")
+
+
+def _host(pieces: tuple[Piece, ...], known: _Known) -> str:
+    host = "".join(piece if isinstance(piece, str) else _host_value(piece.name, known) for piece in pieces).lower()
+    names = [piece.name for piece in pieces if isinstance(piece, Name)]
+    if names and not is_hostname(host):
+        raise BadValue(_bare(names[-1]), "does not make a valid host name here")
+    return host
+
+
+def _host_value(name: str, known: _Known) -> str:
+    setting = known.setting(name)
+    folded = known.folded(name)
+    several = setting is not None and (setting.format == "hostname" or setting.enum is not None)
+    if not (is_hostname(folded) if several else is_label(folded)):
+        what = (
+            "a host name, such as api.example.com" if several else "one DNS label: letters, digits and hyphens, no dot"
+        )
+        raise BadValue(_bare(name), f"must be {what}")
+    return folded
+
+
+def _port(piece: Piece, known: _Known) -> str:
+    if isinstance(piece, str):
+        return piece
+    value = known.value(piece.name)
+    if not is_port(value):
+        raise BadValue(_bare(piece.name), "must be a port from 1 to 65535")
+    return str(int(value))
+
+
+def _path(pieces: tuple[Piece, ...], known: _Known) -> str:
+    path = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            path += piece
+            continue
+        value = known.value(piece.name)
+        if has_dot_segment(value):
+            raise BadValue(_bare(piece.name), "holds a '.' or '..' segment")
+        path += _encoded(piece.name, value)
+        if has_dot_segment(path):
+            raise BadValue(_bare(piece.name), "makes a '.' or '..' segment")
+    return path
+
+
+def _query(pieces: tuple[Piece, ...], known: _Known) -> str:
+    return "".join(
+        piece if isinstance(piece, str) else _encoded(piece.name, known.value(piece.name)) for piece in pieces
+    )
+
+
+def _encoded(name: str, value: str) -> str:
+    if any(c < " " or c == "\x7f" for c in value):
+        raise BadValue(_bare(name), "holds a control character")
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise BadValue(_bare(name), "is not valid Unicode text") from None
+
+
+# ── Filling in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
+#
+# `render_url` knows where in the URL a value lands and what may stand there; it lives in `placing` with that
+# knowledge.
+
+# A control character ends or splits a header field (RFC 9110 §5.5); only a tab is harmless.
+_FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def _now() -> datetime:
+    return clock.now()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What ``${now}`` and ``${random}`` are: one moment and one UUID for all templates of a request."""
+
+    at: datetime = field(default_factory=_now)
+    random: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+def render_text(template: str, values: Mapping[str, str], *, moment: Moment | None = None, breaks: bool = False) -> str:
+    """`template` with `values` filled in.
+
+    `values` has the names as templates write them: ``accessToken``, ``connectionConfig.cloudId``, ``metadata.team``. A
+    credential's name stands for ``credentials.name`` too, and ``accessToken`` for ``access_token``. An empty value is a
+    value. Give the same `moment` to all templates of one request.
+
+    Raises Unresolved naming every value that is not there, BadValue if a result holds CR, LF, NUL or another control
+    character or a function cannot work with a value, TemplateError. With `breaks` it may hold them: a key in PEM has
+    lines, and a body is not a header.
+    """
+    parsed = parse(template)
+    missing = [name for name in dict.fromkeys(parsed.names()) if find(values, name) is None]
+    if missing:
+        raise Unresolved(tuple(missing))
+    try:
+        rendered = _fill(parsed, values, moment or Moment())
+    except BadArgument as wrong:
+        raise BadValue(next(parsed.names(), "the template itself"), str(wrong)) from None
+    if not breaks and _FORBIDDEN.search(rendered):
+        raise BadValue(_culprit(parsed, values), "holds a line break or another control character")
+    return rendered
+
+
+def differs_each_time(template: str) -> bool:
+    """Whether ``${now}`` or ``${random}`` is in it, so that what it renders to is good for one request."""
+    return _is_momentary(parse(template))
+
+
+def needs_request(template: str) -> bool:
+    """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it anew, with
+    `request_values` among its values."""
+    return not REQUEST.isdisjoint(placeholders(template))
+
+
+def _is_momentary(template: Template) -> bool:
+    return any(
+        isinstance(part, Now | Random) or (isinstance(part, FunctionCall) and any(map(_is_momentary, part.arguments)))
+        for part in template.parts
+    )
+
+
+def _fill(template: Template, values: Mapping[str, str], moment: Moment) -> str:
+    filled: list[str] = []
+    for part in template.parts:
+        match part:
+            case str():
+                filled.append(part)
+            case Name(name):
+                filled.append(find(values, name) or "")
+            case Now():
+                filled.append(write(part.moved(moment.at), part.format))
+            case Random():
+                filled.append(moment.random)
+            case FunctionCall(function, arguments):
+                filled.append(FUNCTIONS[function](*(_fill(argument, values, moment) for argument in arguments)))
+    return "".join(filled)
+
+
+def _culprit(template: Template, values: Mapping[str, str]) -> str:
+    names = (name for name in template.names() if _FORBIDDEN.search(find(values, name) or ""))
+    return next(names, "the template itself")

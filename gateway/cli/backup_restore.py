@@ -1,0 +1,151 @@
+"""``gateway backup FILE`` and ``gateway restore FILE``."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+
+from gateway.cli.options import as_json, config_file
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.store.sqlite.sqlite_restore import Restored
+    from gateway.vault import Keyring
+
+# ── The database that `backup` and `restore` work on: a file, or PostgreSQL, whose own tools do it.
+
+
+def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
+    """The file of the store that the configuration in `file` names, there or not, and the keys that open it.
+
+    Where the store is PostgreSQL, exits 1 with the command to give `instead`, its ``{url}`` without the password.
+    Raises what `config.load` raises.
+    """
+    from gateway.config import load
+    from gateway.vault import Keyring
+
+    config = load(file)
+    _refuse_postgresql(config.store.url, instead)
+    from gateway.store.sqlite.file_preflight import sqlite_path
+
+    return sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
+
+
+def _refuse_postgresql(url: str, instead: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme != "postgresql":
+        return
+    user, _, host = parts.netloc.rpartition("@")
+    bare = f"{user.partition(':')[0]}@{host}" if user else host
+    shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
+    told = f"The store is PostgreSQL, whose own tools do this: {instead.format(url=shown)}"
+    print(f"gateway: {told}", file=sys.stderr)
+    sys.exit(1)
+
+
+# ── ``gateway backup FILE``: a copy of the database, made while gateways serve from it.
+
+
+@click.command()
+@click.argument("target", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@config_file
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@as_json
+def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
+    """Copy the database to FILE, as it is at one moment, while gateways serve from it.
+
+    FILE is readable by its owner alone, and appears only once the copy is whole, sound and opens under the encryption
+    keys. Credentials in it are sealed: it is worth nothing without the keys, which belong in another place.
+    """
+    from gateway.cli.terminal import faults_end_the_command, progress
+
+    with faults_end_the_command(as_json, file):
+        source, keyring = sqlite_file(file, f"pg_dump --format=custom --file={shlex.quote(str(target))} {{url}}")
+        from gateway.store.preflight_checks import StoreRefused
+        from gateway.store.sqlite.file_preflight import look
+        from gateway.store.sqlite.sqlite_backup import back_up
+
+        if not source.exists():
+            raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
+        look(source, keyring)
+        with progress("copying") as step:
+            made = back_up(source, target.absolute(), keyring, over=force, step=step)
+    if as_json:
+        told = {
+            "file": str(target),
+            "at": made.at.isoformat(),
+            "bytes": made.size_bytes,
+            "connections": made.connections,
+        }
+        print(json.dumps({"ok": True, **told}))
+    else:
+        held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
+        print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
+        print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
+
+
+# ── ``gateway restore FILE``: a backup in the place of the database, which is kept beside it.
+
+
+@click.command()
+@click.argument("source", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@config_file
+@click.option("--exactly", is_flag=True, help="Take nothing over from the database that is replaced.")
+@as_json
+def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
+    """Put the backup FILE in the place of the database. Stop every gateway first.
+
+    The database that is replaced stays beside it. Where it can be read, tokens that were renewed since the backup are taken
+    over from it: those in the backup are spent, and a provider may end the whole grant when it sees one again.
+    """
+    from gateway.cli.terminal import faults_end_the_command, progress
+
+    with faults_end_the_command(as_json, file):
+        options = "--clean --if-exists --single-transaction"
+        path, keyring = sqlite_file(file, f"pg_restore {options} --dbname={{url}} {shlex.quote(str(source))}")
+        from gateway.store.sqlite.sqlite_restore import restore as put_back
+
+        with progress("copying") as step:
+            done = put_back(source.absolute(), path, keyring, exactly=exactly, step=step)
+    if as_json:
+        print(json.dumps({"ok": True, **_report(done)}))
+        return
+    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "of a time that the file does not tell"
+    print(f"{path}: {counted(done.connections, 'connection')} {moment}")
+    for line in _warnings(done):
+        print(line, file=sys.stderr)
+
+
+def _report(done: "Restored") -> dict[str, object]:
+    return {
+        "at": done.at.isoformat() if done.at else None,
+        "connections": done.connections,
+        "kept": str(done.kept) if done.kept else None,
+        "credentials_taken_over": done.taken_over,
+        "deleted_since_and_back": done.back,
+        "made_since_and_gone": done.gone,
+    }
+
+
+def _warnings(done: "Restored") -> list[str]:
+    """What is lost, or back, by it."""
+    told = [f"The replaced database is kept as {done.kept}."] if done.kept else []
+    if done.taken_over is not None:
+        told.append(
+            f"Tokens of {counted(done.taken_over, 'connection')} were renewed since, and were taken over from it."
+        )
+    else:
+        told.append(
+            "Tokens that were renewed since are not in it: where a provider rotates them, the next renewal is refused, and "
+            "the end user has to connect again (`gateway connections why` tells)."
+        )
+        told.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
+    if done.gone:
+        told.append(f"Made since the backup, and only in the replaced database: {counted(done.gone, 'connection')}.")
+    if done.back:
+        told.append(f"Deleted since the backup, and back, so to be deleted again: {counted(done.back, 'connection')}.")
+    return told

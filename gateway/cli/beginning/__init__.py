@@ -1,1 +1,0 @@
-"""What `gateway init` makes: the answers it needs, and the configuration that comes of them."""

@@ -1,0 +1,38 @@
+"""The catalog as the commands see it: read with the scripts and auth modes that a gateway started here would have."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway import resources
+from gateway.catalog.checks import KnownWords
+from gateway.catalog.lint import lint
+from gateway.catalog.load_catalog import Catalog, Values
+from gateway.catalog.yaml_file import CatalogFault
+from gateway.config import load
+from gateway.integrations.declared import SCRIPTS, catalog_of, known_modes
+
+DEFAULT_URL = "http://127.0.0.1:3003"
+
+
+def linted(folders: Sequence[Path]) -> list[CatalogFault]:
+    """What is wrong with the entries in `folders`, and what could be better."""
+    shipped = resources.folder("catalog")
+    below = [] if shipped in folders else [shipped]
+    return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
+
+
+def words() -> KnownWords:
+    """The auth modes and scripts that an entry may name here."""
+    return KnownWords(known_modes(), SCRIPTS)
+
+
+def shipped_values() -> Mapping[str, Mapping[str, Any]]:
+    """What the shipped entries say, whole."""
+    return Values(catalog_of(None).providers.contents)
+
+
+def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:
+    """The catalog, and the public URL under which its logos are shown. Raises Faults, CatalogFaults."""
+    config = load(file) if file else None
+    return catalog_of(config), config.server.public_url if config else DEFAULT_URL

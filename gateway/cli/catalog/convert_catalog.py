@@ -1,0 +1,80 @@
+"""``gateway catalog import FILE``: entries in the shape of the field's public catalogs ▸ a folder of ours."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.authoring.conversion.catalog_file import Converted
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where to write one file an entry. Without it nothing is written, only told.",
+)
+@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--changes", is_flag=True, help="Tell also what is only said in another way.")
+@as_json
+def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
+    """Convert FILE, one YAML file with many entries keyed by name, into our format, one file an entry.
+
+    Every field that cannot be said in our format is told with its line in FILE. What is written passes `gateway catalog
+    lint`; an entry that could not work is told as refused and not written. Exit 1 where one is.
+    """
+    from gateway.authoring.conversion.catalog_file import NotACatalog, converted, rows, write
+    from gateway.catalog.yaml_file import UnreadableFile
+    from gateway.cli.catalog.catalog_in_use import shipped_values, words
+
+    try:
+        found = converted(file, words(), shipped_values())
+    except (UnreadableFile, NotACatalog) as wrong:
+        print(wrong.fault, file=sys.stderr)
+        sys.exit(1)
+    usable = [one for one in found if one.values is not None]
+    there = [] if folder is None else write(usable, folder, source=file.name, force=force)
+    if as_json:
+        told = {"ok": len(usable) == len(found) and not there, "entries": len(found), "usable": len(usable)}
+        wrote = None if folder is None else str(folder)
+        print(json.dumps({**told, "folder": wrote, "not_written": there, "data": list(rows(found))}, indent=2))
+    else:
+        for line in _lines(found, changes=changes):
+            print(line)
+        for name in there:
+            print(f"{folder}/{name}.yaml is there already and was left alone; --force writes over it", file=sys.stderr)
+        print(_summary(found, folder, len(usable) - len(there)))
+    sys.exit(0 if len(usable) == len(found) and not there else 1)
+
+
+def _lines(found: Sequence["Converted"], *, changes: bool) -> Iterator[str]:
+    for one in found:
+        for note in one.told:
+            if note.kind != "changed" or changes:
+                yield f"{note.where}: {one.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
+
+
+def _summary(found: Sequence["Converted"], folder: Path | None, written: int) -> str:
+    usable = [one for one in found if one.values is not None]
+    kinds = Counter(note.kind for one in found for note in one.told)
+    whole = sum(not any(note.kind == "lost" for note in one.told) for one in usable)
+    share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them whole"
+    refused = counted(len(found) - len(usable), "entry", "entries")
+    notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} said in another way, {refused} refused"
+    end = (
+        "nothing was written; --out DIR writes them"
+        if folder is None
+        else f"{counted(written, 'file')} written to {folder}; name it under `catalog:` in gateway.yaml"
+    )
+    return f"{share}; {notes}; {end}"

@@ -1,0 +1,56 @@
+"""``gateway catalog lint``: what is wrong with entries, and what could be better."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.catalog.yaml_file import CatalogFault
+
+MOST_ALIKE = 20  # more warnings of the same words are told in one line
+SHOWN = 5
+
+
+@click.command()
+@click.argument(
+    "folders", metavar="[PATHS]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
+@click.option("--all", "every", is_flag=True, help=f"Tell every warning, also where more than {MOST_ALIKE} are alike.")
+@as_json
+def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
+    """Check the catalog folders PATHS, by default the shipped one. Exit 1 on a fault; warnings alone pass."""
+    from gateway import resources
+    from gateway.cli.catalog.catalog_in_use import linted
+
+    found = linted(list(folders) or [resources.folder("catalog")])
+    faults = [one for one in found if one.level == "fault"]
+    if as_json:
+        rows = [{"where": one.where, "level": one.level, "message": one.message} for one in found]
+        print(json.dumps({"ok": not faults, "data": rows}, indent=2))
+    else:
+        for line in _lines(found, every=every):
+            print(line, file=sys.stderr)
+        if not faults:
+            warnings = len(found)
+            print("no faults" + (f", {counted(warnings, 'warning')}" if warnings else ""))
+    sys.exit(1 if faults else 0)
+
+
+def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
+    """A line for each, but one for many warnings of the same words."""
+    alike = Counter(one.message for one in found if one.level == "warning")
+    many = {message for message, count in alike.items() if count > MOST_ALIKE and not every}
+    for one in found:
+        if one.message not in many:
+            yield f"{one.where}: {'' if one.level == 'fault' else f'{one.level}: '}{one.message}"
+    for message in sorted(many):
+        places = [one.where for one in found if one.message == message]
+        yield f"warning: {message}; in {len(places)} places, which --all lists: {', '.join(places[:SHOWN])} …"

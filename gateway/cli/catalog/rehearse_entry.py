@@ -1,0 +1,105 @@
+"""``gateway catalog test NAME``: an entry tried against the sandbox, which plays its provider."""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import as_json, catalog_of
+
+if TYPE_CHECKING:
+    from gateway.authoring.rehearsal.play import Rehearsed, RehearsedStep
+    from gateway.catalog.load_catalog import Catalog
+
+
+@click.command("test")
+@click.argument("name")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A value for a setting or a credential.")
+@catalog_of
+@as_json
+def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
+    """Try the entry NAME: connect, call, refresh, page, and verification and revocation where it has them.
+
+    The sandbox plays the provider at the entry's own paths; what arrives there is held against what the entry says. Exit 1
+    where something differs, with the entry's line. The real provider is not called.
+    """
+    from gateway.authoring.rehearsal.play import rehearse as run
+    from gateway.authoring.rehearsal.samples import NoSample
+    from gateway.cli.catalog.catalog_in_use import catalog_and_url
+    from gateway.cli.catalog.show_catalog import named
+    from gateway.cli.terminal import faults_end_the_command
+
+    logging.getLogger().addHandler(logging.NullHandler())
+    with faults_end_the_command(as_json):
+        catalog, _ = catalog_and_url(file)
+        provider = named(catalog, name)
+        try:
+            values = dict(pair.split("=", 1) for pair in given)
+        except ValueError:
+            raise click.BadParameter("write NAME=VALUE", param_hint="--set") from None
+        try:
+            found = asyncio.run(run(provider, values))
+        except NoSample as missing:
+            print(f"{catalog.where(name, *missing.place)}: {missing}", file=sys.stderr)
+            sys.exit(1)
+    if as_json:
+        print(json.dumps(_told(name, found, catalog), indent=2))
+    else:
+        for line in _lines(name, provider.auth_mode, found, catalog):
+            print(line)
+    sys.exit(0 if found.ok else 1)
+
+
+def _lines(name: str, mode: str, found: "Rehearsed", catalog: "Catalog") -> Iterator[str]:
+    yield f"{name} ({catalog.where(name).rpartition(':')[0]}): {mode}, its provider played by the sandbox"
+    for origin, local in found.origins.items():
+        yield f"  {origin} is played at {local}"
+    for step in found.steps:
+        yield ""
+        yield f"{step.name}: {_outcome(step)}"
+        for request in step.sent:
+            yield f"  > {request[0]}"
+            yield from (f"    {line}" for line in request[1:])
+        for check in step.checks:
+            if check.ok:
+                yield f"  ok    {check.what}"
+            else:
+                yield f"  FAIL  {catalog.where(name, *check.place)}: {check.what}: {check.detail}"
+    yield ""
+    yield from (f"not shown: {one}" for one in found.unproved)
+    failed = sum(not check.ok for step in found.steps for check in step.checks)
+    total = sum(len(step.checks) for step in found.steps)
+    yield f"{name}: {total - failed} of {total} checks hold" + (f", {failed} FAIL" if failed else "")
+
+
+def _outcome(step: "RehearsedStep") -> str:
+    if step.skipped:
+        return f"skipped: {step.skipped}"
+    return "ok" if all(check.ok for check in step.checks) else "FAIL"
+
+
+def _told(name: str, found: "Rehearsed", catalog: "Catalog") -> dict[str, Any]:
+    steps = [
+        {
+            "step": step.name,
+            "ok": all(check.ok for check in step.checks),
+            "skipped": step.skipped,
+            "sent": step.sent,
+            "checks": [
+                {
+                    "what": check.what,
+                    "ok": check.ok,
+                    "where": catalog.where(name, *check.place),
+                    "detail": check.detail or None,
+                }
+                for check in step.checks
+            ],
+        }
+        for step in found.steps
+    ]
+    return {"ok": found.ok, "name": name, "origins": dict(found.origins), "steps": steps, "not_shown": found.unproved}

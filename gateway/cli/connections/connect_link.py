@@ -1,0 +1,116 @@
+"""``gateway connections link``: a link by which an end user connects, to be sent by mail or chat."""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import Span, as_json, config_file, environment
+from gateway.cli.run_command import check_integration, environment_of, run
+
+if TYPE_CHECKING:
+    from gateway.records.connecting import ConnectSession
+    from gateway.services import Services
+
+
+@click.command()
+@config_file
+@environment
+@click.option(
+    "--integration",
+    "integrations",
+    multiple=True,
+    required=True,
+    metavar="KEY",
+    help="What the end user may connect; may be repeated.",
+)
+@click.option("--end-user", metavar="ID", help="Whose connection it will be: the user's id in your application.")
+@click.option("--display-name", metavar="NAME", help="The user's name, which the page shows.")
+@click.option("--email", metavar="ADDRESS", help="The user's e-mail address.")
+@click.option("--reconnect", metavar="CONNECTION", help="Authorize this connection again. Its id and its user stay.")
+@click.option("--expires-in", type=Span(), metavar="3d", help="How long the link works: 1m to 7d. Default 30m.")
+@click.option("--single-use", is_flag=True, help="For the first browser in which somebody continues, and no other.")
+@click.option("--max-connections", type=int, metavar="N", help="At most so many connections.")
+@click.option("--return-url", metavar="URL", help="The page of your application to which the user returns.")
+@click.option("--state", metavar="TEXT", help="Comes back to --return-url.")
+@click.option(
+    "--code-challenge", metavar="S256", help="Connections stay pending until your application completes the session."
+)
+@as_json
+def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_json: bool, **asked: Any) -> None:
+    """Print a link by which an end user connects an account, or authorizes a connection again.
+
+    The link works for anybody who opens it: send it to that user alone.
+    """
+    reconnect = asked.pop("reconnect")
+    if reconnect is None and asked["end_user"] is None:
+        raise click.UsageError("Say whose connection it will be: --end-user ID.")
+    if asked["end_user"] is None and (asked["display_name"] or asked["email"]):
+        raise click.UsageError("--display-name and --email come with --end-user ID.")
+    if reconnect is not None and len(integrations) > 1:
+        raise click.UsageError("--reconnect takes one --integration.")
+
+    async def work(services: "Services") -> int:
+        from gateway.access.caller import Caller
+        from gateway.api import connect_endpoints
+        from gateway.api.request_body import checked
+        from gateway.records.access import Environment
+
+        named = environment_of(services, environment)
+        for one in integrations:
+            await check_integration(services, named, one)
+        caller = Caller(Environment(named))
+        body = _body(**asked)
+        if reconnect is None:
+            wish = checked(
+                {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"
+            )
+            token, session = await connect_endpoints.new_session(services, caller, wish)
+        else:
+            body |= {"integration_id": integrations[0], "connection_id": reconnect}
+            again = checked(body, connect_endpoints.Reconnect, "invalid_body")
+            token, session = await connect_endpoints.reconnect_session(services, caller, again)
+        told = connect_endpoints.shown(services, token, session)
+        if as_json:
+            print(json.dumps(told, indent=2))
+        else:
+            print(told["connect_link"])
+            print(f"\n{_terms(session)}\nIts outcome: GET {told['poll_url']}", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _body(
+    end_user: str | None,
+    display_name: str | None,
+    email: str | None,
+    expires_in: timedelta | None,
+    single_use: bool,
+    **others: Any,
+) -> dict[str, Any]:
+    """The body that the API would be sent; what is not given is left out."""
+    user = {"id": end_user, "display_name": display_name, "email": email}
+    body = {
+        "end_user": {name: text for name, text in user.items() if text is not None} if end_user is not None else None,
+        "expires_in": int(expires_in.total_seconds()) if expires_in is not None else None,
+        "single_use": single_use or None,
+        **others,
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _terms(session: "ConnectSession") -> str:
+    from gateway.text import counted
+
+    terms = [f"Works until {session.expires_at:%Y-%m-%d %H:%M} UTC"]
+    if session.max_connections is not None:
+        terms.append(f"for {counted(session.max_connections, 'connection')}")
+    if session.single_use:
+        terms.append("in one browser")
+    if session.bound:
+        terms.append("until your application completes it, pending")
+    return f"{', '.join(terms)}."

@@ -1,0 +1,148 @@
+"""``gateway connections delete``: delete connections and end their tokens at the provider, with a record of each."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.options import as_json, check_named, config_file, connection_ids, environment, every, integration
+from gateway.cli.run_command import check_integration, each, environment_of, refs_of, run, table
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.connections.delete import Deleted
+    from gateway.records.connection import ConnectionRef
+    from gateway.services import Services
+
+COLUMNS: Final = ("environment", "integration", "connection_id", "deleted", "token", "outcome", "detail")
+
+
+@click.command()
+@config_file
+@environment
+@integration
+@every
+@connection_ids
+@click.option(
+    "--report", type=click.Path(path_type=Path), metavar="FILE", help="Write a CSV with a line for each token."
+)
+@click.option("--keep-tokens", is_flag=True, help="Delete here only, and leave the tokens alive at the provider.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json
+def delete(
+    file: Path,
+    environment: str | None,
+    integration: str,
+    every: bool,
+    connection_ids: tuple[str, ...],
+    report: Path | None,
+    keep_tokens: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete each CONNECTION and end its tokens at the provider.
+
+    A connection is deleted whatever its provider says. Exits 1 if one was not there or a token may still work; --report
+    says which. What was interrupted goes on where it was: run it again.
+    """
+    check_named(connection_ids, every)
+
+    async def work(services: "Services") -> int:
+        from gateway.records.connection import ConnectionRef
+
+        name = environment_of(services, environment)
+        await check_integration(services, name, integration)
+        refs = [ConnectionRef(name, integration, one) for one in connection_ids]
+        refs = refs or await refs_of(services, name, integration)
+        if not refs:
+            print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
+            return 0
+        if not yes:
+            _ask(len(refs), integration, name, keep_tokens=keep_tokens)
+        record = Record(report)
+        try:
+
+            async def one(ref: "ConnectionRef") -> None:
+                record.note(ref, await services.deleter.delete(ref, at_provider=not keep_tokens))
+
+            await each(refs, one, "deleting")
+        finally:
+            record.close()
+        return record.tell(as_json=as_json)
+
+    run(file, work, as_json=as_json)
+
+
+class Record:
+    """What became of each connection and each of its tokens; in the file line by line, so that an interruption loses none."""
+
+    def __init__(self, report: Path | None) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.missing = 0
+        self.deleted = 0
+        self.alive = 0
+        self._out: IO[str] | None = None
+        if report is not None:
+            try:
+                # Of its own owner alone: it tells who was connected to what.
+                self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
+            except FileExistsError:
+                raise click.UsageError(f"{report} is there already; name another file.") from None
+            except OSError as fault:
+                raise click.UsageError(f"{report} cannot be written: {fault.strerror}.") from None
+            self._csv = csv.DictWriter(self._out, COLUMNS)
+            self._csv.writeheader()
+            self._out.flush()
+
+    def note(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
+        """Add a row for each token, or one for a connection that has none or was not there."""
+        place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
+        if deleted is None:
+            self.missing += 1
+        else:
+            self.deleted += 1
+        outcomes = deleted.revocation if deleted else ()
+        told = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
+        self.alive += sum(one.lives_on for one in outcomes)
+        for row in told or [{"token": None, "outcome": None, "detail": None}]:
+            whole = {**place, "deleted": deleted is not None, **row}
+            self.rows.append(whole)
+            if self._out is not None:
+                self._csv.writerow({**whole, "deleted": "yes" if whole["deleted"] else "no"})
+                self._out.flush()
+
+    def close(self) -> None:
+        if self._out is not None:
+            self._out.close()
+
+    def tell(self, *, as_json: bool) -> int:
+        """Print it; the exit code."""
+        if as_json:
+            counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.alive}
+            print(json.dumps({**counts, "rows": self.rows}, indent=2))
+        else:
+            columns = ("connection_id", "deleted", "token", "outcome", "detail")
+            shown = [tuple(_cell(row[name]) for name in columns) for row in self.rows]
+            table([name.replace("_", " ").upper() for name in columns], shown)
+            summary = f"{self.deleted} deleted"
+            summary += f", {self.missing} not there" if self.missing else ""
+            summary += f"; {counted(self.alive, 'token')} may live on at the provider" if self.alive else ""
+            print(summary, file=sys.stderr)
+        return 1 if self.missing or self.alive else 0
+
+
+def _cell(value: Any) -> str:
+    return {True: "yes", False: "no", None: ""}.get(value, str(value)) if isinstance(value, bool | None) else str(value)
+
+
+def _ask(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
+    """Raises Abort for a no, and UsageError where nobody is there to ask."""
+    what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
+    end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"This would delete {what}. Give --yes to do it.")
+    click.confirm(f"Delete {what} and {end}?", abort=True, err=True)

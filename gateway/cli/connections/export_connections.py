@@ -1,0 +1,139 @@
+"""``gateway connections export``: connections, whole, in a sealed file that another gateway opens."""
+
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import check_integration, environment_of, pages, run
+from gateway.cli.secret_inputs import passphrase_env, passphrase_file, passphrase_of
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.moving.bundle import Counts
+    from gateway.records.connection import Connection
+    from gateway.secret import Secret
+    from gateway.services import Services
+
+
+@click.command("export")
+@click.option(
+    "-o", "--output", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE"
+)
+@config_file
+@environment
+@click.option("--integration", "only", multiple=True, metavar="ID", help="Only of this integration; may be repeated.")
+@passphrase_env
+@passphrase_file
+@click.option("--plain", is_flag=True, help="Do not seal it: every token stands in FILE as it is.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@as_json
+def export(
+    target: Path,
+    file: Path,
+    environment: str | None,
+    only: tuple[str, ...],
+    passphrase_env: str | None,
+    passphrase_file: Path | None,
+    plain: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states, dates.
+
+    FILE is sealed under a passphrase and readable by its owner alone; `gateway connections import FILE` opens it elsewhere.
+    Nothing changes here, and a gateway may serve meanwhile. Where both go on serving, the first to renew a rotating
+    refresh token ends the other's copy: stop the one before the other takes over.
+    """
+    if plain and (passphrase_env or passphrase_file):
+        raise click.UsageError("--plain seals nothing, so it takes no passphrase.")
+    passphrase = None if plain else passphrase_of(passphrase_env, passphrase_file, new=True)
+    if target.exists() and not force:
+        raise click.UsageError(f"{target} is there already: name another file, or give --force.")
+
+    async def work(services: "Services") -> int:
+        name = environment_of(services, environment)
+        for one in only:
+            await check_integration(services, name, one)
+        with _appearing_whole(target) as out:
+            counts = await _written(services, out, name, only, passphrase)
+        _tell(target, counts, plain=plain, as_json=as_json)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+async def _written(
+    services: "Services", out: IO[bytes], environment: str, only: tuple[str, ...], passphrase: "Secret | None"
+) -> "Counts":
+    from gateway import clock
+    from gateway.cli.terminal import progress
+    from gateway.moving.bundle import write_lines
+    from gateway.moving.sealed_stream import SealedWriter
+    from gateway.vault import VaultError
+
+    integrations = [one for one in services.integrations.of(environment) if not only or one.integration_id in only]
+    writer = SealedWriter(out, passphrase) if passphrase is not None else None
+    with progress("exporting") as step:
+        try:
+            counts = await write_lines(
+                services,
+                writer or out,
+                integrations,
+                _connections(services, environment, only),
+                environment=environment,
+                now=clock.now(),
+                step=lambda done: step(done, 0),
+            )
+        except VaultError as fault:
+            raise click.ClickException(f"a credential cannot be opened, so nothing was written: {fault}") from None
+    if writer is not None:
+        writer.close()
+    return counts
+
+
+async def _connections(services: "Services", environment: str, only: tuple[str, ...]) -> "AsyncIterator[Connection]":
+    async for one in pages(services, environment, integration_ids=only):
+        yield one
+
+
+@contextmanager
+def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
+    """A file of its owner alone that takes its name once it is whole, on the disk; what breaks off leaves nothing."""
+    half = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        out = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+    except OSError as fault:
+        raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None
+    try:
+        with out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        half.replace(target)
+    except OSError as fault:
+        raise click.ClickException(f"{target} cannot be written: {fault.strerror}") from None
+    finally:
+        half.unlink(missing_ok=True)
+
+
+def _tell(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
+    if as_json:
+        told = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
+        print(json.dumps({"ok": True, **told, "sealed": not plain}))
+    else:
+        print(f"{target}: {counted(counts.connections, 'connection')} of {counted(counts.integrations, 'integration')}")
+    if plain:
+        print(
+            f"Every token and client secret stands in {target} as it is: whoever reads it is every one of your users. Delete "
+            "it as soon as it was used.",
+            file=sys.stderr,
+        )
+    elif not as_json:
+        print("It opens only with the passphrase, which nobody can recover: keep it in another place.", file=sys.stderr)

@@ -1,0 +1,377 @@
+"""``gateway connections import``: from another gateway's API, from a bundle, from JSON Lines or CSV."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from gateway.cli import secret_inputs
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.secret_inputs import passphrase_of
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.moving.foreign_files import Kind
+    from gateway.moving.import_one import ImportOptions
+    from gateway.moving.importer import Importer
+    from gateway.moving.preview import Preview
+    from gateway.secret import Secret
+    from gateway.services import Services
+
+# ── How an import ends on a terminal, and what is told before it begins.
+
+
+def tell_ahead(services: "Services", environment: str) -> None:
+    """What a test refresh does to the system that the tokens come from."""
+    from gateway.moving.importer import rotating
+
+    keys = rotating(services, environment)
+    which = f" That is known of {', '.join(keys)}." if keys else ""
+    print(
+        "gateway: --test-refresh renews every connection. Where refresh tokens rotate, the old system's copy is dead from "
+        f"then on.{which}",
+        file=sys.stderr,
+    )
+
+
+def tell(intake: "Importer", *, as_json: bool) -> int:
+    """Print what became of all; the exit code."""
+    tally, dry = intake.tally, intake.wish.dry_run
+    faults = [one for one in intake.made if one.fault]
+    code = 0 if tally.well and not faults else 1
+    if as_json:
+        made = {"made": [one.key for one in intake.made if one.made], "faults": {one.key: one.fault for one in faults}}
+        print(json.dumps({"ok": code == 0, "dry_run": dry, **tally.as_json(), "integrations": made}, indent=2))
+        return code
+    for one in intake.made:
+        word = "would be made" if dry else "made"
+        print(f"integration {one.key}: {f'not made: {one.fault}' if one.fault else word}")
+    ahead = "would be " if dry else ""
+    rows = [
+        (f"{ahead}{result}", reason, f"{count:,}", _example(intake, result, reason))
+        for (result, reason), count in sorted(tally.counts.items())
+    ]
+    table(("RESULT", "REASON", "COUNT", "FOR EXAMPLE"), rows)
+    for note, count in sorted(tally.notes.items()):
+        print(f"{count:,}: {note}")
+    for came, count in sorted(tally.renewed.items()):
+        print(f"test refresh: {came}: {count:,}")
+    if dry:
+        print("Nothing was changed.", file=sys.stderr)
+    return code
+
+
+def _example(intake: "Importer", result: str, reason: str) -> str:
+    one = intake.tally.examples[result, reason]
+    place = f"{one.integration_id}/{one.connection_id}".strip("/")
+    return f"{place}: {one.detail}" if place and one.detail else place or one.detail
+
+
+def tell_preview(seen: "Preview", *, as_json: bool) -> int:
+    """Print it; 1 where something cannot be moved as it is."""
+    well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
+    if as_json:
+        told = {
+            "ok": well,
+            "callback_url": seen.callback_url,
+            "webhook_url": seen.webhook_url,
+            "connections": seen.counts(),
+            "integrations": [one.as_json() for one in seen.forecasts],
+            "without_integration": dict(seen.orphans),
+            "steps": list(seen.steps),
+        }
+        print(json.dumps(told, indent=2))
+        return 0 if well else 1
+    for one in seen.forecasts:
+        name = one.key if one.key == one.here else f"{one.key} → {one.here}"
+        print(f"{one.verdict:<17} {name} ({one.provider}): {counted(one.connections, 'connection')}")
+        for line in one.todo:
+            print(f"{'':<17} - {line}")
+    for key, count in seen.orphans.items():
+        print(f"{'not_possible':<17} {key}: {counted(count, 'connection')} of an integration that is not listed there")
+    print("\nConnections: " + ", ".join(f"{count:,} {name}" for name, count in seen.counts().items()))
+    print("Out of scope: syncs, actions, records and functions stay there; move what they do into your application.")
+    print("\nIn this order:")
+    for number, step in enumerate(seen.steps, 1):
+        print(f"  {number}. {step}")
+    return 0 if well else 1
+
+
+# ── What `import` reads from, opened, read to its end and closed; and where it reports to.
+
+
+@dataclass(frozen=True, slots=True)
+class Peering:
+    """Another gateway's API."""
+
+    address: str
+    key: "Secret" = field(repr=False)
+    plain_http: bool
+    only: tuple[str, ...]
+
+    async def into(self, intake: "Importer") -> None:
+        """Raises ClickException where it cannot be read as a whole."""
+        from gateway.moving.moved_connection import SourceRefused
+        from gateway.moving.peer import Peer, PeerCalls, session_for
+
+        try:
+            async with session_for(intake.at_once) as session:
+                peer = Peer(PeerCalls(session, self.address, self.key, plain_http=self.plain_http))
+                await intake.from_peer(peer, self.only)
+        except SourceRefused as fault:
+            raise click.ClickException(str(fault)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A file, or ``-`` for stdin. `passphrase`: the variable and the file that hold a bundle's."""
+
+    source: str
+    kind: "Kind | None"
+    integration: str | None
+    columns: Mapping[str, str]
+    passphrase: tuple[str | None, Path | None]
+    only: tuple[str, ...]
+
+    async def into(self, intake: "Importer") -> None:
+        """Raises ClickException where it cannot be read as a whole; of a bundle then nothing is taken in."""
+        from gateway.moving import bundle
+        from gateway.moving.foreign_files import count, kind_of, of_bundle, of_table
+        from gateway.moving.moved_connection import SourceRefused
+
+        with ExitStack() as stack:
+            source = self._opened(stack)
+            at_stdin = self.source == "-"
+            kind = self.kind or ("jsonl" if at_stdin else kind_of(Path(self.source), source))
+            if at_stdin and kind == "bundle":
+                raise click.UsageError(
+                    "A bundle is read twice, so that nothing of a broken one is imported: give a file."
+                )
+            if self.columns and kind != "csv":
+                raise click.UsageError("--column is for CSV.")
+            try:
+                if kind != "bundle":
+                    if source.seekable() and not self.only:
+                        intake.total = count(source, kind)
+                        source.seek(0)
+                    await intake.from_lines(of_table(source, kind, self.integration, self.columns), self.only)
+                    return
+                passphrase = passphrase_of(*self.passphrase, new=False)
+                intake.total = bundle.checked(source, passphrase).connections
+                source.seek(0)
+                await intake.from_lines(of_bundle(source, passphrase), self.only)
+            except SourceRefused as fault:
+                raise click.ClickException(str(fault)) from None
+
+    def _opened(self, stack: ExitStack) -> IO[bytes]:
+        if self.source == "-":
+            return sys.stdin.buffer
+        try:
+            return stack.enter_context(Path(self.source).open("rb"))
+        except OSError as fault:
+            raise click.ClickException(f"{self.source} cannot be read: {fault.strerror}") from None
+
+
+def intake_of(
+    services: "Services", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
+) -> "Importer":
+    """With its progress shown, and its report open until `stack` is left."""
+    from gateway.cli.terminal import progress
+    from gateway.moving.importer import Importer
+    from gateway.moving.parallel_work import Tally
+
+    tally = Tally(stack.enter_context(_report(report)) if report is not None else None)
+    step = stack.enter_context(progress("looking" if wish.dry_run else "importing"))
+    return Importer(services=services, wish=wish, tally=tally, at_once=at_once, step=step)
+
+
+def _report(file: Path) -> IO[str]:
+    """Of its owner alone: it tells who is connected to what. One that is there is another run's, and is not touched."""
+    try:
+        return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
+    except FileExistsError:
+        raise click.UsageError(f"{file} is there already; name another file for the report.") from None
+    except OSError as fault:
+        raise click.UsageError(f"{file} cannot be written: {fault.strerror}.") from None
+
+
+# ── What moving in from another gateway would take: `import --preview`, and the same under `gateway doctor --from-
+# peer`.
+
+
+def preview_from(
+    file: Path, address: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
+) -> NoReturn:
+    """Of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
+    if key is None:
+        raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
+    peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
+
+    async def work(services: "Services") -> int:
+        from gateway.moving.import_one import ImportOptions
+
+        return await preview_of(
+            services, peer, ImportOptions(environment=environment_of(services, None)), as_json=as_json
+        )
+
+    run(file, work, as_json=as_json)
+    raise AssertionError("run ends the command")
+
+
+async def preview_of(services: "Services", peer: Peering, wish: "ImportOptions", *, as_json: bool) -> int:
+    """0 where everything can be moved as it is."""
+    from gateway.moving.moved_connection import SourceRefused
+    from gateway.moving.peer import Peer, PeerCalls, session_for
+    from gateway.moving.preview import preview
+
+    try:
+        async with session_for(4) as session:
+            calls = PeerCalls(session, peer.address, peer.key, plain_http=peer.plain_http)
+            seen = await preview(services, Peer(calls), wish, peer.only)
+    except SourceRefused as fault:
+        raise click.ClickException(str(fault)) from None
+    return tell_preview(seen, as_json=as_json)
+
+
+@click.command("import")
+@click.argument("source", required=False, metavar="[FILE]")
+@config_file
+@environment
+@click.option("--from-peer", "address", metavar="ADDRESS", help="Import from the API there, not from FILE.")
+@secret_inputs.key_env
+@secret_inputs.key_file
+@click.option("--plain-http", is_flag=True, help="ADDRESS may be plain http: the way there is private.")
+@click.option("--only", multiple=True, metavar="KEY", help="Only of this integration there; may be repeated.")
+@click.option(
+    "--integration", "named", multiple=True, metavar="THERE=HERE", help="It has another key here; may be repeated."
+)
+@click.option("--create-integrations", is_flag=True, help="Make those that are not here, with their client's secret.")
+@click.option("--format", "kind", type=click.Choice(["bundle", "jsonl", "csv"]), help="Of FILE; told by itself.")
+@click.option("--into", metavar="KEY", help="The integration of lines that name none.")
+@click.option(
+    "--column", "columns", multiple=True, metavar="THEIRS=OURS", help="A CSV column by our name; may be repeated."
+)
+@secret_inputs.passphrase_env
+@secret_inputs.passphrase_file
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing here.")
+@click.option("--preview", is_flag=True, help="With --from-peer: what works at once and what to do, in which order.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["skip", "replace", "fail"]),
+    default="skip",
+    show_default=True,
+    help="What is to become of a connection whose id is here already.",
+)
+@click.option("--verify", is_flag=True, help="Ask each provider whether it takes the credential, before it is stored.")
+@click.option(
+    "--test-refresh", is_flag=True, help="Renew each once: where tokens rotate, the old system's copy is dead then."
+)
+@click.option(
+    "--refresh-rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Renewals a second."
+)
+@click.option(
+    "--at-once", type=click.IntRange(1, 64), default=8, show_default=True, help="Connections at the same time."
+)
+@click.option("--report", type=click.Path(path_type=Path), metavar="FILE", help="A line of JSON for each connection.")
+@as_json
+def import_connections(
+    source: str | None,
+    file: Path,
+    environment: str | None,
+    address: str | None,
+    key_env: str | None,
+    key_file: Path | None,
+    plain_http: bool,
+    only: tuple[str, ...],
+    named: tuple[str, ...],
+    create_integrations: bool,
+    kind: "Kind | None",
+    into: str | None,
+    columns: tuple[str, ...],
+    passphrase_env: str | None,
+    passphrase_file: Path | None,
+    dry_run: bool,
+    preview: bool,
+    on_conflict: Any,
+    verify: bool,
+    test_refresh: bool,
+    refresh_rate: float,
+    at_once: int,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Import connections: from FILE (a bundle of `gateway connections export`, JSON Lines or CSV; - is stdin), or from
+    another gateway's API.
+
+    What was interrupted goes on where it was: run it again, and what is here is skipped. A gateway may serve meanwhile.
+    Exits 0 if all are here, 1 if one is not or its test refresh failed: --report says which and why.
+    """
+    _check(source, address, preview, test_refresh, dry_run)
+    names = _pairs(named, "--integration")
+    if address is not None:
+        feed: Peering | Reading = _peering(address, key_env, key_file, plain_http, only)
+    else:
+        secret_inputs.secret_of(
+            "key", "--key", key_env, key_file
+        )  # of no use here, but a wrong one is told all the same
+        passphrase = (passphrase_env, passphrase_file)
+        feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
+
+    async def work(services: "Services") -> int:
+        from gateway.moving.import_one import ImportOptions
+
+        name = environment_of(services, environment)
+        wish = ImportOptions(environment=name, named=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
+        if preview:
+            assert isinstance(feed, Peering)
+            return await preview_of(services, feed, wish, as_json=as_json)
+        with ExitStack() as stack:
+            intake = intake_of(services, wish, stack, report, at_once)
+            intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
+            intake.refresh_rate = refresh_rate
+            if test_refresh:
+                tell_ahead(services, name)
+            await feed.into(intake)
+        return tell(intake, as_json=as_json)
+
+    run(file, work, as_json=as_json)
+
+
+def _check(source: str | None, address: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
+    """Raises UsageError where options do not go together."""
+    if (source is None) == (address is None):
+        raise click.UsageError("Name FILE, or give --from-peer ADDRESS.")
+    if preview and address is None:
+        raise click.UsageError("--preview looks at --from-peer ADDRESS.")
+    if test_refresh and dry_run:
+        raise click.UsageError("--dry-run changes nothing, so it cannot --test-refresh.")
+
+
+def _peering(
+    address: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
+) -> Peering:
+    """Raises UsageError where its key is not named, or is not there."""
+    key = secret_inputs.secret_of("key", "--key", key_env, key_file)
+    if key is None:
+        raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
+    return Peering(address, key, plain_http, only)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
+    """``there=here`` each. Raises UsageError."""
+    pairs: dict[str, str] = {}
+    for one in given:
+        there, sign, here = one.partition("=")
+        if not (there and sign and here):
+            raise click.UsageError(f"{option} takes two names with an equals sign between them, not '{one[:80]}'.")
+        if there in pairs:
+            raise click.UsageError(f"{option} names '{there}' twice.")
+        pairs[there] = here
+    return pairs

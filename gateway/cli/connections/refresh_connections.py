@@ -1,0 +1,102 @@
+"""``gateway connections refresh``: renew credentials now."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.connections.show_connections import the_one
+from gateway.cli.options import (
+    as_json,
+    check_named,
+    config_file,
+    connection_ids,
+    environment,
+    every,
+    perhaps_integration,
+)
+from gateway.cli.run_command import check_integration, each, environment_of, refs_of, run, table
+
+if TYPE_CHECKING:
+    from gateway.records.connection import ConnectionRef
+    from gateway.services import Services
+
+
+@click.command()
+@config_file
+@environment
+@perhaps_integration
+@every
+@connection_ids
+@as_json
+def refresh(
+    file: Path,
+    environment: str | None,
+    integration: str | None,
+    every: bool,
+    connection_ids: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Renew the credentials of each CONNECTION now, whether or not it is due. Exits 1 if one could not be renewed.
+
+    Takes turns with a gateway that is running on the same store.
+    """
+    check_named(connection_ids, every)
+    if every and integration is None:
+        raise click.UsageError("--all needs --integration ID.")
+
+    async def work(services: "Services") -> int:
+        from gateway.moving.parallel_work import renewed
+
+        refs = await _refs(services, environment_of(services, environment), integration, connection_ids)
+        if refs is None:
+            return 1
+        told: list[dict[str, Any]] = []
+
+        async def one(ref: "ConnectionRef") -> None:
+            outcome, detail = await renewed(services, ref)
+            named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
+            told.append({**named, "outcome": outcome, "detail": detail})
+
+        await each(refs, one, "renewing")
+        told.sort(key=lambda row: str(row["connection_id"]))
+        if as_json:
+            print(json.dumps({"connections": told}, indent=2))
+        else:
+            table(
+                ("CONNECTION", "OUTCOME", "DETAIL"),
+                [(r["connection_id"], r["outcome"], r["detail"] or "") for r in told],
+            )
+        failed = sum(row["outcome"] == "failed" for row in told)
+        if failed:
+            print(f"gateway: {failed} of {len(told)} could not be renewed{_helps(told)}", file=sys.stderr)
+        return 1 if failed else 0
+
+    run(file, work, as_json=as_json)
+
+
+async def _refs(
+    services: "Services", environment: str, integration: str | None, connection_ids: tuple[str, ...]
+) -> "list[ConnectionRef] | None":
+    """None, and told, where one of them is not clear."""
+    if integration is not None:
+        from gateway.records.connection import ConnectionRef
+
+        await check_integration(services, environment, integration)
+        named = [ConnectionRef(environment, integration, one) for one in connection_ids]
+        return named or await refs_of(services, environment, integration)
+    found = [await the_one(services, environment, None, one) for one in connection_ids]
+    return [one.ref for one in found if one is not None] if all(found) else None
+
+
+def _helps(told: list[dict[str, Any]]) -> str:
+    from shlex import quote
+
+    from gateway.cli.terminal import program
+
+    first = next(row for row in told if row["outcome"] == "failed")
+    integration, one = quote(str(first["integration"])), quote(str(first["connection_id"]))
+    why = f"`{program()} connections why --integration {integration} {one}` tells what helps"
+    return f"; {why}, `{program()} doctor {integration}` whether its provider can be reached"

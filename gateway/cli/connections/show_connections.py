@@ -1,0 +1,226 @@
+"""``gateway connections list``, ``show`` and ``why``."""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment, perhaps_integration
+from gateway.cli.run_command import check_integration, environment_of, run, table
+from gateway.text import did_you_mean
+
+if TYPE_CHECKING:
+    from gateway.records.connection import Connection
+    from gateway.services import Services
+
+# ── From an id that was typed to the connection that is meant, be its integration named or not.
+
+MOST: Final = 20
+COMPARED: Final = 500
+
+
+async def the_one(
+    services: "Services", environment: str, integration: str | None, connection_id: str
+) -> "Connection | None":
+    """The only connection of that id; None where there is none or several, which is told on stderr."""
+    from gateway.store import ListFilter
+
+    if integration is not None:
+        await check_integration(services, environment, integration)
+    of = (integration,) if integration is not None else ()
+    wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MOST)
+    found = await services.store.connections.list(environment, wanted)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        _tell_several(connection_id, [one.ref.integration_id for one in found])
+    else:
+        some = await services.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
+        near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
+        where = f"integration '{integration}'" if integration is not None else "any integration"
+        print(
+            f"gateway: there is no '{connection_id}' in {where} of environment '{environment}'{near}", file=sys.stderr
+        )
+    return None
+
+
+def _tell_several(connection_id: str, integrations: list[str]) -> None:
+    print(
+        f"gateway: several integrations have a connection '{connection_id}'; name the one that is meant:",
+        file=sys.stderr,
+    )
+    for name in sorted(integrations):
+        print(f"  --integration {name}", file=sys.stderr)
+
+
+@click.command("list")
+@config_file
+@environment
+@click.option(
+    "--integration", "integrations", multiple=True, metavar="ID", help="Only of this integration; may be repeated."
+)
+@click.option("--search", metavar="TEXT", help="In connection ID, and the end user's name and e-mail.")
+@click.option("--end-user", metavar="ID", help="Only of this end user.")
+@click.option(
+    "--dying-within",
+    type=click.IntRange(1, 3650),
+    metavar="DAYS",
+    help="Only those that end by then if nothing is done.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")
+@as_json
+def list_connections(
+    file: Path,
+    environment: str | None,
+    integrations: tuple[str, ...],
+    search: str | None,
+    end_user: str | None,
+    dying_within: int | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
+    """List connections: ID, integration, end user, state, the day their refresh token
+    dies if nobody uses it, when they were made. Never a credential."""
+
+    async def work(services: "Services") -> int:
+        from gateway import clock
+        from gateway.api.connection_json import listed
+        from gateway.store import ListFilter, cursor_after
+
+        name = environment_of(services, environment)
+        for one in integrations:
+            await check_integration(services, name, one)
+        wanted = ListFilter(
+            integration_ids=integrations,
+            search=search,
+            end_user_id=end_user,
+            dies_before=clock.now() + timedelta(days=dying_within) if dying_within else None,
+            limit=limit + 1,
+            cursor=cursor,
+        )
+        found = await services.store.connections.list(name, wanted)
+        shown, more = found[:limit], len(found) > limit
+        following = cursor_after(shown[-1]) if more else None
+        if as_json:
+            body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
+            print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
+            return 0
+        table(("CONNECTION", "INTEGRATION", "END USER", "STATE", "DIES", "MADE"), [_row(one) for one in shown])
+        if following:
+            print(f"There are more: --cursor {following}", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def state(connection: "Connection") -> str:
+    """The state, and behind a colon the reason for one that is not ``active``."""
+    reason = connection.state_reason
+    return (
+        connection.state.value if connection.state == "active" or not reason else f"{connection.state.value}: {reason}"
+    )
+
+
+def _row(connection: "Connection") -> tuple[str, ...]:
+    user = connection.end_user
+    who = (user.email or user.display_name or user.id) if user else ""
+    ref, dies_at = connection.ref, connection.life.dies_at
+    dies, made = f"{dies_at:%Y-%m-%d}" if dies_at else "", f"{connection.created_at:%Y-%m-%d %H:%M}"
+    return ref.connection_id, ref.integration_id, who, state(connection), dies, made
+
+
+# ── ``gateway connections show``: one connection, without its credential.
+
+
+@click.command()
+@config_file
+@environment
+@perhaps_integration
+@click.argument("connection_id", metavar="CONNECTION")
+@as_json
+def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
+    """Show CONNECTION: its settings, whose it is, how its renewal goes. Never its credential, nor a secret setting."""
+
+    async def work(services: "Services") -> int:
+        row = await the_one(services, environment_of(services, environment), integration, connection_id)
+        if row is None:
+            return 1
+        told = _told(services, row)
+        if as_json:
+            print(json.dumps(told, indent=2))
+            return 0
+        width = max(map(len, told))
+        for name, value in told.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            print(f"{name:<{width}}  {text}")
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _told(services: "Services", row: "Connection") -> dict[str, Any]:
+    from gateway.api.connection_json import stamp, whole
+
+    shown = whole(services.store, row, credentials=False)
+    shown.pop("credentials")
+    noted = row.failure
+    return {
+        **shown,
+        "state_reason": row.state_reason,
+        "credential_type": services.store.open_or_nothing(row.credential).get("type"),
+        "expires_at": stamp(row.expires_at) if row.expires_at else None,
+        "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
+        "refresh_failure": {"reason": noted.code, "provider_message": noted.message, "attempts": noted.attempts}
+        if noted
+        else None,
+    }
+
+
+# ── ``gateway connections why``: the story of one connection, and the one action that helps.
+
+
+@click.command()
+@config_file
+@environment
+@perhaps_integration
+@click.argument("connection_id", metavar="CONNECTION")
+@as_json
+def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
+    """Tell why CONNECTION is as it is: what happened when, the likely causes in order, and what to do. No secrets."""
+
+    async def work(services: "Services") -> int:
+        from gateway.api.connection_json import told
+
+        row = await the_one(services, environment_of(services, environment), integration, connection_id)
+        if row is None:
+            return 1
+        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id}
+        body |= await told(services, row)
+        print(json.dumps(body, indent=2) if as_json else _text(body))
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _text(body: dict[str, Any]) -> str:
+    found = body["diagnosis"]
+    lines = [
+        f"{body['connection_id']} ({body['provider_config_key']}) is {found['state']} since {_day(found['since'])}"
+    ]
+    lines += ["", "What happened"]
+    for one in found["timeline"]:
+        detail = f"  ({one['detail']})" if one["detail"] else ""
+        lines.append(f"  {_day(one['at'])}  {'→ ' if one['ahead'] else '  '}{one['what']}{detail}")
+    if found["causes"]:
+        lines += ["", "Likely causes, the likeliest first"]
+        lines += [f"  {place}. {one['why']}" for place, one in enumerate(found["causes"], 1)]
+    return "\n".join([*lines, "", "What helps", f"  {found['action']['how']}"])
+
+
+def _day(stamp: str) -> str:
+    return f"{stamp[:10]} {stamp[11:19]} UTC"

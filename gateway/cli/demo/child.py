@@ -1,0 +1,117 @@
+"""One of the demo's two processes: started, awaited, watched, and ended."""
+
+import asyncio
+import contextlib
+import os
+import re
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import IO, Any, Final
+
+from gateway.cli.demo import DemoFailed
+
+START_LIMIT_S: Final = 45
+STOP_LIMIT_S: Final = 8
+_LAST_LINES: Final = 6
+_READY = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
+
+
+class Child:
+    """A running module, its output in `log`. Made by `started`."""
+
+    def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
+        self.name = name
+        self._log = log
+        self._process = process
+        self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._copying = asyncio.create_task(self._copy_output(sink))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> str:
+        """The address that it prints once it listens. Raises DemoFailed with its last words if it ends before."""
+        ended = asyncio.create_task(self._process.wait())
+        first: set[asyncio.Future[Any]] = {self._ready, ended}
+        try:
+            await asyncio.wait(first, timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if self._ready.done():
+            return self._ready.result()
+        if self._process.returncode is not None:
+            raise await self.ended()
+        raise DemoFailed(f"the {self.name} was not ready within {START_LIMIT_S} s; see {self._log}")
+
+    async def ended(self) -> DemoFailed:
+        """Waits for its end, and says what it said last."""
+        code = await self._process.wait()
+        await asyncio.wait({self._copying}, timeout=1)
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_words()]))
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL for who does not listen within 8 s."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), STOP_LIMIT_S)
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
+            await self._process.wait()
+            self._ready.cancel()
+            await asyncio.wait({self._copying}, timeout=1)
+            self._copying.cancel()
+
+    async def _copy_output(self, sink: IO[bytes]) -> None:
+        """All of stdout into the log, so that it never fills up, with an eye on the line that says it is ready."""
+        output, seen = self._process.stdout, b""
+        assert output is not None
+        while piece := await output.read(65536):
+            sink.write(piece)
+            sink.flush()
+            if not self._ready.done():
+                seen += piece
+                if found := _READY.search(seen):
+                    self._ready.set_result(found[1].decode())
+
+    def _last_words(self) -> list[str]:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return [f"  {line}" for line in lines if line.strip()][-_LAST_LINES:] or ["  (it said nothing)"]
+
+
+@asynccontextmanager
+async def started(
+    name: str, module: str, *arguments: str, log: Path, environ: Mapping[str, str] | None = None
+) -> AsyncIterator[Child]:
+    """``python -m module`` as a child that ends with the block, and with us."""
+    command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
+    with _fresh(log) as sink:
+        # A session of its own: Ctrl-C then reaches us alone, and we end the children in order.
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=sink,
+            env={**os.environ, **(environ or {})},
+            start_new_session=True,
+            umask=0o077,
+        )
+        child = Child(name, log, process, sink)
+        try:
+            yield child
+        finally:
+            await child.stop()
+
+
+def _fresh(log: Path) -> IO[bytes]:
+    """An empty log that only its owner reads; that of the run before gets a ``.1``."""
+    with contextlib.suppress(FileNotFoundError):
+        log.replace(log.with_name(log.name + ".1"))
+    return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

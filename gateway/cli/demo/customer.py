@@ -1,0 +1,135 @@
+"""The demo's own application: it calls the gateway's public API as a customer would, and sends its user to connect."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from html import unescape
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from gateway.cli.demo import DemoFailed
+from gateway.sandbox.visitor import LostTheWay, VisitedPage, browser, visit
+from gateway.secret import Secret
+
+INTEGRATION: Final = "sandbox"
+END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
+_ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+_SITE: Final = "acme"
+# What the proxy answers where only connecting anew helps: no such connection, a final no, a token or site that is gone.
+_DEAD: Final = frozenset({401, 403, 404, 424})
+
+
+@dataclass(frozen=True, slots=True)
+class DemoConnection:
+    """A connection that has just served a proxied call; `path` is the one it was tried with, behind ``/proxy``."""
+
+    connection_id: str
+    path: str
+
+
+class Customer:
+    """Calls `url` with `key`. Every method raises DemoFailed where the gateway does not do as it should."""
+
+    def __init__(self, http: ClientSession, url: str, key: Secret) -> None:
+        self._http = http
+        self._url = url
+        self._key = key
+
+    async def connection(self) -> DemoConnection:
+        """The demo user's connection: the one there is if it works, else a new one through the real flow."""
+        for known in await self._connection_ids():
+            path = await self._path(known)
+            if path is not None and await self._works(known, path):
+                return DemoConnection(known, path)
+            await self._call("DELETE", f"/connections/{quote(known, safe='')}?provider_config_key={INTEGRATION}")
+        await self._connect()
+        for made in await self._connection_ids():
+            path = await self._path(made)
+            if path is not None and await self._works(made, path):
+                return DemoConnection(made, path)
+        raise DemoFailed("the connection that was just made does not serve a proxied call; see the gateway's log")
+
+    async def connect_link(self) -> str:
+        """Where a person connects in a browser; good for 30 minutes."""
+        return str((await self._session())["connect_link"])
+
+    def curl(self, connected: DemoConnection) -> str:
+        """One command, to be pasted as it is."""
+        headers = {"Authorization": f"Bearer {self._key.reveal()}", **_named(connected.connection_id)}
+        words = ["curl"]
+        for name, value in headers.items():
+            words += ["-H", f"{name}: {value}"]
+        return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
+
+    async def _connect(self) -> None:
+        """Log in and consent at the sandbox as the demo user would."""
+        token = (await self._session())["token"]
+        query = urlencode({"connect_session_token": token, "params[subdomain]": _SITE})
+        try:
+            async with browser() as session:
+                end = await visit(session, f"{self._url}/oauth/connect/{INTEGRATION}?{query}", _ANSWERS)
+        except (ClientError, LostTheWay) as fault:
+            raise DemoFailed(f"the authorization did not come to an end: {fault}") from fault
+        if end.status != 200 or not end.url.startswith(f"{self._url}/oauth/callback"):
+            address = end.url.partition("?")[0]
+            raise DemoFailed(f"the authorization ended at {address} with {end.status}: {_words(end)}")
+
+    async def _session(self) -> dict[str, Any]:
+        wish = {"end_user": END_USER, "allowed_integrations": [INTEGRATION]}
+        data: dict[str, Any] = (await self._call("POST", "/connect/sessions", wish))["data"]
+        return data
+
+    async def _connection_ids(self) -> list[str]:
+        query = urlencode({"endUserId": END_USER["id"], "integrationId": INTEGRATION})
+        return [shown["connection_id"] for shown in (await self._call("GET", f"/connections?{query}"))["connections"]]
+
+    async def _path(self, connection_id: str) -> str | None:
+        """A search on the connection's site; None where the connection can no longer be read."""
+        query = f"provider_config_key={INTEGRATION}"
+        shown = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
+        if shown is None:
+            return None
+        return f"/ex/sandbox/{shown['connection_config']['cloudId']}/rest/api/3/search?maxResults=2"
+
+    async def _works(self, connection_id: str, path: str) -> bool:
+        found = await self._call("GET", f"/proxy{path}", headers=_named(connection_id), dead_is=None)
+        return found is not None
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        *,
+        headers: dict[str, str] | None = None,
+        dead_is: Any = ...,
+    ) -> Any:
+        """The JSON of a 2xx answer; `dead_is`, if given, for a status that says the connection is of no more use."""
+        sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
+        try:
+            async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
+                if response.ok:
+                    return await response.json()
+                if dead_is is not ... and response.status in _DEAD:
+                    return dead_is
+                text = await response.text()
+        except (ClientError, TimeoutError) as fault:
+            raise DemoFailed(f"{method} {path.partition('?')[0]} failed: {fault!r}") from fault
+        raise DemoFailed(f"{method} {path.partition('?')[0]} answered {response.status}: {text[:500]}")
+
+
+def session() -> ClientSession:
+    """For the customer's calls; a refresh behind one of them may take a moment."""
+    return ClientSession(timeout=ClientTimeout(total=30))
+
+
+def _named(connection_id: str) -> dict[str, str]:
+    return {"Provider-Config-Key": INTEGRATION, "Connection-Id": connection_id}
+
+
+def _words(page: VisitedPage) -> str:
+    """What a page says, without its markup."""
+    text = re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", page.text, flags=re.DOTALL | re.IGNORECASE)
+    return " ".join(unescape(text).split())[:300]

@@ -1,0 +1,69 @@
+"""``gateway demo``: the gateway with its built-in fake provider, and a connection that already works."""
+
+import dataclasses
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.terminal import program
+
+if TYPE_CHECKING:
+    from gateway.cli.demo.demo_run import Ready
+
+PORT = click.IntRange(0, 65535)
+
+
+@click.command(short_help="run the gateway with a fake provider and a ready connection")
+@click.option("--port", type=PORT, default=3003, show_default=True, help="The gateway's port; 0 picks a free one.")
+@click.option("--sandbox-port", type=PORT, default=3004, show_default=True, help="The fake provider's; 0 likewise.")
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".gateway"),
+    show_default=True,
+    help="Folder for configuration, keys, database and logs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
+def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
+    """Start the gateway together with a fake issue tracker, make a connection through a full OAuth round trip, and
+    print a curl command that uses it. Stays in the foreground; Ctrl-C ends both.
+    """
+    import asyncio
+
+    from gateway.cli.demo import DemoFailed
+    from gateway.cli.demo.demo_folder import DemoFolder
+    from gateway.cli.demo.demo_run import run
+
+    def announce(ready: "Ready") -> None:
+        text = json.dumps(dataclasses.asdict(ready)) if as_json else banner(ready, state)
+        print(text, flush=True)
+
+    if not as_json:
+        print("Starting the gateway and the sandbox …", file=sys.stderr, flush=True)
+    try:
+        asyncio.run(run(DemoFolder(state.absolute()), port=port, sandbox_port=sandbox_port, announce=announce))
+    except DemoFailed as failed:
+        raise click.ClickException(str(failed)) from failed
+
+
+def banner(ready: "Ready", state: Path) -> str:
+    """For the person at the terminal; the curl command and the link stand alone on their lines, whole."""
+    where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
+    return f"""
+The gateway is ready on {ready.url}, in front of a fake issue tracker.
+A demo user has connected through OAuth. Read two of her issues through the gateway:
+
+{ready.curl}
+
+See the whole of such a call, and have it as Python or Node, in another terminal from this folder: {program()} try{where}
+
+Connect one more in a browser (log in as demo@example.com with the password demo; the link is good for 30 minutes):
+
+{ready.connect_link}
+
+Keys, database and logs are in {state}/. Ctrl-C ends both.
+"""

@@ -1,0 +1,142 @@
+"""The demo's folder: configuration, keys, the sandbox's catalog entry, and a lock, since one demo at a time uses it."""
+
+import base64
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from gateway import resources
+from gateway.access.key_forms import mint
+from gateway.cli.demo import DemoFailed
+from gateway.secret import Secret
+
+CLIENT_ID: Final = "gateway-demo"
+PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # in configurations that an earlier version wrote
+SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
+USUAL_PORT: Final = 3003
+USUAL_SANDBOX_PORT: Final = 3004
+SHIPPED_ORIGIN: Final = f"http://127.0.0.1:{USUAL_SANDBOX_PORT}"
+
+_CONFIGURATION: Final = f"""\
+# Written by `gateway demo` when it was missing; yours to edit, it is not written again.
+server:
+  port: "${{file:port}}"                   # written at every start, from --port; so commands find the gateway that runs
+store:
+  url: sqlite:///gateway.db
+  encryption_keys: ["${{file:encryption_key}}"]
+catalog: [catalog]                       # its sandbox.yaml says where the sandbox listens; written at every start
+environments:
+  dev:
+    secret_keys: ["${{file:secret_key}}"]
+    connect_links_in_errors: true        # so that a call for a missing connection shows a link; false by default
+    integrations:
+      sandbox:
+        provider: sandbox
+        client_id: {CLIENT_ID}
+        client_secret: "${{file:sandbox_client_secret}}"
+        scopes: ["read:sandbox-user", "read:sandbox-work", "write:sandbox-work", "offline_access"]
+egress:
+  allow: ["127.0.0.1/32:${{file:sandbox_port}}"]    # the sandbox, and nothing else on this machine
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoFolder:
+    """`path` is absolute. Every file in it is its owner's alone."""
+
+    path: Path
+
+    @property
+    def configuration(self) -> Path:
+        return self.path / "gateway.yaml"
+
+    @property
+    def client_secret(self) -> Path:
+        return self.path / "sandbox_client_secret"
+
+    @property
+    def sandbox_state(self) -> Path:
+        return self.path / "sandbox.json"
+
+    @property
+    def address(self) -> Path:
+        """Where the gateway listens, or did when it ran last; for those who look for it."""
+        return self.path / "address"
+
+    def tell_address(self, url: str) -> None:
+        self._tell("address", url)
+
+    def tell_ports(self, port: int, sandbox_port: int) -> None:
+        """What the configuration reads, in the gateway and in every command beside it or after it."""
+        self._tell("port", str(port))
+        self._tell("sandbox_port", str(sandbox_port))
+
+    def _tell(self, name: str, text: str) -> None:
+        fresh = self.path / f".{name}.new"
+        fresh.write_text(f"{text}\n")
+        fresh.replace(self.path / name)
+
+    def secret_key(self) -> Secret:
+        """The key that the application calls with, read as the configuration reads it."""
+        return Secret((self.path / "secret_key").read_text().removesuffix("\n"))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder and what is missing in it, and hold it until the end of the block. Raises DemoFailed."""
+        with self._lock():
+            self._furnish()
+            yield
+
+    def point_catalog_at(self, origin: str) -> None:
+        """Lay the shipped entry of the sandbox over itself, with the address at which it listens this time."""
+        shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
+        if SHIPPED_ORIGIN not in shipped:
+            raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
+        (self.path / "catalog").mkdir(mode=0o700, exist_ok=True)
+        fresh = self.path / "catalog" / ".sandbox.yaml.new"
+        fresh.write_text("# Written by `gateway demo` at every start.\n" + shipped.replace(SHIPPED_ORIGIN, origin))
+        fresh.replace(self.path / "catalog" / "sandbox.yaml")
+
+    def _lock(self) -> IO[str]:
+        """Closing it, as a crash does too, lets go of the folder."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.fdopen(os.open(self.path / "demo.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
+        except OSError as fault:
+            raise DemoFailed(f"{self.path} cannot be used: {fault}; choose another folder with --state") from fault
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            message = f"another demo runs with the state in {self.path}; choose another folder with --state"
+            raise DemoFailed(message) from None
+        return lock
+
+    def _furnish(self) -> None:
+        key, database = self.path / "encryption_key", self.path / "gateway.db"
+        if database.exists() and not key.exists():
+            raise DemoFailed(
+                f"{key} is missing, and without it {database} cannot be opened; put it back, "
+                f"or start anew by removing {self.path} or with another --state"
+            )
+        _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
+        _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
+        _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
+        for name, usual in (("port", USUAL_PORT), ("sandbox_port", USUAL_SANDBOX_PORT)):
+            _write_if_missing(self.path / name, f"{usual}\n")  # until the start knows them: see `tell_ports`
+        _write_if_missing(self.configuration, _CONFIGURATION)
+
+
+def _write_if_missing(path: Path, text: str) -> None:
+    """Readable by its owner only from the first byte on."""
+    try:
+        created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(created, "w") as file:
+        file.write(text)

@@ -1,0 +1,153 @@
+"""The demo from its first process to its last signal."""
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.cli.demo import DemoFailed, customer
+from gateway.cli.demo.child import Child, started
+from gateway.cli.demo.demo_folder import CLIENT_ID, PORT_VARIABLE, SANDBOX_PORT_VARIABLE, DemoFolder
+from gateway.sandbox.app import HOST
+
+# ── Ports of the loopback address: whether one is free, and which one is.
+
+
+@contextmanager
+def held(port: int, flag: str) -> Iterator[int]:
+    """Keep a port from others until the end of the block, so that it is free for a child then; 0 picks one.
+
+    Raises DemoFailed, which names the flag that chooses another.
+    """
+    try:
+        listening = socket.create_server((HOST, port))
+    except OSError as fault:
+        reason = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be used ({fault.strerror})"
+        raise DemoFailed(f"port {port} {reason}; choose another one with {flag} (0 picks a free one)") from fault
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        listening.close()
+
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_GRACE_S: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What is told once everything runs, by the names of ``gateway demo --json``."""
+
+    url: str
+    secret_key: str
+    provider_config_key: str
+    connection_id: str
+    connect_link: str
+    curl: str
+
+
+async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
+    """Until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
+    work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
+    signalled = False
+
+    def end() -> None:
+        nonlocal signalled
+        signalled = True
+        work.cancel()
+
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not signalled:
+            raise
+
+
+async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
+    if port == sandbox_port != 0:
+        raise DemoFailed(f"--port and --sandbox-port are both {port}; they must differ")
+    with folder.locked():
+        async with _both(folder, port, sandbox_port) as (url, sandbox, gateway):
+            ends = [asyncio.create_task(child.ended()) for child in (sandbox, gateway)]
+            try:
+                announce(await _ready_or_ended(url, folder, ends))
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                raise _said_last(ends)
+            finally:
+                for end in ends:
+                    end.cancel()
+
+
+async def _ready_or_ended(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
+    """Where a child ends meanwhile, its own words tell more than the call that failed because of it."""
+    try:
+        return await _ready(url, folder)
+    except DemoFailed:
+        await asyncio.wait(ends, timeout=_GRACE_S, return_when=asyncio.FIRST_COMPLETED)
+        if any(end.done() for end in ends):
+            raise _said_last(ends) from None
+        raise
+
+
+def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
+    return next(end.result() for end in ends if end.done())
+
+
+@asynccontextmanager
+async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterator[tuple[str, Child, Child]]:
+    """The gateway's address, sandbox and gateway, once both listen. They end with the block, the gateway first."""
+    async with AsyncExitStack() as stack:
+        with held(port, "--port") as own_port:
+            url = f"http://{HOST}:{own_port}"
+            with held(sandbox_port, "--sandbox-port"):
+                pass  # only to say so at once, and with the name of the flag
+            sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
+            origin = await sandbox.ready()
+            folder.point_catalog_at(origin)
+        sandbox_listens = int(origin.rpartition(":")[2])
+        folder.tell_ports(own_port, sandbox_listens)
+        environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: str(sandbox_listens)}
+        arguments = ("serve", "-c", str(folder.configuration))
+        log = folder.path / "gateway.log"
+        gateway = await stack.enter_async_context(started("gateway", "gateway", *arguments, log=log, environ=environ))
+        listens = await gateway.ready()
+        if listens != url:
+            raise DemoFailed(
+                f"the gateway listens on {listens} instead of {url}; "
+                f"let server.port in {folder.configuration} be ${{file:port}}, and choose it with --port"
+            )
+        folder.tell_address(url)
+        yield url, sandbox, gateway
+
+
+def _sandbox(folder: DemoFolder, port: int, callback: str) -> AbstractAsyncContextManager[Child]:
+    options = {
+        "--port": str(port),
+        "--state": str(folder.sandbox_state),
+        "--client-id": CLIENT_ID,
+        "--client-secret-file": str(folder.client_secret),
+        "--redirect-uri": callback,
+    }
+    arguments = [word for option in options.items() for word in option]
+    return started("sandbox", "gateway.sandbox", *arguments, log=folder.path / "sandbox.log")
+
+
+async def _ready(url: str, folder: DemoFolder) -> Ready:
+    key = folder.secret_key()
+    async with customer.session() as http:
+        caller = customer.Customer(http, url, key)
+        connected = await caller.connection()
+        return Ready(
+            url=url,
+            secret_key=key.reveal(),
+            provider_config_key=customer.INTEGRATION,
+            connection_id=connected.connection_id,
+            connect_link=await caller.connect_link(),
+            curl=caller.curl(connected),
+        )

@@ -1,0 +1,156 @@
+"""``gateway doctor``: what is wrong before an end user finds it."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli import secret_inputs
+from gateway.cli.options import as_json, config_file
+
+if TYPE_CHECKING:
+    from gateway.catalog.load_catalog import Catalog
+    from gateway.cli.doctor.findings import DoctorFinding, Patient
+    from gateway.config import Config
+
+
+@click.command()
+@click.argument("integration", required=False)
+@config_file
+@click.option("--offline", is_flag=True, help="Dial nothing but the database.")
+@click.option(
+    "--from-peer", "peer", metavar="ADDRESS", help="Examine instead what moving in from the API there would take."
+)
+@click.option(
+    "--plain-http", is_flag=True, help="With --from-peer: ADDRESS may be plain http: the way there is private."
+)
+@secret_inputs.key_env
+@secret_inputs.key_file
+@as_json
+def doctor(
+    integration: str | None,
+    file: Path,
+    offline: bool,
+    peer: str | None,
+    plain_http: bool,
+    key_env: str | None,
+    key_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Examine FILE and what it needs, for all integrations or for INTEGRATION: the configuration, keys, database, disk,
+    the public URL, the clock, what to paste at the provider, the client that was copied from there, and whether the
+    provider can be reached.
+
+    Changes nothing, shows no secret, and sends none: each address gets one request without a credential. Works beside a
+    gateway that runs. Exit 1 if anything would keep a user from connecting.
+    """
+    from gateway.observe import logs
+
+    if peer is not None:
+        from gateway.cli.connections.import_connections import preview_from
+
+        key = secret_inputs.secret_of("key", "--key", key_env, key_file)
+        preview_from(file, peer, key, integration, plain_http=plain_http, as_json=as_json)
+    logs.setup("critical")
+    findings, config = asyncio.run(_examined(file, integration, offline=offline))
+    if as_json:
+        print(json.dumps(_report(findings, config), indent=2))
+    else:
+        for line in _lines(findings):
+            print(line)
+    sys.exit(1 if any(finding.level == "fail" for finding in findings) else 0)
+
+
+async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
+    """In the order in which they are best read; the configuration if it can be used."""
+    from gateway.cli.doctor.findings import declared, ok, patient
+
+    config, catalog, findings = await asyncio.to_thread(_configuration, file)
+    if config is None or catalog is None:
+        return findings, None
+    integrations = declared(config, catalog, wanted)
+    if wanted is not None and not integrations:
+        findings.append(_unknown(config, wanted))
+    elif not findings:
+        findings.append(ok("configuration", f"{file} is in order"))
+    async with patient(config, catalog, integrations) as one:
+        findings += await _looked_at(one, offline=offline)
+    return findings, config
+
+
+async def _looked_at(one: "Patient", *, offline: bool) -> "list[DoctorFinding]":
+    """Everything at the same time; what reads disks or waits for the database in threads."""
+    from gateway.cli.doctor.integration_checks import integrations
+    from gateway.cli.doctor.machine_checks import database, files, journal
+    from gateway.cli.doctor.network_checks import clocks, outbound, reach, running
+
+    async with asyncio.TaskGroup() as group:
+        at_disk = [group.create_task(asyncio.to_thread(_listed, look, one)) for look in (files, database)]
+        declared = group.create_task(asyncio.to_thread(_listed, integrations, one))
+        noting = group.create_task(_all(journal(one)))
+        dialled = [] if offline else [group.create_task(_all(look(one))) for look in (reach, running, outbound)]
+    (near, beside, far) = (task.result() for task in dialled) if dialled else ([], [], [])
+    here = (*at_disk[0].result(), *at_disk[1].result(), *noting.result())
+    return [*here, *beside, *near, *clocks(one), *declared.result(), *far]
+
+
+def _listed(look: "Callable[[Patient], Iterator[DoctorFinding]]", one: "Patient") -> "list[DoctorFinding]":
+    return list(look(one))
+
+
+async def _all(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]":
+    return [finding async for finding in findings]
+
+
+def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[DoctorFinding]]":
+    """As `gateway check` sees it, with its faults and warnings."""
+    from gateway.cli.check import examine
+    from gateway.cli.doctor.findings import DoctorFinding
+    from gateway.integrations.declared import catalog_of
+
+    config, faults, warnings = examine(file)
+    findings = [DoctorFinding("fail", "configuration", fault.message, fault.where) for fault in faults]
+    findings += [DoctorFinding("warn", "configuration", warning.message, warning.where) for warning in warnings]
+    return config, catalog_of(config) if config else None, findings
+
+
+def _unknown(config: "Config", wanted: str) -> "DoctorFinding":
+    from gateway.cli.doctor.findings import DoctorFinding
+    from gateway.text import did_you_mean
+
+    keys = [key for environment in config.environments.values() for key in environment.integrations]
+    hint = did_you_mean(wanted, keys) or f"; it declares {', '.join(sorted(set(keys))) or 'none'}"
+    where = config.where("environments")
+    return DoctorFinding(
+        "fail", "configuration", f"no environment has an integration '{wanted}'{hint}", where, "name another"
+    )
+
+
+def _report(findings: "Collection[DoctorFinding]", config: "Config | None") -> dict[str, Any]:
+    more = {"callback_url": config.callback_url, "public_url": config.server.public_url} if config else {}
+    healthy = not any(finding.level == "fail" for finding in findings)
+    return {"ok": healthy, **more, "findings": [finding.as_json() for finding in findings]}
+
+
+def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
+    """A line for each, and one with the place and the next step below what is not well."""
+    from gateway.text import counted
+
+    colours = {"ok": "green", "warn": "yellow", "fail": "red"}
+    counts = {"warn": 0, "fail": 0}
+    for finding in findings:
+        mark = f"{finding.level:<5}"
+        if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # no-color.org
+            mark = click.style(mark, fg=colours[finding.level])
+        subject = f"{finding.integration}: " if finding.integration else ""
+        yield f"{mark} {finding.check:<15} {subject}{finding.message}"
+        if finding.level != "ok":
+            counts[finding.level] += 1
+            yield f"      {'':<15} {': '.join(filter(None, (finding.where, finding.fix)))}"
+    errors, warnings = counted(counts["fail"], "error"), counted(counts["warn"], "warning")
+    yield f"{errors}, {warnings}" if any(counts.values()) else "all is well"

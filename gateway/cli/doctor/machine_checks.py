@@ -1,0 +1,163 @@
+"""This machine: files that others may read, room on the disk, the store, the refresh journal."""
+
+import asyncio
+import contextlib
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.cli.doctor.findings import DoctorFinding, Level, Patient, ok
+from gateway.cli.terminal import program
+from gateway.config.exposed import SQLITE, open_files
+from gateway.config.store_url import unguarded
+from gateway.journal.place import NO_FOLDER, journal_beside, journal_of_node
+from gateway.journal.segment import Segment
+from gateway.store.preflight import ending_with_token, look_at
+from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
+from gateway.store.sqlite.file_preflight import sqlite_path
+from gateway.text import counted
+
+# ── Files that others may read although they hold secrets, and the room that is left on the disk.
+
+FULL_BYTES: Final = 100 << 20
+TIGHT_BYTES: Final = 1 << 30
+
+
+def files(patient: Patient) -> Iterator[DoctorFinding]:
+    """Modes of the configuration, of the files it reads secrets from and of the database, and free space."""
+    config = patient.config
+    found = open_files(config)
+    for one in found:
+        yield DoctorFinding("warn", "files", one.message, str(one.path), one.fix)
+    if not found:
+        yield ok("files", "keys, configuration and database are their owner's alone")
+    if config.store.url.startswith(SQLITE):
+        yield _room(patient, Path(config.store.url.removeprefix(SQLITE)))
+
+
+def _room(patient: Patient, database: Path) -> DoctorFinding:
+    folder = database.parent
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as fault:
+        return DoctorFinding(
+            "warn", "disk", f"the free space of {folder} cannot be told: {fault.strerror}", str(folder)
+        )
+    told = f"{free >> 20:,} MiB are free in {folder}"
+    if free >= TIGHT_BYTES:
+        return ok("disk", told)
+    level: Level = "fail" if free < FULL_BYTES else "warn"
+    where = patient.where("store", "url")
+    return DoctorFinding(level, "disk", told, where, "make room, or let store.url name a file elsewhere")
+
+
+# ── The store: whether it can be reached, is ours, at which revision, and whether the encryption keys open it. Writes
+# nothing.
+
+CHECK_S: Final = 10.0
+
+
+def refresh_tokens(patient: Patient) -> Iterator[DoctorFinding]:
+    """Integrations whose connections end with their access token, since the provider gave no refresh token."""
+    by_name = {one.name: one for one in patient.integrations}
+    try:
+        found = ending_with_token(patient.config.store)
+    except StoreRefused:  # in use by others just now; what is wrong with the database is reported elsewhere
+        return
+    for environment, key, number, first in found:
+        one = by_name.get(f"{environment}/{key}")
+        if one is None:
+            continue
+        has = "has no refresh token and ends" if number == 1 else "have no refresh token and end"
+        message = f"{counted(number, 'connection')} {has} with its access token, the next on {first} UTC"
+        asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes or ()
+        how = what_brings_one(one.provider, asked)
+        yield DoctorFinding("warn", "refresh tokens", message, patient.where(*one.place), how, one.name)
+
+
+def database(patient: Patient) -> Iterator[DoctorFinding]:
+    """Blocks, for at most `store.pool.connect_s` and as long for an answer, or `CHECK_S` for a file."""
+    config = patient.config
+    key = ("store", "url")
+    try:
+        revision = look_at(config.store)
+        sound = revision is None or not config.store.url.startswith("sqlite:") or _sound(config.store.url)
+    except StoreDamaged as damage:
+        fix = f"stop the gateway, then `{program()} restore BACKUP -c {config.path}`"
+        yield DoctorFinding("fail", "store", str(damage), patient.where(*key), fix)
+        return
+    except StoreRefused as refusal:
+        message = str(refusal)
+        if "encryption_keys" in message:
+            key = ("store", "encryption_keys")
+        yield DoctorFinding("fail", "store", message, patient.where(*key), f"correct {'.'.join(key)}")
+        return
+    if revision is None:
+        yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")
+    elif revision == REVISIONS[-1]:
+        yield ok("store", f"the database is at revision {revision}, which this version needs")
+        yield from refresh_tokens(patient)
+    else:
+        yield DoctorFinding(
+            "warn",
+            "store",
+            f"the database is at revision {revision}; the next start moves it to {REVISIONS[-1]}",
+            patient.where(*key),
+            f"back it up first; then start `{program()} serve`",
+        )
+    if not sound:
+        yield ok(
+            "store",
+            f"{CHECK_S:g} s did not suffice to look for damage; `{program()} backup FILE` checks its whole copy",
+        )
+    if revision is not None:
+        yield ok("encryption key", "the encryption keys open everything in the database")
+    if unguarded(config.store.url):
+        yield DoctorFinding(
+            "warn",
+            "store",
+            "the database's certificate is not checked, so that somebody between could read everything",
+            patient.where(*key),
+            "add ?sslmode=verify-full to store.url",
+        )
+
+
+def _sound(url: str) -> bool:
+    """False where there was no time to look at the whole file. Raises StoreDamaged."""
+    from gateway.store.sqlite.file_preflight import quick_check, sqlite_path
+
+    return quick_check(sqlite_path(url), at_most_s=CHECK_S)
+
+
+# ── Whether token endpoints' replies outlive a process that is killed: whether the refresh journal can be written.
+
+CHECK = "journal"
+AT_STAKE = "a process that is killed while it refreshes a token may lose it"
+
+
+async def journal(patient: Patient) -> AsyncIterator[DoctorFinding]:
+    """Tried by this user on this machine, and nothing of it stays."""
+    url, where = patient.config.store.url, patient.where("store", "url")
+    folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
+    if folder is None:
+        yield DoctorFinding(
+            "warn", CHECK, f"{AT_STAKE}: there is no folder for it", where, NO_FOLDER.partition(": ")[2]
+        )
+        return
+    if not folder.parent.exists():
+        return  # reported where the database is looked at
+    there = folder.exists()
+    try:
+        await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
+    except OSError as fault:
+        detail = f"{AT_STAKE}: the refresh journal cannot be written in {folder} ({fault.strerror})"
+        fix = "give the service's user room and rights there, or let store.url name another folder"
+        yield DoctorFinding("warn", CHECK, detail, where, fix)
+        return
+    if not there:
+        with contextlib.suppress(OSError):  # a gateway has begun to use it meanwhile
+            folder.rmdir()
+    yield ok(CHECK, f"the refresh journal can be written by this user in {folder.parent}")

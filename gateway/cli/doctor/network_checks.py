@@ -1,0 +1,310 @@
+"""The network: clocks, the way out to providers, the way in by the public URL, a gateway that runs here."""
+
+import asyncio
+import contextlib
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from statistics import median
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from gateway import clock
+from gateway.api.health import INSTANCE
+from gateway.catalog.address import parse_address
+from gateway.catalog.template import TemplateError
+from gateway.cli.doctor.findings import ANSWER_S, Declared, DoctorFinding, Level, Patient, ok
+from gateway.cli.doctor.machine_checks import AT_STAKE, CHECK
+from gateway.cli.terminal import program
+from gateway.egress.egress_errors import EgressError
+from gateway.text import counted, unconnected
+from gateway.vault import Keyring, instance
+
+# ── Our clock against those of others, as the Date of their answers tells it (RFC 9110 §6.6.1), to a second.
+
+FINE_S: Final = 5.0
+BAD_S: Final = 60.0  # where token endpoints begin to refuse what was signed here, and tokens end unnoticed
+
+
+def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
+    """By how many seconds our clock is ahead of the one that wrote `date`; 0 where the exchange itself explains it."""
+    try:
+        told = parsedate_to_datetime(date)
+        early, late = (asked - told).total_seconds() - 1, (answered - told).total_seconds()
+    except (ValueError, TypeError):
+        return None
+    return 0.0 if early <= 0 <= late else (early if early > 0 else late)
+
+
+def clocks(patient: Patient) -> Iterator[DoctorFinding]:
+    """One finding, from the middle of all that were heard."""
+    if not patient.skews_s:
+        return
+    skew = median(seconds for _, seconds in patient.skews_s)
+    who = ", ".join(sorted({name for name, _ in patient.skews_s}))
+    if abs(skew) <= FINE_S:
+        yield ok("clock", f"it agrees with {who}")
+        return
+    level: Level = "fail" if abs(skew) > BAD_S else "warn"
+    way = "ahead of" if skew > 0 else "behind"
+    yield DoctorFinding(
+        level,
+        "clock",
+        f"it is {abs(skew):.0f} s {way} {who}; tokens would be renewed at the wrong time, and signatures refused",
+        "this machine",
+        "have it keep time: timedatectl set-ntp true, or chrony",
+    )
+
+
+# ── Whether the gateway may and can dial what an integration needs, as it would itself: DNS, the guard, TLS.
+
+FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`field`: what the origin is needed for, first of all."""
+
+    url: str
+    field: str
+
+
+async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
+    """One request without a credential, ``HEAD /``, to each origin that is no template; at the same time to all."""
+    asked: dict[str, asyncio.Task[str | EgressError]] = {}
+    async with asyncio.TaskGroup() as group:
+        for one in patient.integrations:
+            for origin in origins(one):
+                if origin.url not in asked:
+                    asked[origin.url] = group.create_task(_head(patient, origin.url))
+        for environment in patient.config.environments.values():
+            if environment.webhook_url is not None and environment.webhook_url not in asked:
+                asked[environment.webhook_url] = group.create_task(_head(patient, _origin_of(environment.webhook_url)))
+    for one in patient.integrations:
+        told = [(origin, asked[origin.url].result()) for origin in origins(one)]
+        bad = [_refused(patient, one, origin, said) for origin, said in told if isinstance(said, EgressError)]
+        for finding in bad:
+            yield finding
+        if told and not bad:
+            hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in told))
+            yield ok("provider", f"{hosts} can be reached", integration=one.name)
+    for environment in patient.config.environments.values():
+        if environment.webhook_url is not None:
+            said = asked[environment.webhook_url].result()
+            yield _of_webhook(patient, environment.name, environment.webhook_url, said)
+
+
+def origins(one: Declared) -> Iterator[Origin]:
+    """Those that the entry spells out; what end users fill in cannot be tried without one."""
+    provider, seen = one.provider, set()
+    for field in FIELDS:
+        template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
+        if not isinstance(template, str):
+            continue
+        try:
+            address = parse_address(template)
+        except TemplateError:
+            continue
+        if address.whole is None and all(isinstance(piece, str) for piece in (*address.host, address.port or "")):
+            port = f":{address.port}" if address.port else ""
+            url = f"{address.scheme}://{''.join(map(str, address.host))}{port}"
+            if url not in seen:
+                seen.add(url)
+                yield Origin(url, field)
+
+
+def _origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+async def _head(patient: Patient, origin: str) -> str | EgressError:
+    """The status, whatever it is: any answer shows that the way is open."""
+    began = clock.now()
+    try:
+        answer = await patient.egress.fetch("HEAD", f"{origin}/", timeout_s=ANSWER_S)
+    except EgressError as fault:
+        return fault
+    date = answer.headers.get("Date")
+    skew = skew_s(date, began, clock.now()) if date else None
+    if skew is not None:
+        patient.skews_s.append((urlsplit(origin).netloc, skew))
+    return str(answer.status)
+
+
+def _refused(patient: Patient, one: Declared, origin: Origin, fault: EgressError) -> DoctorFinding:
+    if fault.kind == "refused":
+        fix = "if that address is meant, open it under egress.allow; if not, correct the entry or DNS"
+        return DoctorFinding(
+            "fail", "egress", f"{origin.field}: {fault.message}", patient.where("egress", "allow"), fix, one.name
+        )
+    shipped = patient.catalog.where(one.provider.name, *origin.field.split("."))
+    where = patient.where(*one.place, "provider")
+    fix = f"check DNS, the firewall and egress.proxy of this machine, and the address in {shipped}"
+    return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
+
+
+def _of_webhook(patient: Patient, environment: str, url: str, said: str | EgressError) -> DoctorFinding:
+    host = urlsplit(url).hostname
+    if isinstance(said, EgressError):
+        where = patient.where("environments", environment, "webhook_url")
+        return DoctorFinding(
+            "fail", "webhook", said.message, where, "correct webhook_url, or open its address in egress.allow"
+        )
+    return ok("webhook", f"{host} of environment {environment} can be reached")
+
+
+# ── Whether the public URL leads here: the name, the certificate, and who answers.
+
+ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what it is told, not where it listens)
+OURS: Final = {"result": "ok"}
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What came of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
+
+    `another`: it is a gateway with other encryption keys than those of the configuration.
+    """
+
+    ours: bool = False
+    another: bool = False
+    trouble: str = ""
+    nobody: bool = False
+
+
+def local_url(listens_on: str, port: int) -> str:
+    """The address of a listener of this machine."""
+    host = ANYWHERE.get(listens_on, listens_on)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
+    """Of the local listener and of the public URL. From this machine: what lies between it and the world is not seen."""
+    server = patient.config.server
+    local = local_url(server.host, server.port)
+    here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))
+    if here.another:
+        yield DoctorFinding(
+            "fail",
+            "gateway",
+            f"another gateway listens on {local}: its encryption keys are not those of {patient.config.path}",
+            patient.where("server", "port"),
+            "stop it (`gateway demo` and `make run` end with Ctrl-C), or set another server.port",
+        )
+    elif here.ours:
+        yield ok("gateway", f"it runs, and answers on {local}")
+    elif here.nobody:
+        yield ok("gateway", f"it does not run on this machine: nothing listens on {local}")
+    else:
+        yield DoctorFinding(
+            "warn",
+            "gateway",
+            f"something else listens on {local}: it {here.trouble}",
+            patient.where("server", "port"),
+            "stop that, or set another server.port",
+        )
+    yield _of_public(patient, here, there)
+
+
+def _of_public(patient: Patient, here: Heard, there: Heard) -> DoctorFinding:
+    url, where = patient.config.server.public_url, patient.where("server", "public_url")
+    if there.another:
+        fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
+        what = "its encryption keys are not those of this configuration"
+        return DoctorFinding("fail", "public URL", f"{url} leads to another gateway: {what}", where, fix)
+    if there.ours:
+        return ok("public URL", f"{url} leads to a gateway")
+    loopback = urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+    if not here.ours and (there.nobody or loopback):
+        start = f"start `{program()} serve`, then ask again"
+        return DoctorFinding("warn", "public URL", f"{url} cannot be tried while no gateway runs here", where, start)
+    behind = (
+        "" if here.ours else " (no gateway runs here; if one runs elsewhere, what stands before it does not lead there)"
+    )
+    fix = "correct server.public_url, or what stands before the gateway: DNS, certificate, load balancer, firewall; where "
+    fix += "a network lets nobody reach its own public address from inside, ask from elsewhere"
+    return DoctorFinding(
+        "fail", "public URL", f"{url} does not lead to a gateway: it {there.trouble}{behind}", where, fix
+    )
+
+
+async def _ask(patient: Patient, base: str) -> Heard:
+    """Never raises."""
+    began = clock.now()
+    try:
+        async with patient.http.get(f"{base}/health", allow_redirects=False) as answer:
+            date = answer.headers.get("Date")
+            if date is not None and base.startswith("https:"):
+                skew = skew_s(date, began, clock.now())
+                patient.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
+            if 300 <= answer.status < 400:
+                to = urlsplit(answer.headers.get("Location", "")).netloc
+                return Heard(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
+            body = None
+            with contextlib.suppress(ValueError, aiohttp.ClientError):
+                body = await answer.json(content_type=None)
+            if answer.status == 200 and body == OURS:
+                shown = answer.headers.get(INSTANCE)
+                known = {instance(one) for one in Keyring(patient.config.store.encryption_keys).ids}
+                return Heard(ours=True, another=shown is not None and shown not in known)
+            return Heard(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
+    except aiohttp.ClientConnectorDNSError:
+        return Heard(trouble="has a name that leads nowhere in DNS")
+    except aiohttp.ClientConnectorCertificateError as fault:
+        return Heard(trouble=f"shows a certificate that is not trusted: {_of_certificate(fault.certificate_error)}")
+    except aiohttp.ClientConnectorSSLError:
+        return Heard(trouble="does not speak TLS as we do (1.2 or newer)")
+    except aiohttp.ClientConnectorError as fault:
+        return Heard(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
+    except TimeoutError:
+        return Heard(trouble=f"does not answer within {ANSWER_S:g} s")
+    except (aiohttp.ClientError, OSError) as fault:
+        return Heard(trouble=f"does not answer in HTTP ({type(fault).__name__})")
+
+
+def _of_certificate(fault: Exception) -> str:
+    return fault.verify_message if isinstance(fault, ssl.SSLCertVerificationError) else "it does not hold for this name"
+
+
+# ── What a gateway that runs on this machine says of itself: its service may be forbidden what a shell is allowed.
+
+REJECTED: Final = re.compile(
+    r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
+    re.MULTILINE,
+)
+UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*\} ([0-9]+)", re.MULTILINE)
+
+
+async def running(patient: Patient) -> AsyncIterator[DoctorFinding]:
+    """Nothing where none runs; of its metrics nothing without `server.admin_port`."""
+    server, text, journal = patient.config.server, "", None
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
+        async with patient.http.get(f"{local_url(server.host, server.port)}/ready") as answer:
+            journal = (await answer.json()).get("journal")
+    if server.admin_port:
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with patient.http.get(f"{local_url(server.metrics_host, server.admin_port)}/metrics") as answer:
+                text = await answer.text()
+    where = patient.where("store", "url")
+    if journal == "unwritable":
+        detail = f"{AT_STAKE}: the gateway that runs here cannot write the refresh journal"
+        yield DoctorFinding("warn", CHECK, detail, where, "its log says why: refresh_journal_unwritable")
+    if times := sum(map(int, UNREADABLE.findall(text))):
+        detail = f"stored secrets were changed or damaged: {counted(times, 'call')} of the gateway that runs here failed by that"
+        fix = "look for stored_secret_unreadable in its log; gateway restore, or let those end users authorize again"
+        yield DoctorFinding("fail", "store", detail, where, fix)
+    for environment, integration, times in REJECTED.findall(text):
+        if not int(times):
+            continue
+        detail = (
+            f"the provider's API rejected {counted(int(times), 'credential')} on every call since the gateway started"
+        )
+        fix = "find them with `gateway connections list` (needs_reauth), then see `gateway connections why ID`"
+        place = patient.where("environments", environment, "integrations", integration)
+        yield DoctorFinding("warn", "credentials", detail, place, fix, f"{environment}/{integration}")

@@ -1,0 +1,72 @@
+"""``gateway events replay``: send events again, under the ids they have."""
+
+import json
+import re
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+
+UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+@click.command()
+@config_file
+@environment
+@click.option("--dead", is_flag=True, help="All that were given up; with --since, those of that time.")
+@click.option("--since", metavar="WHEN", help="All from then on: 2h, 3d, or a date such as 2026-01-31T08:00+00:00.")
+@click.argument("message_ids", nargs=-1, metavar="[ID]...")
+@as_json
+def replay(
+    file: Path, environment: str | None, dead: bool, since: str | None, message_ids: tuple[str, ...], as_json: bool
+) -> None:
+    """Send events again: those with these IDs, or those that --dead and --since describe.
+
+    They keep their webhook-id, by which a receiver knows what it has seen. A running gateway sends them at once; they are
+    tried for another day.
+    """
+    if bool(message_ids) == (dead or since is not None):
+        raise click.UsageError("Name events by ID, or describe them by --dead or --since.")
+
+    async def work(services: "Services") -> int:
+        from gateway import clock
+        from gateway.records.event import DeliveryState
+        from gateway.store import EventFilter
+
+        now = clock.now()
+        wanted = EventFilter(
+            environment=environment_of(services, environment),
+            state=DeliveryState.DEAD if dead else None,
+            message_ids=message_ids,
+            since=_moment(since, now) if since else None,
+        )
+        queued = await services.store.event_log.replay(wanted, now)
+        if as_json:
+            print(json.dumps({"queued": queued}))
+        else:
+            print(f"{queued} queued; `gateway events list --state pending` shows what still waits")
+        if message_ids and not queued:
+            print("gateway: there is no such event, or it is being sent at this moment", file=sys.stderr)
+            return 1
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """Raises UsageError."""
+    if found := re.fullmatch(r"([0-9]{1,4})([mhd])", text):
+        return now - timedelta(**{UNITS[found[2]]: int(found[1])})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.") from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)

@@ -1,0 +1,150 @@
+"""``gateway events list`` and ``show``."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gateway.records.event import Delivery
+    from gateway.services import Services
+
+# ── A delivery as the commands show it.
+
+
+def told(one: "Delivery") -> dict[str, Any]:
+    """As JSON, times in ISO 8601."""
+    return {
+        "id": one.message_id,
+        "event": one.event,
+        "at": _stamp(one.at),
+        "environment": one.environment,
+        "provider_config_key": one.integration_id,
+        "connection_id": one.connection_id,
+        "target": one.target,
+        "state": one.state.value,
+        "attempts": one.attempts,
+        "next_attempt_at": _stamp(one.due_at),
+        "ended_at": _stamp(one.ended_at),
+        "status": one.status,
+        "detail": one.detail,
+    }
+
+
+def day(moment: "datetime | None") -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}" if moment is not None else ""
+
+
+def _stamp(moment: "datetime | None") -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+# ── ``gateway events list``: events and how their delivery stands, newest first, a line each.
+
+
+@click.command("list")
+@config_file
+@environment
+@click.option(
+    "--state", type=click.Choice(["pending", "delivered", "dead"]), help="Only those: dead ones were given up."
+)
+@click.option("--connection", metavar="ID", help="Only of this connection.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Go on where a list ended.")
+@as_json
+def list_events(
+    file: Path,
+    environment: str | None,
+    state: str | None,
+    connection: str | None,
+    limit: int,
+    cursor: int | None,
+    as_json: bool,
+) -> None:
+    """List events, one line for each address that one goes to.
+
+    Delivered events are kept for 3 days, dead ones for 30.
+    """
+
+    async def work(services: "Services") -> int:
+        from gateway.records.event import DeliveryState
+        from gateway.store import EventFilter
+
+        wanted = EventFilter(
+            environment=environment_of(services, environment),
+            state=DeliveryState(state) if state else None,
+            connection_id=connection,
+            limit=limit + 1,
+            cursor=cursor,
+        )
+        found = await services.store.event_log.list(wanted)
+        shown = found[:limit]
+        following = shown[-1].id if len(found) > limit else None
+        if as_json:
+            print(json.dumps({"events": [told(one) for one in shown], "next_cursor": following}, indent=2))
+            return 0
+        columns = ("ID", "AT (UTC)", "EVENT", "CONNECTION", "TARGET", "STATE", "TRIES", "NEXT TRY", "LAST ANSWER")
+        rows = []
+        for one in shown:
+            last = one.detail or str(one.status or "")
+            whose = (one.message_id, day(one.at), one.event, one.connection_id or "", one.target)
+            rows.append((*whose, one.state.value, str(one.attempts), day(one.due_at), last))
+        table(columns, rows)
+        if following is not None:
+            print(f"there are more: --cursor {following}", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+# ── ``gateway events show``: one event, with the body that is sent, and each address that it goes to.
+
+
+@click.command()
+@config_file
+@environment
+@click.argument("message_id", metavar="ID")
+@as_json
+def show(file: Path, environment: str | None, message_id: str, as_json: bool) -> None:
+    """Show the event that was sent as webhook-id ID: its body, and how each delivery stands."""
+
+    async def work(services: "Services") -> int:
+        from gateway.store import EventFilter
+
+        name = environment_of(services, environment)
+        found = await services.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
+        if not found:
+            print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
+            return 1
+        told = await _told(services, found)
+        print(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _text(told))
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+async def _told(services: "Services", found: "list[Delivery]") -> dict[str, Any]:
+    from gateway.events.event_body import message
+
+    content = await services.store.deliveries.content(found[0])
+    entry = services.catalog.get(content.provider)
+    body, fields = message(found[0], content, entry.auth_mode if entry is not None else None)
+    return {"deliveries": [told(one) for one in found], "headers": fields, "body": body.decode("utf-8", "replace")}
+
+
+def _text(told: dict[str, Any]) -> str:
+    first = told["deliveries"][0]
+    lines = [f"{first['id']}  {first['event']}  {first['at']}", ""]
+    for one in told["deliveries"]:
+        last = f", {one['detail'] or one['status']}" if one["detail"] or one["status"] else ""
+        coming = f", next try {one['next_attempt_at']}" if one["next_attempt_at"] else ""
+        lines.append(f"  {one['target']}: {one['state']} after {counted(one['attempts'], 'attempt')}{last}{coming}")
+    return "\n".join([*lines, "", told["body"]])

@@ -1,0 +1,44 @@
+"""``gateway events key``: the key that signs events, or a new one."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+
+
+@click.command()
+@config_file
+@environment
+@click.option("--rotate", is_flag=True, help="Make a new one; the former one signs beside it for another day.")
+@as_json
+def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> None:
+    """Print the key with which a receiver checks that events come from this gateway."""
+
+    async def work(services: "Services") -> int:
+        from gateway.events import signatures
+        from gateway.events.signatures import standard_form
+
+        name = environment_of(services, environment)
+        if rotate:
+            _, retires_at = await signatures.rotate(services.config, services.store, name)
+            print(f"the former key signs beside this one until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
+        found = (await signatures.signing_keys(services.config, services.store, name))[0]
+        shown, standard = found.reveal(), standard_form(found).reveal()
+        if as_json:
+            told = {"webhook_signing_key": shown, "standard_webhooks_key": standard}
+            print(json.dumps({"environment": name, **told}))
+            return 0
+        print(shown)
+        if standard != shown:
+            print(f"for libraries of Standard Webhooks: {standard}", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)

@@ -1,0 +1,195 @@
+"""What a configuration depends on: given by flags, or asked for where somebody sits at a terminal."""
+
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import click
+
+if TYPE_CHECKING:
+    from gateway.catalog.load_catalog import Catalog
+    from gateway.catalog.provider import Provider
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 3003
+PORTS: Final = 20  # so many, from that one on, are tried
+DEFAULT_STORE: Final = "sqlite:///gateway.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Whatever is None has not been said. `provider` is the name of the first integration's entry.
+
+    `usual_port`: where it listens if neither `port` nor `public_url` says.
+    """
+
+    public_url: str | None = None
+    host: str | None = None
+    port: int | None = None
+    store_url: str | None = None
+    provider: str | None = None
+    webhook_url: str | None = None
+    usual_port: int = DEFAULT_PORT
+
+
+def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+    """As a configuration takes them. Raises click.BadParameter, naming the flag."""
+    return replace(
+        answers,
+        public_url=_by_flag("--public-url", answers.public_url, _public_url),
+        store_url=_by_flag("--store-url", answers.store_url, _store_url),
+        provider=_by_flag("--provider", answers.provider, lambda name: _provider(name, catalog())),
+        webhook_url=_by_flag("--webhook-url", answers.webhook_url, _webhook_url),
+    )
+
+
+def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
+    """With what was not given by a flag asked for, on stderr; a wrong answer is told and asked for again."""
+    if answers.public_url is None:
+        click.echo(
+            "The address under which browsers and providers will reach the gateway: https, or this machine's own.",
+            err=True,
+        )
+        url = default_url(answers)
+        answers = replace(answers, public_url=_prompt("Public URL", url, _public_url))
+    if answers.store_url is None:
+        click.echo("Where connections are kept: a SQLite file for one machine, PostgreSQL for several.", err=True)
+        answers = replace(answers, store_url=_prompt("Store", DEFAULT_STORE, _store_url))
+    if answers.provider is None:
+        click.echo("The first provider to integrate, such as jira, github or google-mail; empty for none.", err=True)
+        answers = replace(answers, provider=_prompt("Provider", "", lambda name: _provider(name, catalog())) or None)
+    if answers.webhook_url is None:
+        click.echo(
+            "Where your application wants to hear of connections that come, break and heal; empty for nowhere.",
+            err=True,
+        )
+        answers = replace(answers, webhook_url=_prompt("Webhook URL", "", _webhook_url) or None)
+    return answers
+
+
+def default_url(answers: Answers) -> str:
+    from gateway.config.model import default_public_url
+
+    host = answers.host if answers.host in ("127.0.0.1", "::1", "localhost") else DEFAULT_HOST
+    return default_public_url(host, answers.port or answers.usual_port)
+
+
+def free_port(host: str) -> int:
+    """The first port from `DEFAULT_PORT` on that nobody listens on; that one where all of them are taken."""
+    tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS)
+    return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
+
+
+def is_taken(host: str, port: int) -> bool:
+    """Whether another process listens there. False where that cannot be seen, as for a host that is not this machine."""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # then only a socket that listens is in the way
+            one.bind((host, port))
+            return False
+    except OSError as fault:
+        return fault.errno == errno.EADDRINUSE
+
+
+def about_port(answers: Answers) -> str | None:
+    """What to say where the usual port, or the one that was named, is taken."""
+    host, port = listening_on(answers)
+    if port == answers.usual_port != DEFAULT_PORT:
+        return f"port {DEFAULT_PORT} is in use, so server.port is {port}; a demo (`gateway demo`, `make run`) ends with Ctrl-C"
+    if is_taken(host, port):
+        return f"port {port} is in use: before `gateway serve`, stop what listens there, or set another server.port"
+    return None
+
+
+def unreached(answers: Answers) -> str | None:
+    """What is to be changed where it listens for others, and its public URL leads nobody but this machine here."""
+    from gateway.config.values import is_loopback
+
+    host, _ = listening_on(answers)
+    if is_loopback(host) or not is_loopback(urlsplit(answers.public_url or "").hostname or ""):
+        return None
+    return (
+        f"server.host is {host}, for callers elsewhere, but server.public_url is {answers.public_url}, which leads only this "
+        "machine's browsers here: set server.public_url to the https address that browsers will use (--public-url)"
+    )
+
+
+def listening_on(answers: Answers) -> tuple[str, int]:
+    """The host and port: as said, else those of a loopback URL itself, else the defaults, behind whatever ends TLS."""
+    parts = urlsplit(answers.public_url or "")
+    host, port = DEFAULT_HOST, answers.usual_port
+    if parts.scheme == "http":
+        host, port = parts.hostname or DEFAULT_HOST, parts.port or 80
+    return answers.host or host, answers.port if answers.port is not None else port
+
+
+def _by_flag(flag: str, given: str | None, check: Callable[[str], str]) -> str | None:
+    if given is None:
+        return None
+    try:
+        return check(given)
+    except ValueError as fault:
+        raise click.BadParameter(str(fault), param_hint=flag) from None
+
+
+def _prompt(question: str, default: str, check: Callable[[str], str]) -> str:
+    def read(given: str) -> str:
+        try:
+            return check(given) if given else given
+        except ValueError as fault:
+            raise click.BadParameter(str(fault)) from None
+
+    answer: str = click.prompt(question, default=default, value_proc=read, err=True)
+    return answer
+
+
+def _public_url(text: str) -> str:
+    from gateway.config import values
+
+    try:
+        return values.public_url(text)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+
+
+def _webhook_url(text: str) -> str:
+    from gateway.config import values
+
+    try:
+        return values.webhook_url(text)
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+
+
+def _store_url(text: str) -> str:
+    """What holds a reference is filled in later, so it is `gateway check` that looks at it."""
+    from gateway.config import store_url
+    from gateway.store.preflight import usable
+    from gateway.store.preflight_checks import StoreRefused
+
+    if "${" in text:
+        return text
+    try:
+        url = store_url.checked(text)
+        usable(url)
+    except StoreRefused as refusal:
+        raise ValueError(str(refusal)) from None
+    except ValueError as fault:
+        raise ValueError(f"it {fault}") from None
+    return url
+
+
+def _provider(name: str, catalog: "Catalog") -> str:
+    from gateway.text import did_you_mean
+
+    if name not in catalog.providers:
+        hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list --search WORD` finds one"
+        raise ValueError(f"the catalog has no provider '{name}'{hint}")
+    return name
+
+
+def entry_of(answers: Answers, catalog: "Callable[[], Catalog]") -> "Provider | None":
+    return catalog().providers[answers.provider] if answers.provider else None

@@ -1,0 +1,234 @@
+"""``gateway keys status`` and ``rotate``: the encryption keys and how many values each seals."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import as_json, config_file
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.config import Config, StoreConfig
+    from gateway.store import Store
+    from gateway.store.rotation import KeyCounts, Rotated
+
+# ── The encryption keys as an operator knows them: by their place in store.encryption_keys, and by id.
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """`place`: in store.encryption_keys, from 1. `values`: how many its data keys seal."""
+
+    place: int
+    id: str
+    data_keys: int
+    values: int
+
+    @property
+    def may_go(self) -> bool:
+        """The first stays: it wraps what is made next."""
+        return self.place > 1 and self.data_keys == 0
+
+
+def masters(store: "StoreConfig", counts: "KeyCounts") -> Sequence[Master]:
+    from gateway.vault import Keyring
+
+    ids = Keyring(store.encryption_keys).ids
+    wrapped = [counts.under_master(one) for one in ids]
+    return [
+        Master(place, one, len(keys), sum(key.total for key in keys))
+        for place, (one, keys) in enumerate(zip(ids, wrapped, strict=True), start=1)
+    ]
+
+
+def advice(found: Sequence[Master]) -> str:
+    """What to do next, in one line."""
+    gone = [str(one.place) for one in found if one.may_go]
+    needed = [one for one in found if one.place > 1 and one.data_keys]
+    if needed:
+        return "`gateway keys rotate` seals everything anew under key 1; until then keep all of them in the list."
+    if gone:
+        which = f"key {gone[0]} is" if len(gone) == 1 else f"keys {', '.join(gone)} are"
+        return f"Encryption {which} needed no more: take it out of store.encryption_keys on every node, then reload."
+    return "Every key in store.encryption_keys is needed."
+
+
+# ── ``gateway keys status``: how many values each key seals, and which encryption keys may be taken out of the file.
+
+
+@click.command()
+@config_file
+@click.option("--verify", is_flag=True, help="Open every value as well, and tell which do not open.")
+@as_json
+def status(file: Path, verify: bool, as_json: bool) -> None:
+    """Count what is sealed under each encryption key and each data key. Never shows a key.
+
+    Exits 1 where a value does not open: its data key is gone or, with --verify, it was changed.
+    """
+    from gateway.cli.run_command import on_store
+
+    async def work(store: "Store", config: "Config") -> int:
+        from gateway.cli.terminal import progress
+
+        counts = await store.rotation.counts()
+        damaged: list[str] | None = None
+        if verify:
+            with progress("opening") as step:
+                damaged = await store.rotation.verify(step)
+        if as_json:
+            print(json.dumps(as_report(config, counts, damaged), indent=2))
+        else:
+            _print(config, counts)
+        for value in damaged or ():
+            print(f"gateway: {value} does not open", file=sys.stderr)
+        for key_id, number in counts.homeless.items():
+            print(f"gateway: {counted(number, 'value')} under data key {key_id}, which is not stored", file=sys.stderr)
+        return 1 if damaged or counts.homeless else 0
+
+    on_store(file, work, as_json=as_json)
+
+
+def as_report(config: "Config", counts: "KeyCounts", damaged: list[str] | None = None) -> dict[str, Any]:
+
+    found = masters(config.store, counts)
+    report: dict[str, Any] = {
+        "encryption_keys": [
+            {"place": one.place, "id": one.id, "data_keys": one.data_keys, "values": one.values, "may_go": one.may_go}
+            for one in found
+        ],
+        "data_keys": [
+            {
+                "id": key.id,
+                "environment": key.environment,
+                "encryption_key": key.master_key_id,
+                "created_at": key.created_at.isoformat(timespec="seconds"),
+                "seals": key.newest,
+                "values": dict(key.values),
+            }
+            for key in counts.data_keys
+        ],
+        "values": counts.total,
+        "without_a_key": sum(counts.homeless.values()),
+        "advice": advice(found),
+    }
+    return report if damaged is None else {**report, "damaged": damaged}
+
+
+def _print(config: "Config", counts: "KeyCounts") -> None:
+    from gateway.cli.run_command import table
+
+    found = masters(config.store, counts)
+    rows = [
+        (str(one.place), one.id, str(one.data_keys), f"{one.values:,}", _use(one.place, one.may_go)) for one in found
+    ]
+    table(("ENCRYPTION KEY", "ID", "DATA KEYS", "VALUES", ""), rows)
+    print()
+    shown = [
+        (key.id, key.environment, key.master_key_id, f"{key.created_at:%Y-%m-%d}", f"{key.total:,}", use)
+        for key in counts.data_keys
+        for use in ["seals" if key.newest else ""]
+    ]
+    table(("DATA KEY", "ENVIRONMENT", "UNDER", "MADE", "VALUES", ""), shown)
+    print()
+    print(advice(found))
+
+
+def _use(place: int, may_go: bool) -> str:
+    if place == 1:
+        return "wraps what is new"
+    return "may go" if may_go else "needed"
+
+
+# ── ``gateway keys rotate``: everything sealed anew under the first encryption key, while gateways serve.
+
+
+@click.command()
+@config_file
+@click.option(
+    "--data-keys", is_flag=True, help="Make new data keys also where the first encryption key wraps them already."
+)
+@click.option("--wrap-only", is_flag=True, help="Only wrap the data keys anew, and leave every value as it is.")
+@click.option("-y", "--yes", is_flag=True, help="Every running gateway has the first key in its list: do not ask.")
+@as_json
+def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: bool) -> None:
+    """Seal everything anew under the first of store.encryption_keys, with fresh data keys.
+
+    Gateways go on serving meanwhile; every node must have that key in its list first. What was interrupted goes on where
+    it was: run it again. Exits 1 where a value is left under another key.
+    """
+    if data_keys and wrap_only:
+        raise click.UsageError("Give one of --data-keys and --wrap-only.")
+    from gateway.cli.run_command import on_store
+
+    async def work(store: "Store", config: "Config") -> int:
+        if not yes:
+            _remind()
+        if wrap_only:
+            return await _wrapped(store, config, as_json=as_json)
+        from gateway.cli.terminal import progress
+
+        began = time.monotonic()
+        with progress("sealing anew") as step:
+            done = await store.rotation.rotate(step, fresh=data_keys)
+        return await _told(store, config, done, time.monotonic() - began, as_json=as_json)
+
+    on_store(file, work, as_json=as_json)
+
+
+def _remind() -> None:
+    """What no gateway can be asked from here. On a terminal, nothing is done before it is confirmed."""
+    words = (
+        "Every running gateway must know the first of store.encryption_keys by now: change its list and send it SIGHUP."
+    )
+    print(f"{words} One that does not answers 503 once values are sealed under it.", file=sys.stderr)
+    if sys.stdin.isatty() and not click.confirm("Do all of them know it?", err=True):
+        raise click.Abort
+
+
+async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
+
+    count = await store.rotation.wrap_anew()
+    counts = await store.rotation.counts()
+    if as_json:
+        print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
+    else:
+        print(f"{counted(count, 'data key')} wrapped anew; every value stays as it is.")
+        print(advice(masters(config.store, counts)))
+    return 0
+
+
+async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float, *, as_json: bool) -> int:
+
+    counts = await store.rotation.counts()
+    if as_json:
+        report = {
+            "sealed_anew": done.sealed,
+            "new_data_keys": done.new_keys,
+            "removed_data_keys": done.removed_keys,
+            "kept_data_keys": done.kept_keys,
+            "left": done.left,
+            "damaged": done.damaged,
+            "took_s": round(took_s, 2),
+        }
+        print(json.dumps({**report, "status": as_report(config, counts)}, indent=2))
+    else:
+        made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
+        sealed = counted(done.sealed, "value")
+        print(f"{sealed} sealed anew in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
+        if not done.sealed and not done.new_keys:
+            print("Everything was under the first encryption key already; --data-keys seals it anew all the same.")
+        if done.kept_keys:
+            which, them = ("key stays", "it") if done.kept_keys == 1 else ("keys stay", "them")
+            print(
+                f"{done.kept_keys} former data {which} for refreshes that began before; the next rotation removes {them}."
+            )
+        print(advice(masters(config.store, counts)))
+    for value in done.damaged:
+        print(f"gateway: {value} does not open; it was left as it is", file=sys.stderr)
+    return 1 if done.left else 0

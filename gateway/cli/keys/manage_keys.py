@@ -1,0 +1,267 @@
+"""``gateway keys create``, ``list`` and ``revoke``."""
+
+import json
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gateway.cli.options import Span, as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+from gateway.text import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from gateway.access.key_forms import RequestedKey
+    from gateway.records.access import KeyLimits, MintedKey
+    from gateway.secret import Secret
+    from gateway.services import Services
+
+# ── A key in words, for whoever made it and for the list.
+
+
+def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
+    """What it is held to: a name, and the values in words."""
+    for one in key.limits:
+        for name, values in one.as_json().items():
+            yield name, ", ".join(_limits_in_words(values))
+    if key.rate is not None:
+        yield "rate", f"{key.rate:,} a minute"
+    if key.budget is not None:
+        yield "budget", f"{counted(key.budget, 'call')} in all"
+
+
+def strangers(services: "Services", environment: str, asked: "KeyLimits") -> Iterator[str]:
+    """A sentence for each integration that the limits name and that is not there. It may come later, so it is no fault."""
+    of_connections = (one.partition("/")[0] for one in asked.connections)
+    known = [one.integration_id for one in services.integrations.of(environment)]
+    for name in dict.fromkeys((*asked.integrations, *of_connections)):
+        if name != "*" and not services.integrations.has(environment, name):
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+            yield (
+                f"environment '{environment}' has no integration '{name}'{hint}. "
+                "The key opens nothing there until one of that name is made"
+            )
+
+
+def _limits_in_words(values: Any) -> list[str]:
+    return [f"{name}={text}" for name, text in values.items()] if isinstance(values, dict) else list(values)
+
+
+# ── ``gateway keys create``: make a secret key, or an address that stands for one connection.
+
+
+class Tag(click.ParamType[tuple[str, str]]):
+    """``name=value``."""
+
+    name = "tag"
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not name or not text:
+            self.fail("write NAME=VALUE", param, ctx)
+        return name.lower(), text
+
+
+@click.command()
+@config_file
+@environment
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="What it may do; may be repeated. Without any: all, or with limits only the proxy.",
+)
+@click.option(
+    "--integration", "integrations", multiple=True, metavar="ID", help="Only this integration; may be repeated."
+)
+@click.option(
+    "--connection",
+    "connections",
+    multiple=True,
+    metavar="INTEGRATION/ID",
+    help="Only this connection; may be repeated.",
+)
+@click.option("--tag", "tags", type=Tag(), multiple=True, metavar="NAME=VALUE", help="Only connections with this tag.")
+@click.option(
+    "--allow",
+    "rules",
+    multiple=True,
+    metavar="'METHOD /path'",
+    help="Only such requests: 'GET /v1/items/*'; may be repeated.",
+)
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Only to this host of the provider.")
+@click.option("--rate", type=click.IntRange(1, 10**9), metavar="N", help="At most so many calls a minute.")
+@click.option("--budget", type=click.IntRange(1, 10**9), metavar="N", help="At most so many calls in all.")
+@click.option("--expires", type=Span(), metavar="30d", help="Ends after this time.")
+@click.option(
+    "--capability", is_flag=True, help="An address for one connection, to be used as a base URL without any header."
+)
+@click.option("--replaces", type=int, metavar="KEY", help="The id of the key that it takes the place of.")
+@click.option(
+    "--overlap", type=Span(), default="1d", show_default=True, metavar="1d", help="How long the replaced key goes on."
+)
+@as_json
+def create(file: Path, environment: str | None, as_json: bool, **asked: object) -> None:
+    """Make a key called NAME and print it, this once. A gateway that is running on the store takes it at once."""
+
+    async def work(services: "Services") -> int:
+        env = environment_of(services, environment)
+        wish = _wish(asked)
+        text, key = await services.issuer.create(wish, env, "gateway keys create")
+        _tell(text, key, services, list(strangers(services, env, wish.limits)), as_json=as_json)
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _wish(asked: dict[str, object]) -> "RequestedKey":
+    from gateway import clock
+    from gateway.access.key_forms import RequestedKey
+    from gateway.records.access import KeyLimits
+
+    told = dict(asked)
+    narrowed = KeyLimits(
+        told.pop("integrations"),  # type: ignore[arg-type]
+        told.pop("connections"),  # type: ignore[arg-type]
+        dict(told.pop("tags")),  # type: ignore[call-overload]
+        told.pop("rules"),  # type: ignore[arg-type]
+        told.pop("hosts"),  # type: ignore[arg-type]
+    )
+    expires = told.pop("expires")
+    return RequestedKey(
+        kind="capability" if told.pop("capability") else "key",
+        scopes=told.pop("scopes") or None,  # type: ignore[arg-type]
+        limits=narrowed,
+        expires_at=clock.now() + expires if isinstance(expires, timedelta) else None,
+        **told,  # type: ignore[arg-type]
+    )
+
+
+def _tell(text: "Secret", key: "MintedKey", services: "Services", warnings: list[str], *, as_json: bool) -> None:
+    from gateway.api.keys import as_json as shown
+    from gateway.api.keys import secret_part
+
+    secret = secret_part(text, key, services.config.server.public_url)
+    if as_json:
+        print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
+        return
+    print(secret.get("base_url") or secret["secret"])
+    print(f"\nKey {key.id} '{key.name}' of environment '{key.environment}'{_end(key.expires_at)}.", file=sys.stderr)
+    print(f"  {'may':<12} {', '.join(key.scopes)}", file=sys.stderr)
+    for name, words in limits(key):
+        print(f"  {name:<12} {words}", file=sys.stderr)
+    for warning in warnings:
+        print(f"gateway: warning: {warning}", file=sys.stderr)
+    print("It is shown this once: only a digest of it is kept.", file=sys.stderr)
+    if key.kind == "capability":
+        print("Use it as the base URL of any client; what the client sends as its own key is dropped.", file=sys.stderr)
+
+
+def _end(at: datetime | None) -> str:
+    return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
+
+
+# ── ``gateway keys list``: keys, newest first, a line each.
+
+COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "ENDS")
+
+
+@click.command("list")
+@config_file
+@environment
+@click.option("--all", "ended", is_flag=True, help="Also those that are revoked or expired.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@as_json
+def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_json: bool) -> None:
+    """List minted keys: id, name, last characters, scopes, limits, when they were used and when they end.
+
+    Keys of gateway.yaml are not among them.
+    """
+
+    async def work(services: "Services") -> int:
+        from gateway import clock
+        from gateway.api.keys import as_json as shown
+
+        name = environment_of(services, environment)
+        now = clock.now()
+        found = await services.store.keys.list(name, alive_at=None if ended else now, limit=limit)
+        if as_json:
+            print(json.dumps({"keys": [shown(key) for key in found]}, indent=2))
+        else:
+            table(COLUMNS, [_row(key, now) for key in found])
+        return 0
+
+    run(file, work, as_json=as_json)
+
+
+def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
+    from gateway.access.key_forms import PREFIXES
+
+    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')}"}
+    what = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
+    return (
+        str(key.id),
+        key.name,
+        f"{PREFIXES[key.kind]}…{key.last_four}",
+        ", ".join(scope.removeprefix("environment:") for scope in key.scopes),
+        what,
+        _at(key.last_used_at) or "never",
+        "revoked" if key.revoked_at else "expired" if not key.alive(now) else _at(key.expires_at),
+    )
+
+
+def _at(at: datetime | None) -> str:
+    return f"{at:%Y-%m-%d %H:%M}" if at else ""
+
+
+# ── ``gateway keys revoke``: end keys on every node.
+
+
+@click.command()
+@config_file
+@environment
+@click.argument("ids", nargs=-1, required=True, type=int, metavar="KEY...")
+@as_json
+def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: bool) -> None:
+    """End each KEY, named by its id, and all keys that it minted. Exits 1 if one was not there.
+
+    Every worker and node of the gateway refuses them from then on, normally within a tenth of a second.
+    """
+
+    async def work(services: "Services") -> int:
+        from gateway.errors import NotFound
+
+        name = environment_of(services, environment)
+        revoked: dict[int, int] = {}
+        missing: list[int] = []
+        for one in ids:
+            try:
+                revoked[one] = await services.issuer.revoke(name, one, "gateway keys revoke")
+            except NotFound:
+                missing.append(one)
+        if as_json:
+            told = [{"id": one, "revoked": count} for one, count in revoked.items()]
+            print(json.dumps({"keys": told, "not_found": missing}, indent=2))
+        else:
+            for one, count in revoked.items():
+                print(f"key {one}: {_revoked_in_words(count)}")
+        for one in missing:
+            print(f"gateway: there is no key {one} in environment '{name}'", file=sys.stderr)
+        return 1 if missing else 0
+
+    run(file, work, as_json=as_json)
+
+
+def _revoked_in_words(count: int) -> str:
+    if count == 0:
+        return "was revoked already"
+    return "revoked" if count == 1 else f"revoked, and {count - 1} that it had minted"

@@ -1,0 +1,48 @@
+"""A command group that knows its commands' names and one-line helps, and imports a command only when it is called."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from gateway.text import did_you_mean
+
+
+class Command(NamedTuple):
+    """`at` is ``package.module:attribute``."""
+
+    at: str
+    short_help: str
+
+
+class LazyGroup(click.Group):
+    """So that ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
+
+    def __init__(self, *args: Any, table: Mapping[str, Command], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.at.partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and (near := did_you_mean(name, self.table)):
+            ctx.fail(f"No such command '{name}'{near}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.short_help) for name, entry in self.table.items()])

@@ -1,0 +1,165 @@
+"""Runs a command on the store alone, or on the gateway's services without serving."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from gateway.cli.terminal import faults_end_the_command
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.records.connection import Connection, ConnectionRef
+    from gateway.services import Services
+    from gateway.store import Store
+
+# ── Runs a command on the store alone, whether or not a gateway serves from it; catalog and providers are not
+# touched.
+
+
+def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
+    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
+    with faults_end_the_command(as_json, file):
+        config = _ready(file)
+        code = asyncio.run(_opened_store(config, work))
+    sys.exit(code)
+
+
+def _ready(file: Path) -> "Config":
+    """The configuration, whose store was looked at: a wrong key is told before anything heavy is loaded."""
+    from gateway.config import load
+    from gateway.store.preflight import look_at
+
+    config = load(file)
+    look_at(config.store)
+    return config
+
+
+async def _opened_store(config: "Config", work: "Callable[[Store, Config], Awaitable[int]]") -> int:
+    import os
+
+    from gateway.errors import GatewayError
+    from gateway.observe import logs
+    from gateway.store import open_store
+    from gateway.vault import Keyring
+
+    logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    keyring = Keyring(config.store.encryption_keys)
+    store = await open_store(config.store.url, keyring, environments=(), pool=config.store.pool)
+    try:
+        return await work(store, config)
+    except GatewayError as fault:
+        print(f"gateway: {fault.message}", file=sys.stderr)
+        return 1
+    finally:
+        await store.close()
+
+
+PAGE: Final = 500
+AT_ONCE: Final = 8
+
+Item = TypeVar("Item")
+
+
+def run(file: Path, work: "Callable[[Services], Awaitable[int]]", *, as_json: bool = False) -> None:
+    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
+    with faults_end_the_command(as_json, file):
+        code = asyncio.run(_opened_services(file, work))
+    sys.exit(code)
+
+
+async def _opened_services(file: Path, work: "Callable[[Services], Awaitable[int]]") -> int:
+    import os
+
+    from gateway.app.compose import services_of
+    from gateway.app.lifetime import opened
+    from gateway.config import load
+    from gateway.errors import GatewayError
+    from gateway.observe import logs
+
+    logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    services = services_of(load(file))
+    try:
+        async with opened(services):
+            return await work(services)
+    except GatewayError as fault:
+        print(f"gateway: {fault.message}", file=sys.stderr)
+        return 1
+
+
+def environment_of(services: "Services", named: str | None) -> str:
+    """The environment that is meant. Raises UsageError where that is not clear."""
+    import click
+
+    there = list(services.config.environments)
+    if named is None and len(there) == 1:
+        return there[0]
+    if named not in there:
+        raise click.UsageError(f"Name the environment: --environment {'|'.join(there) or '(there is none)'}.")
+    return named
+
+
+async def check_integration(services: "Services", environment: str, integration: str) -> None:
+    """Raises click.ClickException with the nearest name where none is declared and no connection is left of one."""
+    import click
+
+    from gateway.store import ListFilter
+    from gateway.text import did_you_mean
+
+    if services.integrations.has(environment, integration):
+        return
+    if await services.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
+        return
+    known = [one.integration_id for one in services.integrations.of(environment)]
+    hint = did_you_mean(integration, known) or f"; it has {', '.join(known) or 'none'}"
+    raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
+
+
+async def refs_of(services: "Services", environment: str, integration: str) -> "list[ConnectionRef]":
+    """All connections of an integration, newest first."""
+    return [one.ref async for one in pages(services, environment, integration_ids=(integration,))]
+
+
+async def pages(services: "Services", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
+    """Every connection that fits, a page at a time."""
+    from gateway.store import ListFilter, cursor_after
+
+    cursor: str | None = None
+    while True:
+        wanted = ListFilter(**filters, limit=PAGE, cursor=cursor)
+        found = await services.store.connections.list(environment, wanted)
+        for one in found:
+            yield one
+        if len(found) < PAGE:
+            return
+        cursor = cursor_after(found[-1])
+
+
+async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
+    """`do` for all of them, a few at once, with a progress bar on stderr where somebody looks."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    turn = asyncio.Semaphore(AT_ONCE)
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal or len(items) < 2, transient=True) as progress:
+        bar = progress.add_task(what, total=len(items))
+
+        async def one(item: Item) -> None:
+            async with turn:
+                await do(item)
+            progress.advance(bar)
+
+        await asyncio.gather(*(one(item) for item in items))
+
+
+def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """On stdout; a line is not folded where a pipe reads it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        shown.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 400, markup=False).print(shown)

@@ -1,0 +1,109 @@
+"""Why the gateway refused a call, and the next step that works: near names, what there is, the link to authorize again."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from gateway.cli.terminal import program
+from gateway.cli.try_ import TrialFailed
+from gateway.cli.try_.try_target import Named, Target
+from gateway.client import CallFailed, Client, GatewayError, Stream, Unreachable
+from gateway.text import nearest
+
+MOST_SHOWN: Final = 10
+MOST_COMPARED: Final = 500
+
+
+@dataclass(slots=True)
+class Help:
+    """`known`: what there is instead; `near`: the one that was perhaps meant; `connect_url`: where to authorize."""
+
+    lines: list[str] = field(default_factory=list)
+    known: list[str] | None = None
+    near: str | None = None
+    connect_url: str | None = None
+
+
+def explained(client: Client, fault: CallFailed, named: Named | None, target: Target) -> TrialFailed:
+    """`fault` with its help. Asks the gateway for what it needs; what it does not get is left out."""
+    if isinstance(fault, Unreachable):
+        return TrialFailed(f"no gateway answers at {target.url}: {fault.cause}", f"start it with: {target.start}")
+    if not isinstance(fault, GatewayError):
+        return TrialFailed(str(fault))
+    if not fault.request_id:
+        return _stranger(str(fault.status), target)
+    told = Help()
+    with suppress(CallFailed):
+        _help(client, fault, named, target, told)
+    error: dict[str, object] = {"status": fault.status, "code": fault.code, "message": fault.message}
+    if fault.payload:
+        error["payload"] = dict(fault.payload)
+    error |= {"hints": told.lines, "request_id": fault.request_id}
+    more: dict[str, Any] = {"known": told.known, "did_you_mean": told.near, "connect_url": told.connect_url}
+    error |= {name: value for name, value in more.items() if value is not None}
+    request = [f"request id {fault.request_id}"] if fault.request_id else []
+    return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *told.lines, *request, told=error)
+
+
+def check_ours(answer: Stream, target: Target) -> None:
+    """Raises TrialFailed for an answer that no gateway has seen: each of ours has the id of its request."""
+    if not answer.request_id:
+        raise _stranger(f"{answer.status} {answer.reason}", target)
+
+
+def _stranger(status: str, target: Target) -> TrialFailed:
+    return TrialFailed(
+        f"what answers at {target.url} is no gateway: its answer ({status}) has no Gateway-Request-Id",
+        "give the gateway's own address with --url, or look at the server in front of it: is the gateway behind it away?",
+    )
+
+
+def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, told: Help) -> None:
+    if fault.status == 401:
+        told.lines += [
+            f"the key came from {target.key_from}; does it belong to the gateway at {target.url}?",
+            "give another one as GATEWAY_SECRET_KEY in the environment, or with --key",
+        ]
+    elif fault.code == "unknown_provider_config" and named is not None:
+        _instead(
+            told, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
+        )
+    elif fault.code == "unknown_connection" and named is not None:
+        some = islice(client.list_connections(integrations=[named.integration]), MOST_COMPARED)
+        ids = [one["connection_id"] for one in some]
+        _instead(told, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
+        _link(told, fault.connect_url, "open this to connect a user:")
+    elif fault.code == "reconnect_needed" and named is not None:
+        link = fault.connect_url
+        if link is None:
+            with suppress(CallFailed):
+                link = client.create_reconnect_session(named.integration, named.connection)["connect_link"]
+        _link(told, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")
+        told.lines.append(
+            f"the whole story: {program()} connections why --integration {named.integration} {named.connection}"
+        )
+    if fault.retry_at is not None:
+        told.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
+    told.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
+
+
+def _instead(told: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
+    told.known = known
+    near = nearest(wrong, known) or next((one for one in known if one.startswith(wrong)), None)
+    if near is not None:
+        told.near = near
+        if f"'{near}'" not in fault.message:
+            told.lines.append(f"did you mean '{near}'?")
+    if not known:
+        told.lines.append(f"there are no {what}")
+        return
+    told.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
+    if len(known) > MOST_SHOWN:
+        told.lines.append(f"  … and more: {program()} connections list")
+
+
+def _link(told: Help, link: str | None, words: str) -> None:
+    if link is not None:
+        told.connect_url = link
+        told.lines += [words, link]

@@ -1,0 +1,279 @@
+"""``gateway try``: one call through a running gateway, from what was typed to all there is to know about it."""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from gateway.cli.options import as_json
+from gateway.cli.terminal import faults_end_the_command
+from gateway.cli.try_.try_snippets import SentCall
+from gateway.cli.try_.try_snippets import read as read_body
+from gateway.cli.try_.try_target import Named
+from gateway.client import Client, Stream
+from gateway.client.calls import proxied
+
+if TYPE_CHECKING:
+    from gateway.cli.try_ import TrialFailed
+    from gateway.cli.try_.try_target import Target
+
+# ── The call itself: from what was typed to a request, and from the answer to what can be shown.
+
+METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCall:
+    """What was typed, but for which gateway."""
+
+    integration: str | None
+    connection: str | None
+    path: str | None
+    method: str | None
+    body: str | None
+    headers: tuple[str, ...]
+    query: tuple[str, ...]
+    dry: bool
+    everything: bool
+    snippet: str
+    as_json: bool
+
+
+def call_of(url: str, wish: TriedCall, named: Named) -> SentCall:
+    """Raises BadParameter for what cannot be meant."""
+    body = None if wish.body is None else read_body(wish.body)
+    fields: dict[str, str] = {}
+    for line in wish.headers:
+        field, colon, value = line.partition(":")
+        if not colon or not field.strip():
+            raise click.BadParameter(f"'{line}' is not 'NAME: VALUE'", param_hint="-H")
+        fields[field.strip()] = value.strip()
+    if body is not None and "content-type" not in {field.lower() for field in fields}:
+        fields["Content-Type"] = body.content_type
+    pairs = []
+    for pair in wish.query:
+        field, equals, value = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"'{pair}' is not NAME=VALUE", param_hint="-q")
+        pairs.append((field, value))
+    target = proxied(url, named.path, pairs).removeprefix(f"{url}/proxy")
+    method = (wish.method or ("GET" if body is None else "POST")).upper()
+    if not METHOD.fullmatch(method):
+        raise click.BadParameter(f"'{method}' is no method", param_hint="-X")
+    return SentCall(url, method, target, named.integration, named.connection, fields, body)
+
+
+@contextmanager
+def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[Stream]:
+    headers = {**sent.headers, **({"Gateway-Dry-Run": "true"} if dry else {})}
+    options: dict[str, Any] = {} if sent.body is None else {"data": sent.body.content}
+    with client.stream(
+        sent.method,
+        sent.target,
+        provider_config_key=sent.integration,
+        connection_id=sent.connection,
+        headers=headers,
+        **options,
+    ) as answer:
+        yield answer
+
+
+def read_answer(answer: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
+    """The body and whether that is all; Ctrl-C ends an answer that has no end. `live`: said back as it comes."""
+    content = bytearray()
+    try:
+        for piece in answer:
+            content += piece
+            if live:
+                click.echo(piece.decode("utf-8", "replace"), nl=False)
+            if enough is not None and len(content) >= enough:
+                return bytes(content), False
+    except KeyboardInterrupt:
+        return bytes(content), False
+    return bytes(content), True
+
+
+def value(content: bytes) -> Any:
+    """JSON as JSON, text as text, anything else as base64."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(content).decode()}
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+SNIPPETS: Final = ("all", "none", "curl", "python", "requests", "node", "nango")
+ENOUGH_BYTES: Final = 1 << 20
+REFUSED, PROVIDER_SAID_NO = 1, 3
+
+
+@click.command("try")
+@click.argument("integration", required=False)
+@click.argument("connection", required=False)
+@click.argument("path", required=False)
+@click.option("-X", "--request", "method", metavar="METHOD", help="GET, or POST where there is a body.")
+@click.option(
+    "-d",
+    "--data",
+    "body",
+    metavar="BODY|@FILE",
+    help="The body, sent as it is; @FILE reads it from there, @- from stdin. Unlike with curl, a body that is JSON goes as "
+    "application/json, unless -H says otherwise.",
+)
+@click.option("-H", "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="For the provider; repeatable.")
+@click.option(
+    "-q", "--query", "query", multiple=True, metavar="NAME=VALUE", help="Added to the path's query; repeatable."
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Send nothing: show the request that would be sent.")
+@click.option("--all", "everything", is_flag=True, help="Show the whole answer.")
+@click.option(
+    "--snippet", type=click.Choice(SNIPPETS), default="all", show_default=True, help="Which snippets to print."
+)
+@click.option(
+    "-c", "--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="The gateway's configuration."
+)
+@click.option("--url", envvar="GATEWAY_URL", metavar="URL", help="The gateway's address.  [env: GATEWAY_URL]")
+@click.option("--key", envvar="GATEWAY_SECRET_KEY", metavar="KEY", help="Its secret key.  [env: GATEWAY_SECRET_KEY]")
+@click.option("--environment", metavar="NAME", help="The environment, where the configuration has more than one.")
+@as_json
+def trial(file: Path | None, url: str | None, key: str | None, environment: str | None, **typed: Any) -> None:
+    """Send one call to PATH of the provider, on behalf of CONNECTION, and show the request as it left (the credential
+    masked), the answer, where the time went, and the call as curl, Python and Node.
+
+    Without CONNECTION the newest one is taken, without PATH the call that the provider's entry checks credentials with.
+    {cloudId} in PATH stands for that setting of the connection. The gateway is the one whose gateway.yaml, or whose
+    demo's .gateway folder, lies here.
+
+    Exit codes: 0 the provider answered below 400, 1 the gateway refused or was not reached, 3 the provider answered 400
+    or more.
+    """
+    from gateway.cli.try_ import TrialFailed, try_target
+    from gateway.client import Client
+
+    wish = TriedCall(**typed)
+    with faults_end_the_command(wish.as_json):
+        try:
+            there = try_target.find(file, url, key, environment)
+            _check(there.url)
+            with Client(there.url, there.key.reveal()) as client:
+                sys.exit(_tried(client, there, wish))
+        except TrialFailed as failed:
+            _end(failed, wish.as_json)
+
+
+def _check(url: str) -> None:
+    from gateway.cli.try_ import TrialFailed
+    from gateway.client.client_errors import checked
+
+    try:
+        checked(url)
+    except ValueError as fault:
+        raise TrialFailed(str(fault)) from None
+
+
+def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
+    """The exit code. Raises TrialFailed."""
+    from gateway.cli.try_.refused_call import check_ours, explained
+    from gateway.cli.try_.try_target import Named, name
+    from gateway.client import CallFailed
+
+    named = None
+    if wish.integration is not None and wish.connection is not None:
+        named = Named(wish.integration, wish.connection, wish.path or "/")
+    try:
+        named = name(client, wish.integration, wish.connection, wish.path)
+        sent = call_of(there.url, wish, named)
+        if wish.path is None and not wish.as_json:
+            print(f"Calling {named.integration} as {named.connection}: {sent.method} {sent.target}\n", file=sys.stderr)
+        if wish.dry:
+            return _dry(_as_sent(client, sent, there), sent, there, wish)
+        began = time.perf_counter()
+        with streamed(client, sent) as answer:
+            head_s = time.perf_counter() - began
+            check_ours(answer, there)
+            # Asked for only now: whoever asks first waits for a token that has to be renewed.
+            return _told(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
+    except CallFailed as fault:
+        raise explained(client, fault, named, there) from fault
+
+
+def _as_sent(client: "Client", sent: "SentCall", there: "Target") -> Any:
+    """The request to the provider, its credential masked."""
+    from gateway.cli.try_.refused_call import check_ours
+
+    with streamed(client, sent, dry=True) as answer:
+        check_ours(answer, there)
+        return answer.whole().json()
+
+
+def _dry(request: Any, sent: "SentCall", there: "Target", wish: "TriedCall") -> int:
+    from gateway.cli.try_ import try_output
+
+    if wish.as_json:
+        print(json.dumps({"request": request, "snippets": _snippets(sent, wish)}, indent=2, ensure_ascii=False))
+        return 0
+    click.echo(try_output.request(request, dry=True))
+    _print_snippets(sent, there, wish)
+    return 0
+
+
+def _told(answer: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float) -> int:
+    from gateway.cli.try_ import try_output
+
+    headers = list(answer.headers.items())
+    kind = answer.headers.get("Content-Type", "")
+    if not wish.as_json:
+        click.echo(f"{try_output.request(request, dry=False)}\n")
+        click.echo(f"{try_output.head(answer.status, answer.reason, headers)}\n")
+    live = not wish.as_json and kind.partition(";")[0].strip() in ("text/event-stream", "application/x-ndjson")
+    began = time.perf_counter()
+    content, whole = read_answer(answer, None if wish.everything or wish.as_json or live else ENOUGH_BYTES, live=live)
+    total_s = head_s + time.perf_counter() - began
+    spent = try_output.parts(answer.headers.getall("Server-Timing", []), total_s * 1000)
+    if wish.as_json:
+        told = {"request": request, "status": answer.status, "reason": answer.reason, "headers": headers}
+        told |= {"body": value(content), "complete": whole, "timing_ms": spent, "snippets": _snippets(sent, wish)}
+        print(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        if not live:
+            click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
+        click.echo(f"\n{try_output.took(spent)}")
+        _print_snippets(sent, there, wish)
+    return PROVIDER_SAID_NO if answer.status >= 400 else 0
+
+
+def _snippets(sent: "SentCall", wish: "TriedCall") -> dict[str, str]:
+    from gateway.cli.try_ import try_snippets
+
+    return {name: write(sent) for name, (_, write) in try_snippets.ALL.items() if wish.snippet in ("all", name)}
+
+
+def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> None:
+    from gateway.cli.try_ import try_output
+
+    names = list(_snippets(sent, wish))
+    if names:
+        click.echo(f"\n{try_output.calls(sent, names, there.key_file)}")
+
+
+def _end(failed: "TrialFailed", as_json: bool) -> NoReturn:
+    """The fault on stderr, its hints below it; as a line of JSON on stdout too."""
+    if as_json:
+        print(json.dumps({"error": failed.told}, indent=2, ensure_ascii=False))
+    first, *hints = failed.lines
+    print(f"gateway: {first}", file=sys.stderr)
+    for hint in hints:
+        print(hint, file=sys.stderr)
+    sys.exit(REFUSED)

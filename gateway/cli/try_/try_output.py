@@ -1,0 +1,137 @@
+"""What `gateway try` prints for people: the request, the answer, where the time went."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from gateway.cli.try_ import try_snippets
+from gateway.cli.try_.try_snippets import SentCall
+from gateway.text import counted
+
+# ── Where the time of a call went, from ``Server-Timing`` and the caller's own clock, as numbers and as a small
+# picture.
+
+WIDTH: Final = 40
+_METRIC: Final = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+)\s*;[^,]*?\bdur=\"?([0-9.]+)")  # W3C Server Timing, §4
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+# As the gateway names them, and as people say it.
+PARTS: Final = {"gateway": "gateway", "token": "token", "upstream": "provider"}
+
+
+def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
+    """Milliseconds: ``gateway``, ``token``, ``upstream``, the rest as ``transfer``, and ``total``.
+
+    Of several fields the last that has a name counts: ours stands behind a provider's own.
+    """
+    told: dict[str, float] = {}
+    for field in fields:
+        for found in _METRIC.finditer(field):
+            if found[1] in PARTS and found[2].count(".") <= 1:
+                told[found[1]] = float(found[2])
+    rest = max(0.0, total_ms - sum(told.values()))
+    return {**told, "transfer": round(rest, 2), "total": round(total_ms, 2)}
+
+
+def picture(told: dict[str, float]) -> Sequence[str]:
+    """A line a part, its bar beginning where the one before ended."""
+    total = max(told["total"], sum(ms for name, ms in told.items() if name != "total"), 1e-9)
+    lines, at = [], 0.0
+    for name, ms in told.items():
+        if name == "total":
+            continue
+        label = PARTS.get(name, name)
+        lines.append(f"{label:<9}{ms:>9.1f} ms  {bar(at / total, ms / total)}".rstrip())
+        at += ms
+    return [*lines, f"{'total':<9}{told['total']:>9.1f} ms"]
+
+
+def bar(start: float, share: float) -> str:
+    """Both of 1; whatever took time at all leaves a trace."""
+    blanks = round(start * WIDTH)
+    eighths = max(round(share * WIDTH * 8), 1 if share > 0 else 0)
+    full, part = divmod(eighths, 8)
+    return " " * min(blanks, WIDTH - 1) + "█" * full + (_EIGHTHS[part] if part else "")
+
+
+LINES: Final = 40
+COLUMNS: Final = 2000
+_OURS: Final = ("gateway-", "server-timing", "x-request-id")
+
+
+def heading(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+def request(told: Mapping[str, Any], dry: bool) -> str:
+    """The answer to a dry run."""
+    lines = [
+        heading("The request as it would be sent" if dry else "The request as sent to the provider"),
+        f"  {told['method']} {told['url']}",
+    ]
+    lines += [f"  {name}: {value}" for name, value in told["headers"]]
+    if told["body"] is not None:
+        length = told["body"]["length_bytes"]
+        body = "a body in chunks" if length is None else f"a body of {counted(length, 'byte')}"
+        lines.append(f"  ({body})")
+    return "\n".join(lines)
+
+
+def head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
+    """The status, and the header fields, the gateway's own dimmed."""
+    colour = "green" if status < 300 else "yellow" if status < 400 else "red"
+    lines = [f"{heading('The answer')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
+    for name, value in headers:
+        line = f"  {name}: {value}"
+        lines.append(click.style(line, dim=True) if name.lower().startswith(_OURS) else line)
+    return "\n".join(lines)
+
+
+def body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
+    """JSON indented, text as it is, cut with a note unless `everything`; of anything else its size."""
+    if not content:
+        return "  (no body)"
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        if whole:
+            size = f"{counted(len(content), 'byte')} of {content_type or 'unknown type'}"
+            return f"  ({size}, not shown; the curl line below saves them with -o FILE)"
+        text = content.decode("utf-8", "ignore")
+    try:
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        text = text.removesuffix("\n")
+    text = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    lines = text.split("\n")
+    if everything:
+        return "\n".join(lines)
+    shown = [line if len(line) <= COLUMNS else line[:COLUMNS] + " …" for line in lines[:LINES]]
+    hidden = len(lines) - len(shown)
+    if hidden or not whole:
+        more = f"{hidden:,} more lines" if whole else "there is more"
+        shown.append(click.style(f"… {more}; --all shows everything", fg="cyan"))
+    elif any(len(line) > COLUMNS for line in lines):
+        shown.append(click.style("… long lines are cut; --all shows everything", fg="cyan"))
+    return "\n".join(shown)
+
+
+def took(told: dict[str, float]) -> str:
+    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in picture(told))])
+
+
+def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
+    """The snippets called `names`, after how to set the variable that they read."""
+    if key_file is not None:
+        setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
+    else:
+        setting = f"export {try_snippets.VARIABLE}=…    # the environment's secret key"
+    told = [f"{heading('The same call in your program')}\n\n{setting}"]
+    for name in names:
+        label, write = try_snippets.ALL[name]
+        told.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent)}")
+    return "\n\n".join(told)

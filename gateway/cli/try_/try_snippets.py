@@ -1,0 +1,210 @@
+"""The call once more, to be pasted; its body."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+# ── What ``-d`` gives: a body, its type, and how to say the same in a snippet.
+
+FORM: Final = re.compile(r"[\w.%+~-]+=[^\s]*")
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBody:
+    """`file`: where it was read from, so that a snippet reads it there again. `json` is what it means, if it is JSON."""
+
+    content: bytes
+    file: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """None for what is not UTF-8."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            return None
+
+    @property
+    def json(self) -> Any:
+        """Raises ValueError for what is no JSON."""
+        return json.loads(self.content)
+
+    @property
+    def content_type(self) -> str:
+        """As it looks, for a caller who says nothing about it."""
+        try:
+            self.json  # noqa: B018 - only whether it can be read
+        except ValueError:
+            text = self.text
+        else:
+            return "application/json"
+        if text is None:
+            return "application/octet-stream"
+        return "application/x-www-form-urlencoded" if FORM.fullmatch(text) else "text/plain; charset=utf-8"
+
+
+def read(given: str) -> TypedBody:
+    """As curl reads it: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
+    if not given.startswith("@"):
+        return TypedBody(given.encode())
+    if given == "@-":
+        return TypedBody(sys.stdin.buffer.read())
+    try:
+        return TypedBody(Path(given[1:]).read_bytes(), given[1:])
+    except OSError as fault:
+        raise click.BadParameter(f"{given[1:]} cannot be read: {fault.strerror}", param_hint="-d") from None
+
+
+VARIABLE: Final = "GATEWAY_SECRET_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class SentCall:
+    """A call as the gateway got it: `target` begins with a slash and is percent-encoded, query included."""
+
+    url: str
+    method: str
+    target: str
+    integration: str
+    connection: str
+    headers: Mapping[str, str]
+    body: TypedBody | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self.url}/proxy{self.target}"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """All header fields but the key's."""
+        return {"Provider-Config-Key": self.integration, "Connection-Id": self.connection, **self.headers}
+
+
+def curl(sent: SentCall) -> str:
+    first = f'-H "Authorization: Bearer ${VARIABLE}"'
+    parts = [f"curl {first}" if sent.method == "GET" and sent.body is None else f"curl -X {sent.method} {first}"]
+    if sent.method == "HEAD":
+        parts = [f"curl --head {first}"]
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent.named.items()]
+    if sent.body is not None:
+        file, text = sent.body.file, sent.body.text
+        if file is not None or text is None:
+            parts.append("--data-binary " + shlex.quote("@" + (file or "body")))
+        else:
+            parts.append(f"--data-raw {shlex.quote(text)}")
+    parts.append(shlex.quote(sent.address))
+    return " \\\n     ".join(parts)
+
+
+def python(sent: SentCall) -> str:
+    """With gateway.client."""
+    known = sent.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
+    arguments = [_py(sent.target)] if known else [_py(sent.method), _py(sent.target)]
+    arguments += (
+        [f"headers={{{', '.join(f'{_py(name)}: {_py(value)}' for name, value in sent.headers.items())}}}"]
+        if sent.headers
+        else []
+    )
+    arguments += [f"data={_read_in_python(sent.body)}"] if sent.body is not None else []
+    call = f"client.{sent.method.lower() if known else 'request'}({', '.join(arguments)})"
+    return f"""import os
+from gateway.client import Client
+
+with Client(
+    {_py(sent.url)},
+    os.environ["{VARIABLE}"],
+    provider_config_key={_py(sent.integration)},
+    connection_id={_py(sent.connection)},
+) as client:
+    answer = {call}
+    print(answer.status, answer.text)"""
+
+
+def requests(sent: SentCall) -> str:
+    fields = "\n".join(f"        {_py(name)}: {_py(value)}," for name, value in sent.named.items())
+    body = "" if sent.body is None else f"\n    data={_read_in_python(sent.body)},"
+    return f"""import os
+import requests
+
+answer = requests.request(
+    {_py(sent.method)},
+    {_py(sent.address)},
+    headers={{
+        "Authorization": f"Bearer {{os.environ['{VARIABLE}']}}",
+{fields}
+    }},{body}
+    allow_redirects=False,
+)
+print(answer.status_code, answer.text)"""
+
+
+def node(sent: SentCall) -> str:
+    """A module for Node 18 or newer, with fetch."""
+    fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.named.items())
+    body = "" if sent.body is None else f"\n  body: {_read_in_node(sent.body)},"
+    return f"""{_reading(sent.body)}const answer = await fetch({_js(sent.address)}, {{
+  method: {_js(sent.method)},
+  headers: {{
+    Authorization: `Bearer ${{process.env.{VARIABLE}}}`,
+{fields}
+  }},{body}
+  redirect: "manual",
+}});
+console.log(answer.status, await answer.text());"""
+
+
+def nango(sent: SentCall) -> str:
+    """A module for Node, with the published @nangohq/node."""
+    headers = f"\n  headers: {_js(dict(sent.headers))}," if sent.headers else ""
+    body = "" if sent.body is None else f"\n  data: {_read_in_node(sent.body)},"
+    return f"""import {{ Nango }} from "@nangohq/node";
+{_reading(sent.body)}
+const nango = new Nango({{ host: {_js(sent.url)}, secretKey: process.env.{VARIABLE} }});
+const answer = await nango.proxy({{
+  method: {_js(sent.method)},
+  endpoint: {_js(sent.target)},
+  providerConfigKey: {_js(sent.integration)},
+  connectionId: {_js(sent.connection)},{headers}{body}
+}});
+console.log(answer.status, answer.data);"""
+
+
+ALL: Final[Mapping[str, tuple[str, Callable[[SentCall], str]]]] = {
+    "curl": ("curl", curl),
+    "python": ("Python, gateway.client", python),
+    "requests": ("Python, requests", requests),
+    "node": ("Node, fetch", node),
+    "nango": ("Node, @nangohq/node", nango),
+}
+
+
+def _read_in_python(body: TypedBody) -> str:
+    return repr(body.content) if body.file is None else f'open({_py(body.file)}, "rb").read()'
+
+
+def _read_in_node(body: TypedBody) -> str:
+    if body.file is not None:
+        return f"readFileSync({_js(body.file)})"
+    text = body.text
+    return f"Buffer.from({_js(body.content.hex())}, 'hex')" if text is None else _js(text)
+
+
+def _reading(body: TypedBody | None) -> str:
+    return 'import { readFileSync } from "node:fs";\n' if body is not None and body.file is not None else ""
+
+
+def _py(text: str) -> str:
+    """A literal, in the quotes that most people write."""
+    return f'"{text}"' if text.isprintable() and not set(text) & set('"\\') else repr(text)
+
+
+def _js(value: object) -> str:
+    """A literal; JSON is one since ES2019."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,195 @@
+"""Which running gateway and key, which connection and call, where they were left out."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.cli.terminal import program
+from gateway.cli.try_ import TrialFailed
+from gateway.client import Client
+from gateway.secret import Secret
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+
+# ── Which running gateway is meant, and the key to it: as told, else as the configuration in reach says.
+
+OWN: Final = Path("gateway.yaml")
+DEMO: Final = Path(".gateway")
+ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`url` has no trailing slash. `key_file` holds the key and nothing else, where there is such a file.
+
+    `start` is the command that would start this gateway; `key_from` says where the key was found.
+    """
+
+    url: str
+    key: Secret
+    start: str
+    key_from: str
+    key_file: Path | None = None
+
+
+def find(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
+    """What is told wins over what is found: `file`, else ``gateway.yaml`` here, else the demo's folder here.
+
+    Raises TrialFailed, and Faults for a configuration of which nothing can be read.
+    """
+    if url is not None and key is not None:
+        return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
+    found = file or _in_reach()
+    if found is None:
+        raise TrialFailed(
+            f"no gateway is known here: {OWN} is not in this folder, and no {DEMO}/ that `{program()} demo` has made",
+            f"start one with `{program()} demo` (or `make run`) and call again from the same folder;",
+            "or name the configuration of one that runs with -c FILE, or its address with --url and --key",
+        )
+    return _configured(found, url, key, environment)
+
+
+def _in_reach() -> Path | None:
+    """A checkout's gateway.yaml is the reference of all keys, and nobody's own."""
+    from gateway import resources
+
+    if OWN.is_file() and not OWN.samefile(resources.file("gateway.yaml")):
+        return OWN
+    demo = DEMO / "gateway.yaml"
+    return demo if demo.is_file() else None
+
+
+def _configured(file: Path, url: str | None, key: str | None, environment: str | None) -> Target:
+    from gateway.cli.demo.demo_folder import DemoFolder
+
+    config = _read(file)
+    demo = DemoFolder(file.parent.absolute())
+    by_demo = demo.address.is_file()
+    start = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
+    found = url or (demo.address.read_text().strip() if by_demo else None) or _listens(config)
+    secret = Secret(key) if key is not None else _key(config, file, environment)
+    beside = file.parent / "secret_key"
+    holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
+    told_by = "--key or GATEWAY_SECRET_KEY" if key is not None else str(file)
+    return Target(found.rstrip("/"), secret, start, told_by, beside if holds_it else None)
+
+
+def _read(file: Path) -> "Config":
+    """As far as it can be read: the variables of a gateway that runs elsewhere need not be set in this terminal."""
+    from gateway.config import Faults, load
+
+    try:
+        return load(file)
+    except Faults as faults:
+        if faults.readable is None:
+            raise
+        return faults.readable.config
+
+
+def _listens(config: "Config") -> str:
+    host = ANY_HOST.get(config.server.host, config.server.host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{config.server.port}"
+
+
+def _key(config: "Config", file: Path, named: str | None) -> Secret:
+    there = config.environments
+    if named is None and len(there) == 1:
+        (named,) = there
+    if named is None or named not in there:
+        raise TrialFailed(
+            f"{file} has the environments {', '.join(there) or '(none)'}; name one with --environment NAME"
+        )
+    keys = there[named].secret_keys
+    if not keys:
+        raise TrialFailed(
+            f"the secret key of environment '{named}' cannot be read from {file}",
+            "give it as GATEWAY_SECRET_KEY in the environment, or with --key",
+        )
+    return keys[0]
+
+
+# ── What the person left out: the newest connection, and the call that the provider's entry proves a credential with.
+
+# ``{cloudId}`` and ``${connectionConfig.cloudId}``: what the connection knows of itself.
+_SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One connection, and a path on its provider's API."""
+
+    integration: str
+    connection: str
+    path: str
+
+
+def name(client: Client, integration: str | None, connection: str | None, path: str | None) -> Named:
+    """All three, as given or as the gateway knows them. Raises GatewayError, and TrialFailed where there is no connection."""
+    if integration is None or connection is None:
+        integration, connection = _newest(client, integration)
+    if path is None:
+        path = _proof(client, integration)
+    elif path.startswith(("https://", "http://")):
+        path = _below_base(client, integration, path)
+    named = Named(integration, connection, path)
+    return replace(named, path=_filled(client, named)) if _SETTING.search(named.path) else named
+
+
+def _newest(client: Client, integration: str | None) -> tuple[str, str]:
+    known = [one["unique_key"] for one in client.list_integrations()]
+    if integration is not None and integration not in known:
+        return integration, "none"  # the call itself is refused, and the refusal explained
+    filters = {} if integration is None else {"integrations": [integration]}
+    for one in client.list_connections(**filters):  # type: ignore[arg-type]
+        return one["provider_config_key"], one["connection_id"]
+    of = f"integration '{integration}'" if integration else "this environment"
+    if not known:
+        raise TrialFailed("no integration is configured", "declare one in gateway.yaml, under environments")
+    offered = [integration] if integration else known
+    link = client.create_connect_session(end_user={"id": "gateway-try"}, allowed_integrations=offered)["connect_link"]
+    raise TrialFailed(f"{of} has no connection yet", "open this to make one (good for 30 minutes):", link)
+
+
+def _proof(client: Client, integration: str) -> str:
+    """The entry's own proof of a credential, else the root."""
+    proof: Mapping[str, Any] = _entry(client, integration).get("verification") or {}
+    if proof.get("method", "GET") == "GET" and "base_url_override" not in proof:
+        return str(next(iter(proof.get("endpoints", ())), "/"))
+    return "/"
+
+
+def _below_base(client: Client, integration: str, address: str) -> str:
+    """An address out of the provider's own documentation, less the base that the gateway puts before it."""
+    base = str(_entry(client, integration).get("base_url", ""))
+    rest = address.removeprefix(base)
+    if rest != address and rest[:1] in ("", "/", "?"):
+        return rest or "/"
+    raise TrialFailed(
+        f"PATH is what stands behind the provider's base address, which is {base or 'unknown'} for '{integration}'",
+        "another address that the entry or the integration allows: -H 'Base-Url-Override: https://…' and the path",
+    )
+
+
+def _entry(client: Client, integration: str) -> Mapping[str, Any]:
+    """What the integration's provider says of its API; nothing where there is no such integration."""
+    for one in client.list_integrations():
+        if one["unique_key"] == integration:
+            told: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]
+            return told
+    return {}
+
+
+def _filled(client: Client, named: Named) -> str:
+    config = client.get_connection(named.integration, named.connection)["connection_config"]
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in config:
+            known = ", ".join(sorted(config)) or "none"
+            raise TrialFailed(f"the connection has no setting '{found[1]}' for {found[0]}; it has: {known}")
+        return str(config[found[1]])
+
+    return _SETTING.sub(value, named.path)

@@ -1,0 +1,409 @@
+"""The client for programs that run on asyncio, and all that the blocking one is made of."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from gateway.client import calls
+from gateway.client.calls import (
+    ApiCall,
+    Body,
+    Configured,
+    ConnectSessionCall,
+    Filters,
+    ImportedConnection,
+    Json,
+    Options,
+    below,
+    fields,
+    proxied,
+)
+from gateway.client.client_answer import Answer, AsyncStream
+from gateway.client.client_errors import checked, refusal, unreachable
+from gateway.client.listed_pages import AsyncPages
+
+# ── A body that is made while it is sent.
+
+
+class UploadedBody:
+    """The pieces of an iterable. One without ``async`` is asked in a thread, so that it may wait.
+
+    `fault` is what the iterable itself raised, which would else be told as a connection that broke.
+    """
+
+    def __init__(self, source: Iterable[bytes] | AsyncIterable[bytes]) -> None:
+        self._source = source
+        self.fault: Exception | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        source = self._source
+        try:
+            async for piece in source if isinstance(source, AsyncIterable) else _in_a_thread(source):
+                if piece:
+                    yield piece
+        except Exception as fault:
+            self.fault = fault
+            raise
+
+
+def sent_as(body: Body) -> Any:
+    """`body` as aiohttp takes it."""
+    if isinstance(body, bytes | bytearray | memoryview | str | Mapping) or hasattr(body, "read"):
+        return body
+    return UploadedBody(body)
+
+
+async def _in_a_thread(source: Iterable[bytes]) -> AsyncIterator[bytes]:
+    pieces = iter(source)
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        yield piece
+
+
+# ── The gateway's own API for programs that run on asyncio: connections, connect sessions, integrations.
+
+PAGE: Final = 500
+
+
+AGENT: Final = "integration-gateway-python"
+ERROR: Final = "Gateway-Error"
+
+
+class AsyncClient:
+    """`base_url` is the gateway's own address. `provider_config_key` and `connection_id` hold for calls that name none.
+
+    `silence_s`: how long nothing may come before a call is given up; None for any time. Open it with ``async with``, or
+    close it when done. Raises ValueError for a `base_url` that is none.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        secret_key: str,
+        *,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        silence_s: float | None = 150.0,
+        connect_s: float = 10.0,
+    ) -> None:
+        self._base_url = checked(base_url)
+        self._authorization = f"Bearer {secret_key}"
+        self._usual: Options = {}
+        if provider_config_key is not None:
+            self._usual["provider_config_key"] = provider_config_key
+        if connection_id is not None:
+            self._usual["connection_id"] = connection_id
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
+        # By loop: one that belongs to another, before a fork or a second asyncio.run, must not even be closed here.
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._base_url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _fault: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections; those in use break."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+
+    # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """``GET`` the provider's `endpoint`. All of these raise GatewayError, Unreachable and CutShort."""
+        return await self.request("GET", endpoint, **options)
+
+    async def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("POST", endpoint, **options)
+
+    async def put(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("PUT", endpoint, **options)
+
+    async def patch(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("PATCH", endpoint, **options)
+
+    async def delete(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("DELETE", endpoint, **options)
+
+    async def head(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("HEAD", endpoint, **options)
+
+    async def options(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return await self.request("OPTIONS", endpoint, **options)
+
+    async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """The provider's whole answer, whatever its status. Redirects are not followed."""
+        async with self.stream(method, endpoint, **options) as answer:
+            return await answer.whole()
+
+    @asynccontextmanager
+    async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
+        """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
+        asked: Options = {**self._usual, **options}
+        url = proxied(self._base_url, endpoint, asked.get("params"))
+        body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
+        if "data" in asked:
+            body["data"] = sent_as(asked["data"])
+        async with self._sent(method, url, fields(asked), **body) as answer:
+            yield answer
+
+    def paginate(
+        self,
+        endpoint: str,
+        *,
+        pages: int | None = None,
+        limit: int | None = None,
+        way: Mapping[str, str | int] | None = None,
+        since: str | None = None,
+        behind: int = 0,
+        resumes: int = 5,
+        longest_wait_s: float = 300.0,
+        loads: Callable[[bytes], Any] = json.loads,
+        **options: Unpack[Options],
+    ) -> AsyncPages:
+        """The records of a whole list, one after the other, to be iterated over once (docs/pagination.md).
+
+        `pages`: how many at most. `limit`: records a page. `way`: how the list is cut, where the provider's entry does not
+        say. `since` and `behind`: those of an earlier one (`cursor`, `behind`), to go on after its last record. What breaks
+        off is gone on with, `resumes` times in a row without a new record; a wait that the provider asks for may last
+        `longest_wait_s`. `loads` reads each record.
+
+        Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and
+        CutShort.
+        """
+        below(self._base_url, endpoint)
+
+        def ask(headers: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncStream]:
+            asked: Options = {**options, "headers": {**options.get("headers", {}), **headers}}
+            return self.stream("GET", endpoint, **asked)
+
+        return AsyncPages(
+            ask,
+            pages=pages,
+            limit=limit,
+            way=way,
+            since=since,
+            behind=behind,
+            resumes=resumes,
+            longest_wait_s=longest_wait_s,
+            loads=loads,
+        )
+
+    # ── the gateway's own API: aio_api.py ───────────────────────────────────────────────────────────────────────────
+
+    async def _asked(self, call: ApiCall) -> Any:
+        body = {} if call.body is None else {"json": call.body}
+        async with self._sent(call.method, self._base_url + call.target, {}, **body) as stream:
+            answer = await stream.whole()
+        if not 200 <= answer.status < 300:
+            raise refusal(answer)
+        try:
+            return answer.json()
+        except ValueError as fault:
+            raise refusal(answer) from fault
+
+    @asynccontextmanager
+    async def _sent(self, method: str, url: str, headers: Mapping[str, str], **body: Any) -> AsyncIterator[AsyncStream]:
+        loop = asyncio.get_running_loop()
+        session = self._sessions.get(loop)
+        if session is None:
+            session = self._sessions[loop] = aiohttp.ClientSession(
+                headers={"User-Agent": AGENT}, cookie_jar=aiohttp.DummyCookieJar(), timeout=self._timeout
+            )
+        sent = CIMultiDict(headers)
+        sent["Authorization"] = self._authorization
+        address = URL(url, encoded=True)
+        try:
+            response = await session.request(method, address, headers=sent, allow_redirects=False, **body)
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
+            upload = body.get("data")
+            if isinstance(upload, UploadedBody) and upload.fault is not None:
+                raise upload.fault from None
+            raise unreachable(self._base_url, fault) from fault
+        async with response:
+            answer = AsyncStream(response)
+            if ERROR in response.headers:
+                raise refusal(await answer.whole())
+            yield answer
+
+    async def get_connection(
+        self,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        *,
+        force_refresh: bool = False,
+        refresh_token: bool = False,
+        history: bool = False,
+    ) -> Json:
+        """The connection with its credentials, renewed where that is due, or by force.
+
+        Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too; `history`: its story.
+        """
+        key, named = self._named(provider_config_key, connection_id)
+        told = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
+        return await self._json(told)
+
+    async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
+        """All that fit, newest first, without their credentials; fetched as they are asked for, 500 at once."""
+        cursor: str | None = None
+        while True:
+            page = await self._json(calls.connections(filters, PAGE, cursor))
+            for one in page["connections"]:
+                yield one
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    async def import_connection(
+        self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
+    ) -> Json:
+        """Bring in a credential that you hold: ``{"type": "API_KEY", "apiKey": "…"}``. The same id again replaces it.
+
+        Returns the connection. The client's own `connection_id` holds only if `more` has none.
+        """
+        usual = self._usual.get("connection_id")
+        if usual is not None:
+            more.setdefault("connection_id", usual)
+        return await self._json(calls.imported(self._key(provider_config_key), credentials, more))
+
+    async def update_connection(
+        self,
+        changes: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+    ) -> None:
+        """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
+        await self._asked(calls.patched(*self._named(provider_config_key, connection_id), changes))
+
+    async def delete_connection(
+        self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
+    ) -> Json:
+        """It ends at once, then its tokens at the provider; the answer's `revocation` tells of each. `revoke` False
+        leaves them alone."""
+        return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
+
+    async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
+        """What was kept with the connection; empty if nothing was."""
+        kept: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
+        return kept or {}
+
+    async def set_metadata(
+        self,
+        metadata: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | Sequence[str] | None = None,
+    ) -> None:
+        """Replace what is kept with the connection, or with several at once: with all of them or, where one is unknown,
+        with none."""
+        await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=False))
+
+    async def update_metadata(
+        self,
+        metadata: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | Sequence[str] | None = None,
+    ) -> None:
+        """The same, but other top-level members stay as they are."""
+        await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=True))
+
+    async def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
+        """A session of 30 minutes, or of `expires_in` seconds, for one end user: `token`, `connect_link` (send the user
+        there), `expires_at`."""
+        return await self._data(calls.connect_session(session))
+
+    async def complete_connect_session(
+        self, session_id: str, code_verifier: str, connection_id: str | None = None
+    ) -> Json:
+        """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
+
+        Call it for your own signed-in user, once they are back. `session_id`: of the session, or of the
+        verified result; `connection_id`: of that result, so that nothing else is stored. The same call again returns
+        the same."""
+        return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
+
+    async def create_reconnect_session(
+        self,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        **session: Unpack[ConnectSessionCall],
+    ) -> Json:
+        """The same, to authorize an existing connection anew; it keeps its id."""
+        return await self._data(calls.reconnect_session(*self._named(provider_config_key, connection_id), session))
+
+    async def list_integrations(self) -> list[Json]:
+        """All of the environment."""
+        found: list[Json] = (await self._asked(calls.integrations()))["data"]
+        return found
+
+    async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
+        """One of them. `include`: "webhook" adds the address for the provider's webhooks, "credentials" the OAuth app."""
+        return await self._data(calls.integration(self._key(provider_config_key), include))
+
+    async def create_integration(
+        self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]
+    ) -> Json:
+        """Make one of a catalog entry, under its name if not under `unique_key`. Effective at once, on every node soon."""
+        return await self._data(calls.new_integration(provider, unique_key, more))
+
+    async def update_integration(
+        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+    ) -> Json:
+        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
+
+    async def delete_integration(self, provider_config_key: str) -> Json:
+        """It and its connections, whose tokens are ended at the provider; `connections` in the answer counts them."""
+        return await self._json(calls.deleted_integration(provider_config_key))
+
+    async def list_providers(
+        self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
+    ) -> list[Json]:
+        """The catalog's entries that fit all of it; `search`: words in name, display name and categories."""
+        found: list[Json] = (await self._asked(calls.providers(search, category, auth_mode)))["data"]
+        return found
+
+    async def get_provider(self, name: str) -> Json:
+        """A catalog entry."""
+        return await self._data(calls.provider(name))
+
+    async def _json(self, call: ApiCall) -> Json:
+        told: Json = await self._asked(call)
+        return told
+
+    async def _data(self, call: ApiCall) -> Json:
+        return (await self._json(call))["data"]  # type: ignore[no-any-return]
+
+    def _key(self, given: str | None) -> str:
+        key = given or self._usual.get("provider_config_key")
+        if not key:
+            raise ValueError("provider_config_key is missing: give it to the call, or to the client for all calls")
+        return key
+
+    def _named(self, key: str | None, connection_id: str | None) -> tuple[str, str]:
+        named: Options = {**self._usual}
+        if key is not None:
+            named["provider_config_key"] = key
+        if connection_id is not None:
+            named["connection_id"] = connection_id
+        told = fields(named)
+        return told["Provider-Config-Key"], told["Connection-Id"]
+
+    def _keeping(
+        self, metadata: Mapping[str, Any], key: str | None, connection_id: str | Sequence[str] | None, *, merge: bool
+    ) -> ApiCall:
+        if connection_id is None or isinstance(connection_id, str):
+            key, connection_id = self._named(key, connection_id)
+        return calls.metadata(self._key(key), connection_id, metadata, merge=merge)

@@ -1,0 +1,349 @@
+"""The client for programs without asyncio: the same one, run by a thread of its own."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from gateway.client.async_client import AsyncClient
+from gateway.client.calls import Configured, ConnectSessionCall, Filters, ImportedConnection, Json, Options
+from gateway.client.client_answer import Answer, AsyncStream
+from gateway.client.listed_pages import AsyncPages
+
+# ── An event loop that runs behind a program without one.
+
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a daemon thread, started when first used; anew in a process that was forked from this one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """The items, each asked for when the one before is done with. Whoever leaves early closes what they come from."""
+        end = object()
+
+        async def following() -> Any:
+            return await anext(items, end)
+
+        async def close() -> None:
+            await items.aclose()  # type: ignore[attr-defined]
+
+        try:
+            while (item := self.run(following())) is not end:
+                yield item
+        finally:
+            self.run(close())
+
+    @property
+    def used_here(self) -> bool:
+        return self._loop is not None and self._pid == os.getpid()
+
+    def stop(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None and self._pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="gateway-client", daemon=True)
+                self._thread.start()
+                self._pid = os.getpid()
+            return self._loop
+
+
+# ── The gateway's own API for programs without asyncio: `AsyncOwnApi`, run by the client's thread.
+
+
+class Stream:
+    """An answer whose head is there. Iterate over it for pieces as they come, over `lines()` for lines."""
+
+    def __init__(self, stream: AsyncStream, loop: Loop) -> None:
+        self._stream = stream
+        self._loop = loop
+        self.status, self.reason, self.headers = stream.status, stream.reason, stream.headers
+        self.ok, self.request_id = stream.ok, stream.request_id
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises CutShort."""
+        return self._loop.iterate(aiter(self._stream))
+
+    def lines(self) -> Iterator[bytes]:
+        """Without their ends; a last one without an end, too. Raises CutShort."""
+        for several in self._loop.iterate(self._stream.several_lines()):
+            yield from several
+
+    def whole(self) -> Answer:
+        """All of it, or what is left. Raises CutShort."""
+        return self._loop.run(self._stream.whole())
+
+
+class Pages:
+    """Records, to be iterated over once. `cursor`, `behind` and `complete` are those of `AsyncPages`."""
+
+    def __init__(self, pages: AsyncPages, loop: Loop) -> None:
+        self._pages = pages
+        self._loop = loop
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._loop.iterate(self._pages.uncounted()):
+            for record in batch:
+                self._pages.count(1)
+                yield record
+
+    @property
+    def cursor(self) -> str | None:
+        return self._pages.cursor
+
+    @property
+    def behind(self) -> int:
+        return self._pages.behind
+
+    @property
+    def complete(self) -> bool:
+        return self._pages.complete
+
+
+class Client:
+    """As `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
+
+    def __init__(
+        self,
+        base_url: str,
+        secret_key: str,
+        *,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        silence_s: float | None = 150.0,
+        connect_s: float = 10.0,
+    ) -> None:
+        self._loop = Loop()
+        self._client = AsyncClient(
+            base_url,
+            secret_key,
+            provider_config_key=provider_config_key,
+            connection_id=connection_id,
+            silence_s=silence_s,
+            connect_s=connect_s,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._client).removeprefix("Async")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _fault: BaseException | None, _where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections and its thread; calls in other threads break."""
+        if self._loop.used_here:
+            self._loop.run(self._client.close())
+            self._loop.stop()
+
+    # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """``GET`` the provider's `endpoint`. All of these raise GatewayError, Unreachable and CutShort."""
+        return self.request("GET", endpoint, **options)
+
+    def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("POST", endpoint, **options)
+
+    def put(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("PUT", endpoint, **options)
+
+    def patch(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("PATCH", endpoint, **options)
+
+    def delete(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("DELETE", endpoint, **options)
+
+    def head(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("HEAD", endpoint, **options)
+
+    def options(self, endpoint: str, **options: Unpack[Options]) -> Answer:
+        return self.request("OPTIONS", endpoint, **options)
+
+    def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
+        """The provider's whole answer, whatever its status. Redirects are not followed."""
+        return self._loop.run(self._client.request(method, endpoint, **options))
+
+    @contextmanager
+    def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> Iterator[Stream]:
+        """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
+        opened = self._client.stream(method, endpoint, **options)
+        stream = self._loop.run(opened.__aenter__())
+        try:
+            yield Stream(stream, self._loop)
+        finally:
+            self._loop.run(opened.__aexit__(None, None, None))
+
+    def paginate(
+        self,
+        endpoint: str,
+        *,
+        pages: int | None = None,
+        limit: int | None = None,
+        way: Mapping[str, str | int] | None = None,
+        since: str | None = None,
+        behind: int = 0,
+        resumes: int = 5,
+        longest_wait_s: float = 300.0,
+        loads: Callable[[bytes], Any] = json.loads,
+        **options: Unpack[Options],
+    ) -> Pages:
+        """The records of a whole list, as `AsyncClient.paginate` has it."""
+        asked = self._client.paginate(
+            endpoint,
+            pages=pages,
+            limit=limit,
+            way=way,
+            since=since,
+            behind=behind,
+            resumes=resumes,
+            longest_wait_s=longest_wait_s,
+            loads=loads,
+            **options,
+        )
+        return Pages(asked, self._loop)
+
+    def get_connection(
+        self,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        *,
+        force_refresh: bool = False,
+        refresh_token: bool = False,
+        history: bool = False,
+    ) -> Json:
+        """The connection with its credentials, renewed where that is due, or by force."""
+        asked = self._client.get_connection(
+            provider_config_key,
+            connection_id,
+            force_refresh=force_refresh,
+            refresh_token=refresh_token,
+            history=history,
+        )
+        return self._loop.run(asked)
+
+    def list_connections(self, **filters: Unpack[Filters]) -> Iterator[Json]:
+        """All that fit, newest first, without their credentials; fetched as they are asked for, 500 at once."""
+        return self._loop.iterate(self._client.list_connections(**filters))
+
+    def import_connection(
+        self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
+    ) -> Json:
+        """Bring in a credential that you hold: ``{"type": "API_KEY", "apiKey": "…"}``. The same id again replaces it."""
+        return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
+
+    def update_connection(
+        self,
+        changes: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+    ) -> None:
+        """Change `end_user`, `tags` (replaced) or `webhook_url_override`."""
+        self._loop.run(self._client.update_connection(changes, provider_config_key, connection_id))
+
+    def delete_connection(
+        self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
+    ) -> Json:
+        """It ends at once, then its tokens at the provider, unless `revoke` is False."""
+        return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
+
+    def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
+        """What was kept with the connection; empty if nothing was."""
+        return self._loop.run(self._client.get_metadata(provider_config_key, connection_id))
+
+    def set_metadata(
+        self,
+        metadata: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | Sequence[str] | None = None,
+    ) -> None:
+        """Replace what is kept with the connection, or with several at once."""
+        self._loop.run(self._client.set_metadata(metadata, provider_config_key, connection_id))
+
+    def update_metadata(
+        self,
+        metadata: Mapping[str, Any],
+        provider_config_key: str | None = None,
+        connection_id: str | Sequence[str] | None = None,
+    ) -> None:
+        """The same, but other top-level members stay as they are."""
+        self._loop.run(self._client.update_metadata(metadata, provider_config_key, connection_id))
+
+    def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
+        """A session of 30 minutes for one end user: `token`, `connect_link` (send the user there), `expires_at`."""
+        return self._loop.run(self._client.create_connect_session(**session))
+
+    def complete_connect_session(self, session_id: str, code_verifier: str, connection_id: str | None = None) -> Json:
+        """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`."""
+        return self._loop.run(self._client.complete_connect_session(session_id, code_verifier, connection_id))
+
+    def create_reconnect_session(
+        self,
+        provider_config_key: str | None = None,
+        connection_id: str | None = None,
+        **session: Unpack[ConnectSessionCall],
+    ) -> Json:
+        """The same, to authorize an existing connection anew; it keeps its id."""
+        return self._loop.run(self._client.create_reconnect_session(provider_config_key, connection_id, **session))
+
+    def list_integrations(self) -> list[Json]:
+        """All of the environment."""
+        return self._loop.run(self._client.list_integrations())
+
+    def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
+        """One of them, with "webhook" or "credentials" where `include` names these."""
+        return self._loop.run(self._client.get_integration(provider_config_key, include=include))
+
+    def create_integration(self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]) -> Json:
+        """Make one of a catalog entry, under its name if not under `unique_key`."""
+        return self._loop.run(self._client.create_integration(provider, unique_key, **more))
+
+    def update_integration(
+        self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
+    ) -> Json:
+        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
+
+    def delete_integration(self, provider_config_key: str) -> Json:
+        """It and its connections, whose tokens are ended at the provider."""
+        return self._loop.run(self._client.delete_integration(provider_config_key))
+
+    def list_providers(
+        self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
+    ) -> list[Json]:
+        """The catalog's entries that fit all of it."""
+        return self._loop.run(self._client.list_providers(search, category=category, auth_mode=auth_mode))
+
+    def get_provider(self, name: str) -> Json:
+        """A catalog entry."""
+        return self._loop.run(self._client.get_provider(name))

@@ -1,0 +1,104 @@
+"""A provider's answer: whole, or on its way."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import aiohttp
+from multidict import CIMultiDictProxy
+
+from gateway.client.client_errors import CutShort, ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`content` is decoded where the provider had compressed it."""
+
+    status: int
+    reason: str
+    headers: CIMultiDictProxy[str]
+    content: bytes
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400
+
+    @property
+    def text(self) -> str:
+        """As UTF-8; what is none is replaced."""
+        return self.content.decode("utf-8", "replace")
+
+    @property
+    def request_id(self) -> str:
+        """The gateway's name for this call, to be looked for in its log."""
+        return self.headers.get("Gateway-Request-Id", "")
+
+    def json(self, loads: Callable[[bytes], Any] = json.loads) -> Any:
+        """Raises ValueError for what is no JSON."""
+        return loads(self.content)
+
+    def raise_for_status(self) -> Self:
+        """Raises ProviderError for 400 and more."""
+        if not self.ok:
+            raise ProviderError(self)
+        return self
+
+
+class AsyncStream:
+    """An answer whose head is there. Iterate over it for pieces as they come, over `lines()` for lines."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.reason = response.reason or ""
+        self.headers = response.headers
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400
+
+    @property
+    def request_id(self) -> str:
+        return self.headers.get("Gateway-Request-Id", "")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Raises CutShort."""
+        pieces = self._response.content.iter_any()
+        while True:
+            with _cut_short():
+                piece = await anext(pieces, b"")
+            if not piece:
+                return
+            yield piece
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Without their ends; a last one without an end, too. Raises CutShort."""
+        async for several in self.several_lines():
+            for line in several:
+                yield line
+
+    async def several_lines(self) -> AsyncIterator[list[bytes]]:
+        """As many lines at once as there are. Raises CutShort."""
+        held = b""
+        async for piece in self:
+            *lines, held = (held + piece).split(b"\n")
+            if lines:
+                yield lines
+        if held:
+            yield [held]
+
+    async def whole(self) -> Answer:
+        """All of it, or what is left. Raises CutShort."""
+        with _cut_short():
+            content = await self._response.read()
+        return Answer(self.status, self.reason, self.headers, content)
+
+
+@contextmanager
+def _cut_short() -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, ConnectionError) as fault:
+        raise CutShort(f"the answer broke off: {fault!r}") from fault

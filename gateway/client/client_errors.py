@@ -1,0 +1,197 @@
+"""What can go wrong in a call, by who is to blame; the way to the gateway.
+
+CallFailed
+├── GatewayError     the gateway said no: `code`, `message`, `payload`
+│   └── PagingBroken a list broke off: `cursor` goes on
+├── ProviderError    the provider said no, and the caller wants no such answer: `answer`
+├── Unreachable      the gateway could not be reached; nothing has come back
+└── CutShort         an answer began and did not end
+"""
+
+import json
+import ssl
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from gateway.client.client_answer import Answer
+
+
+class CallFailed(Exception):
+    """Any of them."""
+
+
+class GatewayError(CallFailed):
+    """`code` names the reason and does not change; `status` is what HTTP said. All codes: docs/http-api.md.
+
+    `errors` lists single faults (``code``, ``message``, ``path``); `payload` is more for programs; `retry_after_s` is how
+    long to wait, where that is known.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        errors: tuple[Mapping[str, Any], ...] = (),
+        payload: Mapping[str, Any] | None = None,
+        request_id: str = "",
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.errors = errors
+        self.payload = payload or {}
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+
+    @property
+    def connect_url(self) -> str | None:
+        """Where the end user connects (anew), if the gateway has made such a link."""
+        url = self.payload.get("connect_url")
+        return url if isinstance(url, str) else None
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """From when on it makes sense to ask again, if the gateway says; with its time zone."""
+        try:
+            when = datetime.fromisoformat(str(self.payload.get("retry_at")))
+        except ValueError:
+            return None
+        return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+class PagingBroken(GatewayError):
+    """A list that broke off. All records before have been given; `cursor`, where there is one, goes on behind them."""
+
+    def __init__(self, told: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
+        payload = told.get("payload")
+        super().__init__(
+            int(told.get("status", 502)),
+            str(told.get("code", "")),
+            str(told.get("message", "")),
+            payload=payload if isinstance(payload, Mapping) else None,
+            request_id=request_id,
+        )
+        self.cursor = cursor
+
+
+class ProviderError(CallFailed):
+    """An answer of 400 or more that is the provider's own."""
+
+    def __init__(self, answer: "Answer") -> None:
+        super().__init__(f"the provider answered {answer.status} {answer.reason}: {answer.text[:200]}")
+        self.answer = answer
+        self.status = answer.status
+
+
+class Unreachable(CallFailed):
+    """The gateway could not be reached, or hung up before it answered. `cause`: why, in a few words."""
+
+    def __init__(self, message: str, cause: str = "") -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class CutShort(CallFailed):
+    """The answer broke off, or nothing more of it came for too long."""
+
+
+def refusal(answer: "Answer") -> GatewayError:
+    """What an answer with ``Gateway-Error`` says; one without is some server's in front of the gateway."""
+    try:
+        told = json.loads(answer.content)["error"]
+        code, message = str(told["code"]), str(told.get("message", ""))
+    except (ValueError, KeyError, TypeError):
+        told = {}
+        code = answer.headers.get("Gateway-Error", "")
+        message = f"{answer.status} {answer.reason}: {answer.text[:200]}"
+    payload = told.get("payload")
+    return GatewayError(
+        answer.status,
+        code,
+        message,
+        errors=tuple(told.get("errors", ())),
+        payload=payload if isinstance(payload, Mapping) else None,
+        request_id=answer.request_id,
+        retry_after_s=seconds(answer.headers.get("Retry-After", "")),
+    )
+
+
+def seconds(retry_after: str) -> float | None:
+    """Of ``Retry-After``: a span, or until a date (RFC 9110 §10.2.3); None for anything else."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
+
+
+# ── The way to the gateway: its address, and in words why nobody answers there.
+
+
+def checked(base_url: str) -> str:
+    """The gateway's address without a slash at its end. Raises ValueError for what cannot be one."""
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValueError(
+            f"'{base_url}' is no address of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
+        )
+    return base_url.rstrip("/")
+
+
+def unreachable(base_url: str, fault: Exception) -> Unreachable:
+    """What to raise for `fault`, which came instead of an answer."""
+    cause, step = _told(fault)
+    return Unreachable(f"no answer from the gateway at {base_url}: {cause}; {step}", cause)
+
+
+def _told(fault: Exception) -> tuple[str, str]:
+    """The cause, and the next step."""
+    runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its address"
+    if isinstance(fault, aiohttp.ClientConnectorDNSError):
+        return f"there is no host of the name '{fault.host}'", "check the address"
+    if isinstance(fault, aiohttp.ClientSSLError | ssl.SSLError):
+        return _words(fault), "check the scheme (http or https) and that this machine trusts the gateway's certificate"
+    if isinstance(fault, aiohttp.ClientConnectorError):
+        return _words(fault.os_error), runs
+    if isinstance(fault, aiohttp.ServerDisconnectedError):
+        return "it hung up before it answered", "send the call again if it may be sent twice"
+    if isinstance(fault, aiohttp.ConnectionTimeoutError):
+        return "the connection was not taken in time (connect_s)", runs
+    if isinstance(fault, TimeoutError):
+        return "nothing came for too long (silence_s)", "allow for more with silence_s, or look into the gateway's log"
+    if isinstance(fault, aiohttp.ClientResponseError):
+        first = fault.message.partition("\n")[0].rstrip(": ")  # the parser quotes what it got below
+        return f"what answers does not speak HTTP as a gateway does ({first})", "check host and port"
+    return _words(fault), runs
+
+
+def _words(fault: BaseException) -> str:
+    """Of an OSError its cause alone: its text names addresses as tuples, and several of them at once."""
+    if isinstance(fault, aiohttp.ClientConnectorError):
+        fault = fault.os_error
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({fault.verify_message})"
+    if isinstance(fault, ssl.SSLError):
+        return f"no TLS connection could be made ({fault.reason or 'unknown cause'})"
+    if isinstance(fault, ConnectionRefusedError):
+        return "nothing listens there"
+    if isinstance(fault, OSError) and fault.strerror and "Connect call failed" not in fault.strerror:
+        return fault.strerror.lower()
+    return "nothing listens there" if "Connect call failed" in str(fault) else str(fault) or type(fault).__name__

@@ -1,0 +1,174 @@
+"""A list through ``Gateway-Paginate``, gone on with by itself where it breaks off."""
+
+import json
+import random
+from asyncio import sleep
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.client.calls import wish
+from gateway.client.client_answer import AsyncStream
+from gateway.client.client_errors import CallFailed, CutShort, GatewayError, PagingBroken, ProviderError, seconds
+
+TRAILER: Final = b'{"gateway_trailer":'
+MARK: Final = b'{"gateway_page":'
+_PASSING: Final = frozenset(
+    {"upstream_unreachable", "upstream_timeout", "upstream_protocol", "busy", "token_endpoint_unavailable"}
+    | {"store_unavailable"}
+)
+_PASSING_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
+
+
+class AsyncPages:
+    """Records, to be iterated over once.
+
+    `cursor`: where another call can go on (`since`), None at the beginning and at the end. `behind`: how many records
+    after `cursor` were returned already; another call skips them when it gets the same `behind`. `complete`: the provider
+    has no more.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        *,
+        pages: int | None,
+        limit: int | None,
+        way: Mapping[str, str | int] | None,
+        since: str | None,
+        behind: int,
+        resumes: int,
+        longest_wait_s: float,
+        loads: Callable[[bytes], Any],
+    ) -> None:
+        self.cursor = since
+        self.behind = behind
+        self.complete = False
+        self._ask = ask
+        self._pages, self._limit, self._way = pages, limit, way
+        self._resumes, self._longest_wait_s = resumes, longest_wait_s
+        self._loads = loads
+        self._pages_before = self._pages_read = 0
+        self._breaks = 0
+        self._begun = False
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for batch in self.uncounted():
+            for record in batch:
+                self.count(1)
+                yield record
+
+    async def batches(self) -> AsyncIterator[list[Any]]:
+        """As many records at once as have come; each batch counts as a whole as soon as it is returned."""
+        async for batch in self.uncounted():
+            self.count(len(batch))
+            yield batch
+
+    def count(self, records: int) -> None:
+        """So many were returned: no other call needs to return them again."""
+        self.behind += records
+        self._breaks = 0
+
+    async def uncounted(self) -> AsyncIterator[list[Any]]:
+        """Batches, each of which the caller counts, before asking for the next, with `count`."""
+        while True:
+            self._pages_before += self._pages_read
+            self._pages_read = 0
+            try:
+                trailer = None
+                async with self._ask(self._headers()) as answer:
+                    if "Gateway-Paginate" not in answer.headers:
+                        raise ProviderError(await answer.whole())
+                    self._begun = True
+                    async for batch in self._of(answer):
+                        if isinstance(batch, dict):
+                            trailer = batch
+                        else:
+                            yield batch
+                    if trailer is None:
+                        raise CutShort("the list broke off without a trailer")
+                    request_id = answer.request_id
+                if self._ended(trailer):
+                    return
+                fault: CallFailed = PagingBroken(trailer["error"], self.cursor, request_id)
+            except CallFailed as broken:
+                if not self._begun:
+                    raise
+                fault = broken
+            await self._wait_after(fault)
+
+    def _headers(self) -> dict[str, str]:
+        left = None if self._pages is None else self._pages - self._pages_before
+        headers = {"Gateway-Paginate": wish(left, self._limit, self._way)}
+        return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
+
+    async def _of(self, answer: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
+        """Batches of records, none of which reaches over a mark; at last the trailer. Less what was given before."""
+        skipped = self.behind
+        async for lines in answer.several_lines():
+            batch: list[Any] = []
+            for line in lines:
+                if not line.startswith((TRAILER, MARK)):
+                    if skipped:
+                        skipped -= 1
+                    else:
+                        batch.append(self._loads(line))
+                    continue
+                if batch:
+                    yield batch
+                    batch = []
+                if line.startswith(TRAILER):
+                    trailer: dict[str, Any] = json.loads(line)["gateway_trailer"]
+                    yield trailer
+                    return
+                mark = json.loads(line)["gateway_page"]
+                self._pages_read = mark["pages"]
+                if "cursor" in mark:
+                    self.cursor, self.behind, skipped = mark["cursor"], 0, 0
+            if batch:
+                yield batch
+
+    def _ended(self, trailer: Mapping[str, Any]) -> bool:
+        """Take over what the trailer says; whether that is all."""
+        self.complete = bool(trailer["complete"])
+        self._pages_read = trailer["pages"]
+        self.cursor, self.behind = trailer.get("cursor"), 0
+        return "error" not in trailer
+
+    async def _wait_after(self, fault: CallFailed) -> None:
+        """Until it is worth another try. Raises `fault` where it is not."""
+        self._breaks += 1
+        lost = isinstance(fault, PagingBroken) and fault.cursor is None
+        if self._breaks > self._resumes or lost or not _passes(fault):
+            raise fault
+        wait_s = _told_s(fault)
+        if wait_s is None:
+            wait_s = min(2.0 ** (self._breaks - 1), 30.0) * random.uniform(0.5, 1.0)  # noqa: S311 (spread, not secrecy)
+        if wait_s > self._longest_wait_s:
+            raise fault
+        await sleep(wait_s)
+
+
+def _passes(fault: CallFailed) -> bool:
+    if isinstance(fault, ProviderError):
+        return fault.status in _PASSING_STATUSES
+    if not isinstance(fault, GatewayError):
+        return True
+    if fault.code == "page_failed":
+        return fault.payload.get("status") in _PASSING_STATUSES
+    return fault.code in _PASSING or (not fault.code and fault.status in _PASSING_STATUSES)
+
+
+def _told_s(fault: CallFailed) -> float | None:
+    """Seconds to wait, where the gateway or the provider says."""
+    if isinstance(fault, ProviderError):
+        return seconds(fault.answer.headers.get("Retry-After", ""))
+    if not isinstance(fault, GatewayError):
+        return None
+    retry_at = fault.retry_at
+    if retry_at is not None:
+        return max(0.0, (retry_at - datetime.now(UTC)).total_seconds())
+    return fault.retry_after_s

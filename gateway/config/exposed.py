@@ -1,0 +1,122 @@
+"""What a configuration leaves open to others: files with secrets, the metrics port."""
+
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from os import geteuid
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from gateway.config.document import Place, dotted
+from gateway.config.model import Config, ServerConfig
+from gateway.config.shape import SECTIONS
+from gateway.config.values import is_loopback
+from gateway.secret import Secret
+
+# ── Who may read the metrics: they need no key.
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPort:
+    message: str
+    fix: str
+
+
+def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
+    """What to say of an admin port on `address`. None where only this machine reaches it, or `admin_host` says who may."""
+    if server.admin_host is not None or is_loopback(address):
+        return None
+    return OpenPort(
+        f"everybody who reaches {address} may read the metrics on server.admin_port, which need no key",
+        f"set server.admin_host: 127.0.0.1, or to the address from which your monitoring reads ({address} if that is meant)",
+    )
+
+
+# ── Files that hold secrets and that others on this machine may read.
+
+FILE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
+LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # of a database, or of an outbound proxy
+ADDRESSES: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # which may hold a login
+MOUNTED: Final = (Path("/run"), Path("/var/run"))  # by Docker, Kubernetes or systemd, whose modes are theirs
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+SQLITE: Final = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """`why` it matters; `who` may read or change it."""
+
+    path: Path
+    why: str
+    who: str
+    mode: int
+
+    @property
+    def message(self) -> str:
+        return f"{self.path} {self.why}, and {self.who} may read it ({self.mode:04o})"
+
+    @property
+    def fix(self) -> str:
+        return f"chmod 600 {self.path}"
+
+
+def open_files(config: Config) -> list[OpenFile]:
+    """Of the configuration, the files it reads secrets from, and the SQLite database. Each once, for its first reason."""
+    if config.path is None:
+        return []
+    named = dict[Path, str]()
+    for place, text in _texts(config.document.tree):
+        if not _secret(place):
+            continue
+        if "${" not in text and (LOGIN.search(text) or place not in ADDRESSES):
+            named.setdefault(config.path, "holds secrets")
+        for name in FILE.findall(text):
+            named.setdefault(config.path.parent / name, f"is read by {dotted(place)}")
+    if config.store.url.startswith(SQLITE):
+        database = Path(config.store.url.removeprefix(SQLITE))
+        for suffix in ("", "-wal"):
+            named.setdefault(database.with_name(database.name + suffix), "holds the sealed credentials")
+    return [found for path, why in named.items() if (found := _looked_at(path, why)) is not None]
+
+
+def _looked_at(path: Path, why: str) -> OpenFile | None:
+    """None: its owner's alone, or absent. A file of another's may be its group's: that is how we read it."""
+    if any(path.is_relative_to(folder) for folder in MOUNTED):
+        return None
+    try:
+        seen = path.stat()
+    except OSError:
+        return None  # reported where the configuration is read
+    mode = stat.S_IMODE(seen.st_mode)
+    if not mode & (OTHERS if seen.st_uid == geteuid() else stat.S_IRWXO):
+        return None
+    return OpenFile(path, why, "everybody" if mode & stat.S_IRWXO else "its group", mode)
+
+
+def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from _texts(value, (*place, str(key)))
+    elif isinstance(tree, list):
+        for index, value in enumerate(tree):
+            yield from _texts(value, (*place, str(index)))
+    elif isinstance(tree, str):
+        yield place, tree
+
+
+def _secret(place: Place) -> bool:
+    """Whether what stands there is a secret, or an address that may hold one."""
+    return place in ADDRESSES or any(step in _secret_keys() for step in place)
+
+
+@cache
+def _secret_keys() -> frozenset[str]:
+    return frozenset(
+        name for shape in SECTIONS.values() for name, field in shape.model_fields.items() if _holds(field.annotation)
+    )
+
+
+def _holds(annotation: Any) -> bool:
+    return annotation is Secret or any(map(_holds, get_args(annotation)))

@@ -1,0 +1,361 @@
+"""Gateway.yaml ▸ Config: shapes checked, rules across keys, every fault reported at once."""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config import model, store_url
+from gateway.config.document import ConfigDocument, Faults, Finding, Place, Readable, from_mapping, read_file
+from gateway.config.shape import (
+    SECTIONS,
+    EgressShape,
+    EnvironmentShape,
+    GatewayShape,
+    IntegrationShape,
+    Section,
+    ServerShape,
+    StoreShape,
+)
+from gateway.config.substitution import Substitution, substitute
+from gateway.config.values import is_loopback
+from gateway.secret import Secret
+from gateway.text import did_you_mean
+
+# ── Values ▸ shape: every fault that pydantic finds, in our words, and a shape of all that is right.
+
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+SENTENCES: Mapping[str, str] = {
+    "string_too_short": "is empty; leave the key out or write null",
+    "string_too_long": "is longer than {max_length} characters",
+    "list_type": "must be a list, such as [a, b]",
+    "dict_type": "must be a mapping of names to their settings",
+    "model_type": "must be a mapping of keys to values",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of sensible size",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "less_than_equal": "must be {le:g} or less",
+}
+
+
+def read_shape(tree: dict[str, Any], faulty: set[Place]) -> tuple[GatewayShape, list[Finding]]:
+    """All that is right in `tree`, and what is not. Places in `faulty` are left out, their fault being known already."""
+    findings: list[Finding] = []
+    known = set(faulty)
+    rest = tree
+    while True:
+        rest = _without(rest, known)
+        try:
+            return GatewayShape.model_validate(rest), findings
+        except ValidationError as errors:
+            found = [_finding(error) for error in errors.errors(include_url=False)]
+        known = {place for place, _ in found}
+        findings += (finding for _, finding in found)
+
+
+def _finding(error: ErrorDetails) -> tuple[Place, Finding]:
+    """The place to leave out, and what to say about it."""
+    place = tuple(str(step) for step in error["loc"] if step != "[key]")
+    if error["type"] == "extra_forbidden":
+        if not _WORD.fullmatch(place[-1]):
+            return place, Finding(place, "has a key that is no single word; is the ':' after it missing?", unnamed=True)
+        return place, Finding(place, _unknown_key(place))
+    if error["loc"][-1:] == ("[key]",):
+        return place, Finding(place, _bad_name(place))
+    return place, Finding(place, _sentence(error))
+
+
+def _sentence(error: ErrorDetails) -> str:
+    context = error.get("ctx", {})
+    if error["type"] == "value_error":
+        return str(context["error"])
+    if error["type"] in ("string_type", "is_instance_of"):
+        return _not_text(error["input"])
+    return SENTENCES[error["type"]].format_map(context)
+
+
+def _not_text(given: object) -> str:
+    match given:
+        case bool():
+            return "must be text, and this reads as a truth value; put it in quotes"
+        case int() | float():
+            return "must be text, and this reads as a number; put it in quotes"
+        case list():
+            return "must be one text, not a list"
+        case dict():
+            return "must be one text, not a mapping; a value that holds ': ' or begins with { goes in quotes"
+        case _:
+            return "must be text"
+
+
+def _bad_name(place: Place) -> str:
+    if place[2:3] == ("variables",):
+        return "a variable's name begins with a letter or '_' and has letters, digits and '_' only, at most 255"
+    if len(place) == 2:
+        return "an environment's name is made of a-z, 0-9, '_' and '-', at most 255"
+    return "an integration's name is made of letters, digits, spaces and ~ : . @ _ -, at most 255"
+
+
+def _unknown_key(place: Place) -> str:
+    section, key = _section(place[:-1]), place[-1]
+    homes = [
+        ".".join(home).replace("*", "<name>") for home, shape in SECTIONS.items() if key in shape.model_fields and home
+    ]
+    if homes:
+        return f"is not known here; it belongs under {' or '.join(homes)}"
+    if near := did_you_mean(key, section.model_fields):
+        return f"is not a known key{near}"
+    return f"is not a known key; known here: {', '.join(section.model_fields)}"
+
+
+def _section(place: Place) -> type[Section]:
+    """Whose keys stand at `place`."""
+    if place in SECTIONS:
+        return SECTIONS[place]
+    return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]
+
+
+def _without(tree: Any, places: set[Place]) -> Any:
+    """A copy of `tree` that lacks `places`; a list keeps its length, with null instead, so that indices stay true."""
+    if () in places:
+        return None
+    below: dict[str, set[Place]] = {}
+    for place in places:
+        below.setdefault(place[0], set()).add(place[1:])
+    if isinstance(tree, dict):
+        return {
+            key: _without(value, below.get(key, set())) for key, value in tree.items() if () not in below.get(key, ())
+        }
+    if isinstance(tree, list):
+        return [_without(value, below.get(str(index), set())) for index, value in enumerate(tree)]
+    return tree
+
+
+# ── What several keys must be together, and what must be there at all.
+
+LOGO_TYPES: Final = (".svg", ".png", ".webp", ".jpg", ".jpeg")
+LOGO_BYTES: Final = 256 << 10
+
+
+def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
+    """Faults between values that are each right. What is in `faulty` is not asked for again."""
+    yield from _server(shape.server, faulty)
+    yield from _store(shape, faulty)
+    yield from _catalog(shape, base)
+    yield from _secret_keys(shape.environments)
+    yield from _logo(shape, base)
+
+
+def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
+    url = ("server", "public_url")
+    if server.public_url is None and url not in faulty and not is_loopback(server.host):
+        yield Finding(
+            url,
+            f"is required since server.host ({server.host}) is not loopback: "
+            "the https address under which browsers reach this gateway",
+        )
+    if server.admin_port and server.admin_port == server.port:
+        yield Finding(("server", "admin_port"), "is server.port as well; metrics need a port of their own")
+
+
+def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
+    place = ("store", "encryption_keys")
+    told = any(fault[: len(fault)] == place[: len(fault)] or fault[:2] == place for fault in faulty)
+    if not told and not any(shape.store.encryption_keys):
+        yield Finding(
+            place,
+            'is required: base64 of 32 random bytes, such as ["${GATEWAY_ENCRYPTION_KEY}"] or '
+            '["${file:encryption_key}"]; `gateway init` makes one',
+        )
+
+
+def _catalog(shape: GatewayShape, base: Path) -> Iterator[Finding]:
+    for index, folder in enumerate(shape.catalog):
+        if folder is None:
+            continue
+        place = ("catalog", str(index))
+        if "\0" in folder or not (base / folder).exists():
+            yield Finding(place, f"there is no folder {base / folder}".replace("\0", "?"))
+        elif not (base / folder).is_dir():
+            yield Finding(place, f"{base / folder} is not a folder")
+
+
+def _secret_keys(environments: Mapping[str, EnvironmentShape]) -> Iterator[Finding]:
+    """A key names one environment: with two it could not say which."""
+    owners: dict[Secret, str] = {}
+    for name, environment in environments.items():
+        for index, key in enumerate(environment.secret_keys):
+            if key is None:
+                continue
+            owner = owners.setdefault(key, name)
+            if owner != name:
+                place = ("environments", name, "secret_keys", str(index))
+                yield Finding(place, f"is also a secret key of environment '{owner}'; each environment needs its own")
+
+
+def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
+    named = shape.branding.logo
+    if named is None:
+        return
+    place, file = ("branding", "logo"), base / named
+    if file.suffix.lower() not in LOGO_TYPES:
+        yield Finding(place, f"must be a file that ends in {', '.join(LOGO_TYPES)}")
+    elif "\0" in named or not file.is_file():
+        yield Finding(place, f"there is no file {file}".replace("\0", "?"))
+    elif file.stat().st_size > LOGO_BYTES:
+        yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
+
+
+EXTENSION = "x-"
+
+
+def load(path: Path, *, environ: Mapping[str, str] = os.environ) -> model.Config:
+    """The configuration in the file at `path`, YAML or JSON; relative paths in it start from its folder.
+
+    Raises Faults with all that is wrong, each as ``file:line``.
+    """
+    document = read_file(path)
+    return _config(document, base=path.parent.absolute(), environ=environ, path=path.absolute())
+
+
+def parse(document: Mapping[str, Any], *, base: Path, environ: Mapping[str, str] = os.environ) -> model.Config:
+    """The configuration in a mapping of the same keys; relative paths start from `base`. Raises Faults."""
+    return _config(from_mapping(document), base=base.absolute(), environ=environ, path=None)
+
+
+def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str], path: Path | None) -> model.Config:
+    # Top-level keys that begin with x- are the operator's own: a place for anchors.
+    tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
+    filled, findings, origins = substitute(tree, Substitution(environ, base))
+    faulty = {finding.place for finding in findings}
+    shape, misread = read_shape(filled, faulty)
+    faulty |= {finding.place for finding in misread}
+    broken = list(broken_rules(shape, base, faulty))
+    findings += (_with_origin(finding, origins) for finding in (*misread, *broken))
+    faults = document.faults(findings)
+    left_out = frozenset({*faulty, *(finding.place for finding in broken)})
+    config = _built(shape, base, path, document, left_out)
+    if faults:
+        raise Faults(faults, Readable(config, left_out))
+    return config
+
+
+def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
+    """With the reference that a value came from, since the file shows no value to find fault with."""
+    origin = origins.get(finding.place)
+    return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
+
+
+def _built(
+    shape: GatewayShape, base: Path, path: Path | None, document: ConfigDocument, left_out: Collection[Place]
+) -> model.Config:
+    environments = {name: _environment(name, environment) for name, environment in shape.environments.items()}
+    live = shape.live
+    return model.Config(
+        server=_server_config(shape.server),
+        live=model.LiveConfig(live.ttl_s, live.max_connections, live.trust_s),
+        store=_store_config(shape.store, base),
+        catalog=tuple(
+            Path(os.path.normpath(base / folder))
+            for index, folder in enumerate(shape.catalog)
+            if folder is not None and ("catalog", str(index)) not in left_out
+        ),
+        environments=environments,
+        egress=_egress(shape.egress),
+        request_log=model.RequestLogConfig(**shape.request_log.model_dump()),
+        webhooks=model.WebhooksConfig(**shape.webhooks.model_dump()),
+        branding=model.BrandingConfig(
+            shape.branding.name,
+            Path(os.path.normpath(base / shape.branding.logo)) if shape.branding.logo else None,
+            shape.branding.color,
+            shape.branding.color_dark,
+        ),
+        connect=model.ConnectConfig(**shape.connect.model_dump()),
+        path=path,
+        document=document,
+    )
+
+
+def _server_config(shape: ServerShape) -> model.ServerConfig:
+    return model.ServerConfig(
+        host=shape.host,
+        port=shape.port,
+        public_url=shape.public_url or model.default_public_url(shape.host, shape.port),
+        workers=shape.workers,
+        drain_s=shape.drain_s,
+        notice_s=shape.notice_s,
+        admin_port=shape.admin_port,
+        websocket_path=shape.websocket_path,
+        admin_host=shape.admin_host,
+        limits=model.ClientLimitsConfig(**shape.limits.model_dump()),
+    )
+
+
+def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
+    return model.EnvironmentConfig(
+        name=name,
+        secret_keys=tuple(dict.fromkeys(key for key in shape.secret_keys if key is not None)),
+        webhook_url=shape.webhook_url,
+        webhook_url_secondary=shape.webhook_url_secondary,
+        webhook_signing_key=shape.webhook_signing_key,
+        webhook_signing_key_previous=shape.webhook_signing_key_previous,
+        variables=shape.variables,
+        integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
+        connect_origins=tuple(dict.fromkeys(origin for origin in shape.connect_origins if origin is not None)),
+        connect_links_in_errors=shape.connect_links_in_errors,
+        requires_binding=shape.connect_binding == "required",
+    )
+
+
+def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
+    scopes = shape.scopes
+    return model.IntegrationConfig(
+        provider=shape.provider or key,
+        client_id=shape.client_id,
+        client_secret=shape.client_secret,
+        app_id=shape.app_id,
+        app_link=shape.app_link,
+        private_key=shape.private_key,
+        scopes=None if scopes is None else tuple(scope for scope in scopes if scope is not None),
+        display_name=shape.display_name,
+        allowed_origins=tuple(origin for origin in shape.allowed_origins if origin is not None),
+        allowed_hosts=tuple(dict.fromkeys(host for host in shape.allowed_hosts if host is not None)),
+        forward_set_cookie=shape.forward_set_cookie,
+        site_selection=shape.site_selection,
+        webhook_secret=shape.webhook_secret,
+        webhook_secret_previous=shape.webhook_secret_previous,
+        forward_webhooks=shape.forward_webhooks,
+        allow_unsigned_webhooks=shape.allow_unsigned_webhooks,
+    )
+
+
+def _egress(shape: EgressShape) -> model.EgressConfig:
+    return model.EgressConfig(
+        allow=tuple(network for network in shape.allow if network is not None),
+        proxy=shape.proxy,
+        timeouts=model.TimeoutsConfig(**shape.timeouts.model_dump()),
+        limits=model.LimitsConfig(**shape.limits.model_dump()),
+        page_memory_bytes=shape.page_memory_bytes,
+    )
+
+
+def _store_config(shape: StoreShape, base: Path) -> model.StoreConfig:
+    return model.StoreConfig(
+        url=store_url.absolute(shape.url, base),
+        encryption_keys=tuple(key for key in shape.encryption_keys if key is not None),
+        pool=model.PoolConfig(**shape.pool.model_dump()),
+    )

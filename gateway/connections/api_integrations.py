@@ -1,0 +1,134 @@
+"""Integrations that are made, changed and ended through the API. Here at once, elsewhere as soon as the log of changes is read.
+
+Who ends an integration ends its connections: their credentials could not be used again, nor be revoked later, since that
+needs the integration's own client. So the row stays, hidden, until the last of them is gone, and whatever broke off is
+gone on with.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.connections.cache import ConnectionCache
+from gateway.connections.delete import Deleted, Deleter
+from gateway.errors import GatewayError
+from gateway.integrations.registry import Integrations
+from gateway.records.connection import ConnectionRef
+from gateway.records.integration import Integration
+from gateway.store import ListFilter, Store
+from gateway.vault import VaultError
+
+AT_ONCE: Final = 8
+LOOK_EVERY_S: Final = 600.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Ended:
+    """How many connections went along, and of how many tokens their providers said what (outcomes of a revocation)."""
+
+    connections: int = 0
+    revocation: Counter[str] = field(default_factory=Counter)
+
+
+class ApiIntegrations:
+    """Used by the API."""
+
+    def __init__(self, store: Store, integrations: Integrations, live: ConnectionCache, deleter: Deleter) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._live = live
+        self._deleter = deleter
+        self._ending: dict[str, asyncio.Task[Ended]] = {}
+
+    def take_over(self, former: "ApiIntegrations") -> None:
+        """What is being ended there is known here too."""
+        self._ending = former._ending
+
+    async def add(self, new: Integration) -> Integration | None:
+        """As it is stored; None where the key is taken, be it by one that is just being deleted."""
+        stored = await self._store.integrations.add(new, now=clock.now())
+        if stored is not None:
+            self._live.integration_is(stored.environment, stored.integration_id, stored)
+        return stored
+
+    async def change(self, before: Integration, after: Integration) -> Integration | None:
+        """As it is stored; None where `before` is no longer what is there, or may not be renamed so."""
+        stored = await self._store.integrations.change(before, after, now=clock.now())
+        if stored is not None:
+            if before.integration_id != stored.integration_id:
+                self._live.integration_is(before.environment, before.integration_id, None)
+            self._live.integration_is(stored.environment, stored.integration_id, stored)
+        return stored
+
+    async def end(self, environment: str, integration_id: str) -> Ended | None:
+        """Delete it, its connections first; None where there is none. Once begun it ends, also if the caller leaves."""
+        found = self._integrations.find(environment, integration_id)
+        if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
+            self._live.integration_is(environment, integration_id, None)
+        for one in await self._store.integrations.ending():
+            if (one.environment, one.integration_id) == (environment, integration_id):
+                return await asyncio.shield(self._task(one))
+        return None
+
+    async def go_on(self) -> None:
+        """End what was begun here or elsewhere and broke off."""
+        for one in await self._store.integrations.ending():
+            await asyncio.shield(self._task(one))
+
+    async def close(self, within_s: float = 15) -> None:
+        """Let what is under way come to its end; a part that is left is taken up at the next start."""
+        if self._ending:
+            await asyncio.wait(set(self._ending.values()), timeout=within_s)
+
+    def _task(self, one: Integration) -> "asyncio.Task[Ended]":
+        assert one.made is not None
+        uid = one.made.uid
+        task = self._ending.get(uid)
+        if task is None:
+            task = self._ending[uid] = asyncio.create_task(self._end(one), name="end_integration")
+            task.add_done_callback(lambda done: (self._ending.pop(uid, None), done.cancelled() or done.exception()))
+        return task
+
+    async def _end(self, integration: Integration) -> Ended:
+        told = Ended()
+        its = ListFilter(integration_ids=(integration.integration_id,), limit=100)
+        turns = asyncio.Semaphore(AT_ONCE)
+        while not await self._store.integrations.end(integration):
+            rows = await self._store.connections.list(integration.environment, its)
+            deleted = await asyncio.gather(*(self._deleted(row.ref, integration, turns) for row in rows))
+            for one in deleted:
+                told.connections += one is not None
+                told.revocation.update(outcome.outcome for outcome in (one.revocation if one else ()))
+        log.info(
+            "integration_deleted",
+            environment=integration.environment,
+            integration=integration.integration_id,
+            connections=told.connections,
+            revocation=_sorted(told.revocation),
+        )
+        return told
+
+    async def _deleted(self, ref: ConnectionRef, integration: Integration, turns: asyncio.Semaphore) -> Deleted | None:
+        async with turns:
+            return await self._deleter.delete(ref, integration=integration)
+
+
+async def go_on(latest: Callable[[], ApiIntegrations]) -> None:
+    """Now and then, for as long as the gateway runs: `MadeIntegrations.go_on` of the configuration in use."""
+    while True:
+        try:
+            await latest().go_on()
+        except (GatewayError, VaultError) as fault:
+            log.warning("integration_not_ended", detail=str(fault), again_in_s=LOOK_EVERY_S)
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+def _sorted(outcomes: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(outcomes.items()))

@@ -1,0 +1,89 @@
+"""The connections in memory, and when each is to be looked at next: to keep many costs nothing while nothing is due."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from gateway.connections.opened import Opened
+from gateway.records.connection import Connection, ConnectionRef
+
+SPARE: Final = 64
+
+
+@dataclass(slots=True)
+class Kept:
+    """`good_until` (monotonic seconds): until then `opened` may be used without another question.
+
+    `renew_at` (monotonic seconds): from then on it is renewed behind the requests, also where none comes just then.
+    `due_at` (monotonic seconds) is the shelf's.
+    """
+
+    connection: Connection
+    opened: Opened | None = None
+    good_until: float = 0.0
+    used_at: float = 0.0
+    renew_at: float | None = None
+    due_at: float = 0.0
+
+    def next_due(self, ttl_s: float) -> float:
+        """When it is to be closed, renewed or, unused for `ttl_s`, put away, whichever comes first."""
+        due = self.used_at + ttl_s
+        if self.opened is not None and self.good_until < due:
+            due = self.good_until
+        if self.renew_at is not None and self.renew_at < due:
+            due = self.renew_at
+        return due
+
+
+class CacheEntries:
+    """Where there is no room the one that was put longest ago goes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[ConnectionRef, Kept] = {}
+        self._due: list[tuple[float, ConnectionRef]] = []  # a heap; of an entry only the time in its `due_at` counts
+        self.get = self._kept.get  # as a bound method: the hot path asks it once a request
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __contains__(self, ref: ConnectionRef) -> bool:
+        return ref in self._kept
+
+    def items(self) -> list[tuple[ConnectionRef, Kept]]:
+        return list(self._kept.items())
+
+    def values(self) -> list[Kept]:
+        return list(self._kept.values())
+
+    def put(self, kept: Kept, *, ttl_s: float, most: int) -> None:
+        ref = kept.connection.ref
+        self._kept.pop(ref, None)
+        while len(self._kept) >= most:
+            del self._kept[next(iter(self._kept))]
+        self._kept[ref] = kept
+        self.look_again(kept, ttl_s)
+
+    def drop(self, ref: ConnectionRef) -> None:
+        self._kept.pop(ref, None)
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._due.clear()
+
+    def look_again(self, kept: Kept, ttl_s: float) -> None:
+        """Have it among those that are due when something is to be done about it."""
+        kept.due_at = kept.next_due(ttl_s)
+        heappush(self._due, (kept.due_at, kept.connection.ref))
+        if len(self._due) > 2 * len(self._kept) + SPARE:  # most of them are of times that count no more
+            self._due = [(one.due_at, ref) for ref, one in self._kept.items()]
+            heapify(self._due)
+
+    def due(self, now: float) -> Iterator[Kept]:
+        """Those to be looked at by `now`, each once; what stays must be given to `look_again`."""
+        while self._due and self._due[0][0] <= now:
+            at, ref = heappop(self._due)
+            kept = self._kept.get(ref)
+            if kept is not None and kept.due_at == at:
+                kept.due_at = 0.0
+                yield kept

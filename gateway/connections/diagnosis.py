@@ -1,0 +1,252 @@
+"""Why a connection is as it is: a time line, the likely causes in order, and the one action that helps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.access import refusals
+from gateway.catalog.provider import Provider
+from gateway.records.connection import Connection, Lifespan
+from gateway.records.integration import Integration
+from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
+from gateway.refresh.backoff import GONE, MAYBE_GONE, NOT_RENEWABLE, REFUSED, ROTATION_LOST, TYPED_IN
+from gateway.refresh.refresh_token_expiry import refresh_token_advice
+from gateway.text import counted, sentence
+
+SOON: Final = timedelta(days=14)
+UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
+BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineMoment:
+    """One entry of the time line. `ahead`: it has not come yet."""
+
+    at: datetime
+    what: str
+    detail: str | None = None
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyCause:
+    """`name` is for programs; `why` is a sentence."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedAction:
+    """`how` is a sentence.
+
+    `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
+    """
+
+    name: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDiagnosis:
+    """`causes`: the likeliest first; empty where nothing is wrong."""
+
+    moments: Sequence[TimelineMoment]
+    causes: Sequence[LikelyCause]
+    action: SuggestedAction
+
+
+def story(
+    row: Connection,
+    changes: Sequence[Change],
+    provider: Provider | None,
+    now: datetime,
+    *,
+    readable: bool = True,
+    integration: Integration | None = None,
+    ends_with_token: bool = False,
+    failovers: Sequence[datetime] = (),
+) -> ConnectionDiagnosis:
+    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
+    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first.
+    """
+    ends = row.expires_at
+    damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
+    if ends_with_token:
+        row = replace(row, life=Lifespan())  # that of a refresh token
+    if ends_with_token and row.failure is None and ends is not None and provider is not None:
+        causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
+    else:
+        causes = [
+            *damaged,
+            *_restored(row, changes),
+            *_failed_over(row, failovers),
+            *_causes(row, provider, integration, now),
+        ]
+    return ConnectionDiagnosis(_moments(row, changes, now), causes, _action(row, causes, now))
+
+
+def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
+    """Where it ended before it was renewed once since a backup was put back."""
+    back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
+    if back is not None and row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
+        yield LikelyCause(
+            RESTORED,
+            f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
+        )
+
+
+def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
+    """Where its refresh token was refused after a failover, and its access token was old enough before that to be renewed."""
+    noted, renewed_at = row.failure, row.last_refreshed_at
+    if noted is None or not noted.final or noted.code not in MAYBE_GONE or renewed_at is None or row.expires_at is None:
+        return
+    half_way = renewed_at + (row.expires_at - renewed_at) / 2  # no renewal begins earlier
+    at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)
+    if at is not None:
+        yield LikelyCause(
+            FAILOVER,
+            f"The database failed over on {at:%Y-%m-%d %H:%M:%S} UTC and lost its last commits. A newer refresh token was "
+            "most likely among them, and the provider refuses the one before.",
+        )
+
+
+def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[TimelineMoment]:
+    moments = [TimelineMoment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
+    if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
+        moments.append(TimelineMoment(row.last_refreshed_at, "last renewed"))
+    noted = row.failure
+    if noted is not None and noted.attempts > 1:
+        what = "call rejected" if noted.code == REJECTED else "renewal failed"
+        moments.append(TimelineMoment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
+    if row.intent is not None:
+        moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
+    ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
+    coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
+    moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
+    return sorted(moments, key=lambda moment: moment.at)
+
+
+def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integration | None) -> LikelyCause:
+    gave = (
+        f"{provider.display_name} gave no refresh token, so it ends with its access token on {ends:%Y-%m-%d %H:%M} UTC."
+    )
+    return LikelyCause(NOT_RENEWABLE, f"{gave} {refresh_token_advice(provider, integration)}")
+
+
+def _causes(
+    row: Connection, provider: Provider | None, integration: Integration | None, now: datetime
+) -> Iterator[LikelyCause]:
+    noted = row.failure
+    if row.state is State.INCOMPLETE:
+        yield LikelyCause("setting_missing", noted.message if noted else "A setting is missing that the renewal needs.")
+        return
+    if noted is None:
+        yield from _ends(row, now)
+    elif noted.code == REJECTED:
+        yield LikelyCause(
+            "credential_rejected",
+            f"The provider's API rejects its credential: {sentence(noted.message)} It may have been revoked, replaced or "
+            "blocked at the provider.",
+        )
+        yield LikelyCause("permission_missing", "It may lack a permission for what is called.")
+    elif noted.code == REFUSED:
+        yield LikelyCause(
+            "refused_without_reason",
+            f"The token endpoint refused {counted(noted.attempts, 'renewal')} in a row without a known error code: "
+            f"{sentence(noted.message)}",
+        )
+        yield LikelyCause("access_taken_back", "Most often the end user or an administrator took the access back.")
+    elif not noted.final:
+        yield LikelyCause("provider_outage", f"The token endpoint gave no usable answer: {sentence(noted.message)}")
+    elif noted.code == ROTATION_LOST:
+        yield LikelyCause(
+            ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway, or the network, died in that moment."
+        )
+        yield LikelyCause("access_taken_back", "The end user or an administrator took the access back.")
+    elif noted.code == NOT_RENEWABLE:
+        how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
+        yield LikelyCause(NOT_RENEWABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
+    elif noted.code in TYPED_IN:
+        yield LikelyCause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
+    elif noted.code in BLAMES_CLIENT:
+        yield LikelyCause(
+            "client_refused", f"The provider refuses the app itself ({noted.code}): {sentence(noted.message)}"
+        )
+        yield LikelyCause("access_taken_back", "Some providers say so of a refresh token that has ended.")
+    elif noted.code in GONE:
+        yield from _gone(row, provider)
+    else:
+        yield LikelyCause(
+            "request_refused", f"The provider refuses the renewal ({noted.code}): {sentence(noted.message)}"
+        )
+
+
+def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
+    noted, dies_at = row.failure, row.life.dies_at
+    if noted is not None and dies_at is not None and dies_at <= noted.at:
+        yield LikelyCause("died_of_disuse", f"Its refresh token died of disuse on {dies_at:%Y-%m-%d}.")
+    yield LikelyCause(
+        "access_taken_back",
+        "The end user or an administrator took the access back, removed the app, or changed the password"
+        + (f" ({noted.code}: {noted.message})." if noted else "."),
+    )
+    if provider is not None and provider.refresh is not None and provider.refresh.rotating:
+        yield LikelyCause(
+            "used_elsewhere",
+            "Something else used the same refresh token: a copy of the database, or the system it was imported from.",
+        )
+
+
+def _ends(row: Connection, now: datetime) -> Iterator[LikelyCause]:
+    if row.life.dies_at is not None and row.life.keep_alive_at is None and row.life.dies_at - now < SOON:
+        yield LikelyCause(
+            "ends_soon", f"Its refresh token ends on {row.life.dies_at:%Y-%m-%d}, however much it is used."
+        )
+
+
+def _action(row: Connection, causes: Sequence[LikelyCause], now: datetime) -> SuggestedAction:
+    ref, noted = row.ref, row.failure
+    first = causes[0].name if causes else ""
+    if first == "credential_unreadable":
+        return SuggestedAction(
+            "restore",
+            "Find out who or what changed the database, and restore a backup with `gateway restore`. "
+            "If this connection alone is damaged, let the end user authorize again instead.",
+        )
+    if first == "provider_outage" or (first == "refused_without_reason" and noted is not None and not noted.final):
+        left = row.expires_at is None or row.expires_at > now
+        due = noted.retry_at if noted is not None else None
+        until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
+        serves = "; what it holds is still valid and serves" if left else ""
+        return SuggestedAction("wait", f"Wait: the gateway tries again with the next call{until}{serves}.")
+    if first in {"client_refused", "request_refused"}:
+        renew = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
+        return SuggestedAction(
+            "fix_integration",
+            f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
+            f"console; then: {renew}. If they are right, {refusals.RECONNECT}.",
+        )
+    if first == "setting_missing":
+        return SuggestedAction("fix_settings", "Connect or import it anew with that setting under connection_config.")
+    if first == "credential_rejected":
+        return SuggestedAction(
+            "reconnect",
+            f"Check at the provider whether the credential is still valid. If it is not, {refusals.RECONNECT}, or import a "
+            "new one under the same connection_id. A call that succeeds makes the connection active again.",
+        )
+    if first == "credential_changed":
+        return SuggestedAction(
+            "import", f"Import the new password or key under the same connection_id, or {refusals.RECONNECT}."
+        )
+    return (
+        SuggestedAction("reconnect", refusals.sentence(refusals.RECONNECT))
+        if first
+        else SuggestedAction("none", "Nothing needs to be done.")
+    )
+
+
+def _th(number: int) -> str:
+    ending = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

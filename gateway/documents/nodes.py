@@ -1,0 +1,298 @@
+"""YAML or JSON text ▸ nodes: scalars, lists and mappings that know their lines.
+
+YAML text ▸ nodes, by way of PyYAML's events, so that lines, repeated keys and aliases stay visible.
+
+Plain scalars mean what YAML 1.2 says, with two habits of YAML 1.1 left out that turn keys and times into other numbers:
+``0123`` (octal) and ``12:30`` (base 60) stay text. ``yes`` and ``off`` are still truth values, since people write them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import yaml
+
+# ── What a configuration file says before it means anything: scalars, lists and mappings that know their lines.
+#
+# Both syntaxes, YAML and JSON, are read into these.
+
+Value: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(slots=True, eq=False)
+class Scalar:
+    """`text` is what the file says, `value` what that means. `plain`: written without quotes."""
+
+    line: int
+    text: str
+    value: Value
+    plain: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    line: int
+    items: list["Node"] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Mapping:
+    """Entries in the order of the file, repeated keys included."""
+
+    line: int
+    entries: list[tuple["Node", "Node"]] = field(default_factory=list)
+
+
+Node: TypeAlias = Scalar | Sequence | Mapping
+
+
+class UnreadableText(Exception):
+    """The text is not YAML, not JSON, or more than a configuration can be. `line` counts from 1."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.line = line
+        self.message = message
+
+
+Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MAX_DEPTH: Final = 64
+_PREFIX: Final = "tag:yaml.org,2002:"
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUTH: Final = {
+    spelling: truth
+    for truth, words in {True: ("true", "yes", "on"), False: ("false", "no", "off")}.items()
+    for word in words
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_KINDS: Final = {"null": (type(None),), "bool": (bool,), "int": (int,), "float": (int, float)}
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
+_NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]{1,18}|(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{0,18})?)(?:[eE][-+]?[0-9]{1,3})?")
+
+
+def read_yaml(text: str) -> Node | None:
+    """The one document in `text`; None if there is none. Raises Unreadable."""
+    try:
+        return _Composer().compose(text)
+    except yaml.reader.ReaderError as error:
+        at = error.position if isinstance(error.position, int) else 0
+        raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser stands a line further
+        raise UnreadableText(min(mark.line + 1, last) if mark else 1, explained(error, text)) from None
+
+
+def meaning(text: str) -> Value:
+    """What an unquoted scalar stands for."""
+    if text in _NULL:
+        return None
+    if text in _TRUTH:
+        return _TRUTH[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def explained(error: yaml.MarkedYAMLError, text: str) -> str:
+    """PyYAML's words, without the pieces of the file it may quote: one could be part of a secret."""
+    if _is_reference(error.problem_mark, text):
+        return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
+    problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
+    context = f" ({error.context})" if error.context else ""
+    hint = (
+        "; indent with spaces, not tabs; quote a value that begins with @, `, %, & or *" if "token" in problem else ""
+    )
+    return f"not YAML: {problem}{context}{hint}"
+
+
+def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
+    """Whether reading failed at the brace of an unquoted ``${…}``: inside brackets YAML takes that brace for a mapping's."""
+    lines = text.splitlines()
+    return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
+
+
+class _Composer:
+    """Puts events together without recursion, so that no nesting in a file can exhaust the stack."""
+
+    def __init__(self) -> None:
+        self._open: list[Sequence | Mapping] = []
+        self._keys: list[Node | None] = []
+        self._anchors: dict[str, Node] = {}
+        self._root: Node | None = None
+        self._documents = 0
+
+    def compose(self, text: str) -> Node | None:
+        for event in yaml.parse(text, Loader=Loader):
+            mark = event.start_mark
+            self._take(event, mark.line + 1 if mark else 1)
+        return self._root
+
+    def _take(self, event: yaml.Event, line: int) -> None:
+        match event:
+            case yaml.DocumentStartEvent():
+                self._documents += 1
+                if self._documents > 1:
+                    raise UnreadableText(
+                        line, "a second YAML document; a configuration is one, without '---' in between"
+                    )
+            case yaml.ScalarEvent():
+                self._add(event, _scalar(event, line))
+            case yaml.AliasEvent():
+                self._add(None, self._aliased(event, line))
+            case yaml.SequenceStartEvent():
+                self._begin(event, Sequence(line))
+            case yaml.MappingStartEvent():
+                self._begin(event, Mapping(line))
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                self._open.pop()
+                self._keys.pop()
+            case _:
+                pass  # stream and document ends carry nothing
+
+    def _begin(self, event: yaml.CollectionStartEvent, node: Sequence | Mapping) -> None:
+        kind = "seq" if isinstance(node, Sequence) else "map"
+        if event.tag not in (None, "!", _PREFIX + kind):
+            raise UnreadableText(
+                node.line, "a tag that a configuration has no use for; quote a value that begins with !"
+            )
+        if len(self._open) >= MAX_DEPTH:
+            raise UnreadableText(node.line, f"nested more than {MAX_DEPTH} levels deep")
+        self._add(event, node)
+        self._open.append(node)
+        self._keys.append(None)
+
+    def _add(self, event: yaml.NodeEvent | None, node: Node) -> None:
+        if event is not None and event.anchor:
+            self._anchors[event.anchor] = node
+        if not self._open:
+            self._root = node
+            return
+        parent = self._open[-1]
+        if isinstance(parent, Sequence):
+            parent.items.append(node)
+        elif (key := self._keys[-1]) is None:
+            self._keys[-1] = node
+        else:
+            parent.entries.append((key, node))
+            self._keys[-1] = None
+
+    def _aliased(self, event: yaml.AliasEvent, line: int) -> Node:
+        node = self._anchors.get(event.anchor or "")
+        if node is None:
+            raise UnreadableText(line, "an alias to an anchor that is not there; quote a value that begins with *")
+        if any(node is around for around in self._open):
+            raise UnreadableText(line, "an alias to what it stands in")
+        return node
+
+
+def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
+    text = event.value
+    if event.tag is None or event.tag == "!":
+        plain = event.implicit[0] and event.tag is None
+        return Scalar(line, text, meaning(text) if plain else text, plain=plain)
+    if event.tag == _PREFIX + "str":
+        return Scalar(line, text, text)
+    value = meaning(text)
+    kinds = _KINDS.get(event.tag.removeprefix(_PREFIX), ())
+    if type(value) not in kinds:
+        raise UnreadableText(line, "a tag that a configuration has no use for; quote a value that begins with !")
+    return Scalar(line, text, value)
+
+
+# ── JSON text ▸ nodes (RFC 8259).
+#
+# A YAML parser trips over tabs and over characters written as ``\ud83d\ude00``, which JSON writers do.
+
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_DECODER: Final = json.JSONDecoder()
+_WORD: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][-+]?[0-9]{1,3})?")
+
+
+def read_json(text: str) -> Node | None:
+    """The object that `text` is; None if it is not JSON, and then YAML may say what it is."""
+    try:
+        reader = _Reader(text)
+        node = reader.value(0)
+        reader.skip()
+    except (_NotJson, json.JSONDecodeError):
+        return None
+    return node if reader.at == len(text) else None
+
+
+class _NotJson(Exception):
+    """Whatever is wrong, YAML gets its turn and reports it with a line."""
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self._line = 1
+        self._counted = 0
+
+    def skip(self) -> None:
+        found = _SPACE.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+
+    def value(self, depth: int) -> Node:
+        self.skip()
+        line = self._line_here()
+        match self.text[self.at : self.at + 1]:
+            case '"':
+                string = self._string()
+                return Scalar(line, string, string)
+            case "{":
+                return Mapping(line, list(self._members(depth)))
+            case "[":
+                return Sequence(line, [self.value(depth + 1) for _ in self._items("]", depth)])
+        found = _WORD.match(self.text, self.at)
+        if found is None:
+            raise _NotJson
+        self.at = found.end()
+        value: Value = json.loads(found.group())
+        return Scalar(line, found.group(), value)
+
+    def _members(self, depth: int) -> Iterator[tuple[Node, Node]]:
+        for _ in self._items("}", depth):
+            self.skip()
+            line = self._line_here()
+            name = self._string()
+            self._expect(":")
+            yield Scalar(line, name, name), self.value(depth + 1)
+
+    def _items(self, end: str, depth: int) -> Iterator[None]:
+        """Stands before each item in turn, and after `end` when done."""
+        if depth >= MAX_DEPTH:
+            raise _NotJson
+        self.at += 1
+        self.skip()
+        if self.text.startswith(end, self.at):
+            self.at += 1
+            return
+        while True:
+            yield
+            self.skip()
+            if self.text.startswith(end, self.at):
+                self.at += 1
+                return
+            self._expect(",")
+
+    def _string(self) -> str:
+        if not self.text.startswith('"', self.at):
+            raise _NotJson
+        string, self.at = _DECODER.raw_decode(self.text, self.at)
+        return str(string)
+
+    def _expect(self, character: str) -> None:
+        self.skip()
+        if not self.text.startswith(character, self.at):
+            raise _NotJson
+        self.at += 1
+
+    def _line_here(self) -> int:
+        self._line += self.text.count("\n", self._counted, self.at)
+        self._counted = self.at
+        return self._line

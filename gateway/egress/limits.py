@@ -1,0 +1,283 @@
+"""Before each provider origin: concurrency limit, circuit breaker and retry budget."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Literal
+
+import structlog
+
+from gateway import clock
+from gateway.egress.egress_errors import TurnedAway
+
+# ── Stops asking a provider that is down, so that nobody waits for what cannot come.
+#
+# It opens when a provider cannot be reached, resets or stays silent 20 times within 10 s, and when that happened more
+# often than it answered: one bad resource of a provider that works does not shut it for all who use it. What a
+# provider answers, a 500 too, proves that it is there.
+
+FAILURES: Final = 20
+WITHIN_S: Final = 10.0
+OPEN_S: Final = 30.0
+PROBE_S: Final = 1  # while one call tries, the others are told to come back in so many seconds
+
+
+class Breaker:
+    """Of one origin. Times are monotonic seconds.
+
+    `answers` counts; whoever reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
+    """
+
+    __slots__ = ("_failures", "_probing", "answers", "open_until")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self._failures: deque[tuple[float, int]] = deque(maxlen=FAILURES)
+        self.open_until = 0.0
+        self._probing = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether calls pass without a question."""
+        return self.open_until == 0.0
+
+    def refusal_s(self, now: float) -> float:
+        """0: this call is the one that tries whether the provider is back. Else the seconds until the next may."""
+        if now < self.open_until:
+            return self.open_until - now
+        if self._probing:
+            return PROBE_S
+        self._probing = True
+        return 0.0
+
+    def failed(self, now: float, *, probe: bool) -> bool:
+        """Note a call that got no answer. True: this one opened it."""
+        if probe:
+            self.open_until, self._probing = now + OPEN_S, False
+            return True
+        if not self.closed:
+            return False
+        failures = self._failures
+        failures.append((now, self.answers))
+        first_at, answers_then = failures[0]
+        if len(failures) < FAILURES or now - first_at > WITHIN_S or self.answers - answers_then >= FAILURES:
+            return False
+        failures.clear()
+        self.open_until = now + OPEN_S
+        return True
+
+    def recovered(self) -> None:
+        """The call that tried got an answer."""
+        self.open_until, self._probing = 0.0, False
+        self._failures.clear()
+
+    def untold(self) -> None:
+        """The call that tried ended without telling anything, as when its caller left: the next one tries."""
+        self._probing = False
+
+    def idle(self, now: float) -> bool:
+        """Whether it holds nothing worth remembering."""
+        return self.closed and (not self._failures or now - self._failures[-1][0] > WITHIN_S)
+
+
+# ── How many retries a provider can be sent: at most a fifth of its requests, and a few besides.
+#
+# Without it, retries multiply the load of a provider just when it fails under load.
+
+SHARE: Final = 0.2
+MOST: Final = 100.0  # what a busy hour saves up for a bad minute
+FLOOR: Final = 10.0
+FLOOR_PER_S: Final = 0.5  # so that a provider that is seldom called has its retries too
+
+
+class Budget:
+    """Of one origin. `requests` counts; whoever sends a first attempt adds to it."""
+
+    __slots__ = ("_counted", "_credit", "_seen_at", "requests")
+
+    def __init__(self, now: float) -> None:
+        self.requests = 0
+        self._counted = 0
+        self._credit = FLOOR
+        self._seen_at = now
+
+    def take(self, now: float) -> bool:
+        """Whether one more retry may be sent now (monotonic seconds); if so it is spent."""
+        earned = (self.requests - self._counted) * SHARE
+        trickled = max(0.0, min(FLOOR - self._credit, (now - self._seen_at) * FLOOR_PER_S))
+        self._credit = min(MOST, self._credit + earned + trickled)
+        self._counted, self._seen_at = self.requests, now
+        if self._credit < 1:
+            return False
+        self._credit -= 1
+        return True
+
+
+# ── A bounded number of calls to one provider whose answer is outstanding, so that one that hangs holds up no other.
+
+
+@dataclass(frozen=True, slots=True)
+class GateLimits:
+    """Calls whose answer has not begun, calls that wait for such a place, and seconds that they wait."""
+
+    outstanding: int = 1000
+    waiting: int = 5000
+    wait_s: float = 10.0
+
+
+class Full(Exception):
+    """There is no place, and none came free in time."""
+
+
+class Bulkhead:
+    """Places of one origin. Whoever entered leaves once, however the call ended."""
+
+    __slots__ = ("_limits", "_queue", "outstanding", "waiting")
+
+    def __init__(self, limits: GateLimits) -> None:
+        self.outstanding = 0
+        self.waiting = 0
+        self._limits = limits
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    def enter(self) -> bool:
+        """Take a place if one is free: two comparisons, nothing to await."""
+        if self.outstanding >= self._limits.outstanding:
+            return False
+        self.outstanding += 1
+        return True
+
+    async def wait(self) -> None:
+        """Take the next place that comes free, in the order of asking. Raises Full."""
+        if self.waiting >= self._limits.waiting:
+            raise Full
+        place = asyncio.get_running_loop().create_future()
+        self._queue.append(place)
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._limits.wait_s):
+                await place
+        except BaseException as ended:
+            if place.done() and not place.cancelled():
+                self.leave()  # it came in the same moment
+            place.cancel()
+            if isinstance(ended, TimeoutError):
+                raise Full from None
+            raise
+        finally:
+            self.waiting -= 1
+
+    def leave(self) -> None:
+        """Give the place to whoever has waited longest, or back."""
+        while self._queue:
+            place = self._queue.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        self.outstanding -= 1
+
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
+Outcome = Literal["answered", "failed", "untold"]
+
+MOST_GATES: Final = 10_000  # of which those that remember nothing are dropped
+COME_BACK_S: Final = 5
+
+log = structlog.get_logger(__name__)
+
+
+class Gate:
+    """Whoever passes it leaves by the same, when the answer's head is there or cannot come any more."""
+
+    __slots__ = ("breaker", "budget", "bulkhead", "origin")
+
+    def __init__(self, origin: Origin, limits: GateLimits) -> None:
+        self.origin = origin
+        self.bulkhead = Bulkhead(limits)
+        self.breaker = Breaker()
+        self.budget = Budget(clock.monotonic())
+
+    def enter_at_once(self) -> bool:
+        """Pass if nothing is in the way, as nearly always; such a call is no probe. False: ask `enter`."""
+        return self.breaker.open_until == 0.0 and self.bulkhead.enter()
+
+    async def enter(self) -> bool:
+        """Wait for a place. True: this call tries whether the provider is back. Raises TurnedAway."""
+        probe = not self.breaker.closed and self._try_again()
+        if self.bulkhead.enter():
+            return probe
+        try:
+            await self.bulkhead.wait()
+        except BaseException as ended:
+            if probe:
+                self.breaker.untold()
+            if isinstance(ended, Full):
+                raise TurnedAway(
+                    f"{self.name} has more calls outstanding than it may have. Send fewer at once, or come back "
+                    f"in {COME_BACK_S} s; egress.limits in gateway.yaml sets how many there may be.",
+                    reason="too_many_outstanding",
+                    retry_after_s=COME_BACK_S,
+                ) from None
+            raise
+        return probe
+
+    def leave(self, outcome: Outcome, *, probe: bool) -> None:
+        """Once for every `enter` that returned, with what it said."""
+        self.bulkhead.leave()
+        breaker = self.breaker
+        if outcome == "answered":
+            breaker.answers += 1
+            if probe:
+                breaker.recovered()
+                log.info("provider_is_back", origin=self.name)
+        elif outcome == "failed":
+            if breaker.failed(clock.monotonic(), probe=probe):
+                log.warning("provider_given_up_for_now", origin=self.name)
+        elif probe:
+            breaker.untold()
+
+    def idle(self, now: float) -> bool:
+        return self.bulkhead.outstanding == 0 and self.bulkhead.waiting == 0 and self.breaker.idle(now)
+
+    def _try_again(self) -> bool:
+        wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
+        if wait_s:
+            raise TurnedAway(
+                f"{self.name} has not answered its last calls, so it is left alone for now. Come back in {wait_s} s.",
+                reason="provider_unreachable",
+                retry_after_s=wait_s,
+            )
+        return True
+
+    @property
+    def name(self) -> str:
+        """``https://api.example.com:443``"""
+        scheme, host, port = self.origin
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+class Gates:
+    """One gate an origin, made on first use."""
+
+    def __init__(self, limits: GateLimits | None = None) -> None:
+        self._limits = limits or GateLimits()
+        self._gates: dict[Origin, Gate] = {}
+
+    def to(self, origin: Origin) -> Gate:
+        gate = self._gates.get(origin)
+        if gate is None:
+            if len(self._gates) >= MOST_GATES:
+                self._sweep()
+            gate = self._gates[origin] = Gate(origin, self._limits)
+        return gate
+
+    def __iter__(self) -> Iterator[Gate]:
+        """For metrics."""
+        return iter(list(self._gates.values()))
+
+    def _sweep(self) -> None:
+        now = clock.monotonic()
+        self._gates = {origin: gate for origin, gate in self._gates.items() if not gate.idle(now)}

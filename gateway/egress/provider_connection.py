@@ -1,0 +1,368 @@
+"""One connection to a provider: a request out, its answer in, and whether another one may follow.
+
+    lend ▸ ask ─ head, and a small body with it, in one write ─▶ provider
+                 answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
+                 both ended cleanly ▸ back to its owner, or closed
+
+Nothing is ever sent twice here, and what comes unasked ends the connection (RFC 9112 §9.2).
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, cast
+
+from gateway.egress.answer_reader import AnswerReader
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.provider_exchange import AnswerSink, Body, ConnectionLost, Owner, ProviderAnswer, Taker
+from gateway.egress.write_batch import WriteBatch
+from gateway.http.answer_head import AnswerHead, Malformed
+
+# ── A request's body on its way out: framed as declared, no faster than the provider takes it, never more than
+# declared.
+
+
+class Torn(Exception):
+    """The body did not have the length that its head declared."""
+
+
+class RequestUpload:
+    """Writes `head` and then `body` to the transport; `done` hears of the end, with the fault if there was one.
+
+    The head leaves together with the first piece if that is at hand, and else at once. After `stop` nothing is told.
+    """
+
+    __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        body: Body,
+        head: bytes,
+        done: Callable[[Exception | None], None],
+        *,
+        paused: bool,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._transport = transport
+        self._body = body
+        self._head = head
+        self._done = done
+        self._paused = paused
+        self._drained: asyncio.Future[None] | None = None
+        self._task = loop.create_task(self._send())
+        self._task.add_done_callback(self._ended)
+        loop.call_soon(self._flush)  # runs after the task's first step
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def go_on(self) -> None:
+        self._paused = False
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def stop(self) -> None:
+        self._head = b""
+        self._task.cancel()
+
+    async def _send(self) -> None:
+        sent, length = 0, self._body.length
+        async for piece in self._body.pieces:
+            if not piece:
+                continue
+            sent += len(piece)
+            if length is None:
+                self._write(b"%x\r\n" % len(piece), piece, b"\r\n")
+            elif sent > length:
+                raise Torn
+            else:
+                self._write(piece)
+            if self._paused:
+                await self._drain()
+        if length is None:
+            self._write(b"0\r\n\r\n")
+        elif sent != length:
+            raise Torn
+
+    def _write(self, *parts: bytes) -> None:
+        head, self._head = self._head, b""
+        self._transport.writelines((head, *parts) if head else parts)
+
+    def _flush(self) -> None:
+        if self._head:
+            self._write()
+
+    async def _drain(self) -> None:
+        self._drained = asyncio.get_running_loop().create_future()
+        try:
+            await self._drained
+        finally:
+            self._drained = None
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled():
+            fault = task.exception()
+            self._done(fault if fault is None or isinstance(fault, Exception) else Torn())
+
+
+HELD_HIGH_BYTES: Final = 256 * 1024
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
+_IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
+
+
+class ProviderConnection(asyncio.Protocol):
+    """`idle_until` is its owner's. `served` counts the answers that have ended on it."""
+
+    def __init__(self, origin: str, owner: Owner | None = None) -> None:
+        self.owner = owner
+        self.idle_until = 0.0
+        self.served = 0
+        self._origin = origin
+        self._transport: asyncio.Transport | None = None
+        self._stage = _IDLE
+        self._waiter: asyncio.Future[ProviderAnswer] | None = None
+        self._taker: Taker | None = None  # in the waiter's place
+        self._answer: ProviderAnswer | None = None  # the one on its way in, unless that goes into a sink
+        self._sink: AnswerSink | None = None
+        self._fresh: ProviderAnswer | None = None  # its head has just come
+        self._begun = False  # a head has just come
+        self._upload: RequestUpload | None = None
+        self._incoming = AnswerReader(self)
+        self._behind_switch = b""
+        self._keep_s: float | None = None
+        self._reading_paused = self._writing_paused = False
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def usable(self) -> bool:
+        """Idle, as far as anyone can tell without asking."""
+        return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
+
+    # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(
+        self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
+    ) -> ProviderAnswer:
+        """Send and wait for the answer's head. Raises Lost or EgressError.
+
+        `head` holds the framing that fits `body`. A cancellation takes the connection along.
+        """
+        self._stage = _ASKED
+        self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
+        waiter: asyncio.Future[ProviderAnswer] = asyncio.get_running_loop().create_future()
+        self._waiter = waiter
+        try:
+            if body is None or body.length == 0:
+                self.transport.write(head)
+            else:
+                self._upload = RequestUpload(self.transport, body, head, self._uploaded, paused=self._writing_paused)
+            return await waiter
+        except BaseException:
+            # Once the waiter is answered, the connection may serve somebody else already.
+            if self._waiter is waiter:
+                self._waiter = None
+                self._reset()
+            elif not waiter.cancelled() and waiter.exception() is None:
+                waiter.result().close()
+            raise
+
+    def tell(self, head: bytes, taker: Taker, departures: WriteBatch, *, method: str) -> None:
+        """Send a request without a body; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
+        self._stage = _DUE
+        self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
+        self._taker = taker
+        departures.add(partial(self._depart, head))
+
+    def _depart(self, head: bytes) -> None:
+        """Unless the connection has ended, or is about to: whoever asked hears of that by `connection_lost`."""
+        if self._stage == _DUE and not self.transport.is_closing():
+            self._stage = _ASKED
+            self.transport.write(head)
+
+    def abort(self) -> None:
+        """Drop it at once, with all that is still unsent."""
+        self._stage = _DEAD
+        if self._upload is not None:
+            self._upload.stop()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _reset(self) -> None:
+        """`abort`, also of what is still unsent in the system.
+
+        A socket that is closed goes on sending, for minutes while the network is cut. A request that was given up must not
+        arrive then: its refresh token may have been sent again.
+        """
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is not None:
+            with suppress(OSError):  # closed already
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.abort()
+
+    def hold_back(self) -> None:
+        """Read nothing more until `may_go_on`."""
+        if not self._reading_paused and not self.transport.is_closing():
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def may_go_on(self) -> None:
+        if self._reading_paused:
+            self._reading_paused = False
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        transport, behind = self.transport, self._behind_switch
+        self._stage = _DEAD
+        transport.set_protocol(protocol)
+        self._gone()
+        return transport, behind
+
+    # ── what the transport tells ────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        if self._stage == _ASKED:
+            try:
+                self._incoming.feed(data)
+            except Malformed as fault:
+                self._fail(EgressError("protocol", f"What {self._origin} answered is not clean HTTP: {fault}."))
+            if self._begun:
+                self._hand_out()
+        elif self._stage == _SWITCHED:
+            self._behind_switch += data
+        elif self._stage != _DEAD:
+            self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
+            self._refuse(ConnectionLost())  # whose request is still due
+
+    def eof_received(self) -> bool:
+        if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
+            self.ended(b"")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
+        stage, self._stage = self._stage, _DEAD
+        if self._upload is not None:
+            self._upload.stop()
+        if stage == _DUE or (stage == _ASKED and not self._incoming.heard):
+            self._refuse(ConnectionLost())
+        else:
+            self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))
+        self._gone()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        if self._upload is not None:
+            self._upload.pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._upload is not None:
+            self._upload.go_on()
+
+    # ── an answer ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begun(self, head: AnswerHead) -> None:
+        self._keep_s = head.keep_s
+        self._sink = self._taker.sink_for(head) if self._taker is not None else None
+        if self._sink is None:
+            self._sink = self._answer = self._fresh = ProviderAnswer(head.whole(), self)
+        self._begun = True
+
+    def came(self, piece: bytes) -> None:
+        sink = self._sink
+        assert sink is not None
+        sink.feed(piece)
+        if sink.held_bytes > HELD_HIGH_BYTES:
+            self.hold_back()
+
+    def ended(self, extra: bytes) -> None:
+        """The answer is whole. What came behind it is nobody's, but for what belongs to another protocol."""
+        sink, answer = self._sink, self._answer
+        assert sink is not None
+        if answer is not None and answer.status == 101:
+            self._stage, self._behind_switch = _SWITCHED, extra
+            self.transport.pause_reading()
+            return
+        sink.end()
+        if extra or self._incoming.until_close:
+            self._keep_s = 0.0
+        self._stage = _ANSWERED
+        if self._upload is None:
+            self._settle()
+
+    def _hand_out(self) -> None:
+        """Whoever asked gets the answer, as far as it has come."""
+        self._begun = False
+        answer, self._fresh = self._fresh, None
+        if self._taker is not None:
+            taker, self._taker = self._taker, None
+            taker.answered(answer)
+            return
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or answer is None:
+            return
+        if waiter.done():
+            answer.close()  # whoever asked has just left
+        else:
+            waiter.set_result(answer)
+
+    def _uploaded(self, fault: Exception | None) -> None:
+        self._upload = None
+        if fault is not None:
+            self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))
+        elif self._stage == _ANSWERED:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Request and answer have both ended: keep the connection, or close it."""
+        answer, self._answer, self._sink = self._answer, None, None
+        if answer is not None:
+            answer.source = None
+        self.served += 1
+        if self.served == 1 and self.owner is not None:
+            self.owner.met(self)
+        self.may_go_on()
+        if self._keep_s == 0.0 or self.owner is None or self.transport.is_closing():
+            self.abort()
+        else:
+            self._stage = _IDLE
+            self.owner.take_back(self, self._keep_s)
+
+    def _fail(self, fault: EgressError) -> None:
+        """Whoever waits for the head, or reads the body, is told."""
+        self.abort()
+        self._refuse(fault)
+        if self._sink is not None:
+            self._sink.fail(fault)
+        if self._answer is not None:
+            self._answer.source = None
+
+    def _refuse(self, fault: Exception) -> None:
+        """In `_fail` a head may have come with the bytes that were bad: then its sink is told instead."""
+        if self._taker is not None and not self._begun:
+            taker, self._taker = self._taker, None
+            taker.refused(fault)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(fault)
+
+    def _gone(self) -> None:
+        owner, self.owner = self.owner, None
+        if owner is not None:
+            owner.lost(self)
+
+    def _closed_cleanly(self) -> bool:
+        """TLS must say that it ends, else anyone on the way could have cut the answer (RFC 9112 §9.8)."""
+        inside = self.transport.get_extra_info("ssl_object")
+        return inside is None or getattr(inside, "closed_cleanly", True)

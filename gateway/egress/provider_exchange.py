@@ -1,0 +1,202 @@
+"""One request and its answer as their users see them: who keeps the connection, who waits, where the answer goes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.egress.egress_errors import EgressError
+from gateway.http.answer_head import AnswerHead
+from gateway.http.fields import Fields
+
+if TYPE_CHECKING:
+    from gateway.egress.provider_connection import ProviderConnection
+
+# ── One request and its answer, as the proxy sees them. All that `forward` knows of the transport below.
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes to send as they come. `length` None: sent chunked, since the sender did not say how many.
+
+    `whole`: all of them, where they are at hand; they leave together with the head, and `pieces` is not read.
+    """
+
+    pieces: AsyncIterator[bytes]
+    length: int | None
+    whole: bytes | None = None
+
+
+class ProviderExchange(Protocol):
+    """An answer whose head has arrived.
+
+    `length` is the declared Content-Length. `headers` keeps order, duplicates and case, and bytes that are not UTF-8 as
+    lone surrogates; so does `reason`.
+    """
+
+    status: int
+    reason: str
+    headers: Fields
+    length: int | None
+
+    async def read(self) -> bytes:
+        """Some bytes of the body as soon as there are any; ``b""`` at its clean end. Raises EgressError."""
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """After status 101: hand the connection over to `protocol`, reading paused, with what has come already.
+
+        From here on the transport is the caller's to close. Raises EgressError.
+        """
+
+    def close(self) -> None:
+        """Be done with it: an answer not read to its end takes its connection along at once. May be called twice."""
+
+
+# ── An answer on its way in: what has arrived and has not been read yet, and how it ends.
+
+
+class Source(Protocol):
+    """The connection that an answer arrives on."""
+
+    def may_go_on(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]: ...
+
+
+class ProviderAnswer:
+    """See `Exchange`. `source` is its connection, None once that has nothing more to do with it.
+
+    Only the connection calls `feed`, `end` and `fail`; each may come before anyone reads. `held_bytes` are unread.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_fault",
+        "_pieces",
+        "_reader",
+        "headers",
+        "held_bytes",
+        "length",
+        "reason",
+        "source",
+        "status",
+    )
+
+    def __init__(self, head: AnswerHead, source: Source) -> None:
+        self.status = head.status
+        self.reason = head.reason
+        self.headers = head.fields
+        self.length = head.length
+        self.source: Source | None = source
+        self.held_bytes = 0
+        self._pieces: list[bytes] = []
+        self._ended = False
+        self._fault: EgressError | None = None
+        self._reader: asyncio.Future[None] | None = None
+
+    async def read(self) -> bytes:
+        while not self._pieces:
+            if self._fault is not None:
+                raise self._fault
+            if self._ended:
+                return b""
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        pieces = self._pieces
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self.held_bytes = 0
+        if self.source is not None:
+            self.source.may_go_on()
+        return piece
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.abort()
+            self.source = None
+        if not self._ended:
+            self._pieces.clear()
+            self.fail(EgressError("protocol", "The exchange was given up before its end."))
+
+    def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
+        """After status 101: hand the connection over to `protocol`, with reading paused, and what has come already.
+
+        From here on the transport is the caller's to close.
+        """
+        source, self.source = self.source, None
+        if self.status != 101 or source is None:
+            raise EgressError("protocol", "The exchange did not switch protocols.")
+        return source.switch(protocol)
+
+    @property
+    def fault(self) -> EgressError | None:
+        return self._fault
+
+    def feed(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.held_bytes += len(piece)
+        self._wake()
+
+    def end(self) -> None:
+        """All has come that there is."""
+        self._ended = True
+        self._wake()
+
+    def fail(self, fault: EgressError) -> None:
+        """What has come can still be read, then `fault` is raised."""
+        if not self._ended and self._fault is None:
+            self._fault = fault
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+# ── Whom a connection to a provider deals with: who keeps it, who waits for an answer, and where the answer goes.
+
+
+class Owner(Protocol):
+    """Whoever keeps the connection between two requests."""
+
+    def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
+        """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
+
+    def met(self, connection: "ProviderConnection") -> None:
+        """Its first answer has ended."""
+
+    def lost(self, connection: "ProviderConnection") -> None:
+        """It is closed."""
+
+
+class ConnectionLost(Exception):
+    """The connection ended before the first byte of an answer."""
+
+
+class AnswerSink(Protocol):
+    """Where an answer goes whose head has come: `feed` for each piece, then `end`, or `fail` if that does not come."""
+
+    held_bytes: int
+
+    def feed(self, piece: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def fail(self, fault: EgressError) -> None: ...
+
+
+class Taker(Protocol):
+    """Waits for an answer without a task. `sink_for` is asked once; None: make an `Answer` of it, for `answered`."""
+
+    def sink_for(self, head: AnswerHead) -> AnswerSink | None: ...
+
+    def answered(self, answer: ProviderAnswer | None) -> None:
+        """All that came together with the head has been fed; with the answer that `sink_for` left to others."""
+
+    def refused(self, fault: Exception) -> None:
+        """There will be no head: Lost or EgressError."""

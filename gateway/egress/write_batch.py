@@ -1,0 +1,45 @@
+"""Small messages of many connections that leave together, at the end of the event loop's turn.
+
+A message wakes whoever waits for it. Where a turn has several, those written one after another find the machine awake, and
+the reader busy with the one before; written each as soon as it is made, with another request's decisions between, every
+one of them pays for that anew. It is a third of all that a plain request costs.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+MOST: Final = 32  # then they leave, since the first of them has waited for as many decisions
+
+log = structlog.get_logger(__name__)
+
+
+class WriteBatch:
+    """`aboard`: how many requests on the fast lane are on their way just now; who begins and ends one keeps count."""
+
+    __slots__ = ("_due", "aboard")
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], None]] = []
+        self.aboard = 0
+
+    def add(self, depart: Callable[[], None]) -> None:
+        """Call `depart` after this turn's events; at once where no other request is on its way, which could share it."""
+        if self.aboard < 2:
+            depart()
+            return
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._all)
+        self._due.append(depart)
+        if len(self._due) >= MOST:
+            self._all()
+
+    def _all(self) -> None:
+        due, self._due = self._due, []
+        for depart in due:
+            try:
+                depart()
+            except Exception:
+                log.exception("departure_failed")  # the others are not to wait for an answer that never comes

@@ -1,0 +1,357 @@
+"""Works off the outbox: one attempt, when it is repeated, how much goes to one target at a time.
+
+Works off the outbox: every process of every node sends what it can claim, so that none waits for another.
+
+Nothing runs while there is nothing to send: the loop sleeps until something has changed in the store, until the next attempt
+is due, or for the length of a slow poll. A process that dies between a receiver's 200 and our note of it leaves a lease that
+runs out, and the event is sent again under the same ``webhook-id``: at least once, never lost (Standard Webhooks).
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import structlog
+from aiohttp import hdrs
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.catalog.load_catalog import Catalog
+from gateway.config import Config
+from gateway.egress.client import Egress
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.provider_exchange import Body, ProviderExchange
+from gateway.errors import GatewayError
+from gateway.events.event_body import message, size_of
+from gateway.events.signatures import KnownKeys, signed
+from gateway.http.origin import parse_address
+from gateway.http.retry import seconds_until
+from gateway.observe.metrics import DELIVERIES, Metrics
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryOutcome, DeliveryState
+from gateway.records.proxied_call import UpstreamRequest
+from gateway.store import Store
+from gateway.vault import VaultError
+
+# ── When an event is tried again, and when no more. Pure.
+
+FIRST_S: Final = 2.0
+FACTOR: Final = 2.0
+LONGEST_S: Final = 900.0  # 2 s, 4 s, 8 s … 8 min, then every quarter of an hour
+JITTER: Final = 0.2
+
+GONE: Final = 410
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverAnswer:
+    """Of a receiver; `status` None where there was none, and `fault` says why. `wait_s`: its Retry-After."""
+
+    status: int | None
+    fault: str | None = None
+    wait_s: float | None = None
+
+    @property
+    def taken(self) -> bool:
+        return self.status is not None and 200 <= self.status < 300
+
+
+def outcome(
+    delivery: Delivery, answer: ReceiverAnswer, now: datetime, chance: Callable[[], float] = random.random
+) -> DeliveryOutcome:
+    """What follows from `answer`, the latest to an event that was tried `delivery.attempts` times before.
+
+    410 is the receiver's word that nobody is there any more (Standard Webhooks). All else that is not 2xx is tried again
+    until `give_up_at`, redirects too, which are not followed: a signed body goes to no address that nobody configured.
+    """
+    if answer.taken:
+        return DeliveryOutcome(DeliveryState.DELIVERED, answer.status)
+    why = answer.fault or f"the receiver answered {answer.status}"
+    if answer.status == GONE:
+        return DeliveryOutcome(DeliveryState.DEAD, answer.status, "the receiver answered 410: it wants no more events")
+    wait_s = max(delay_s(delivery.attempts, chance), answer.wait_s or 0.0)
+    left_s = (delivery.give_up_at - now).total_seconds()
+    if left_s <= 0:
+        return DeliveryOutcome(DeliveryState.DEAD, answer.status, f"given up after a day: {why}")
+    return DeliveryOutcome(DeliveryState.PENDING, answer.status, why, now + timedelta(seconds=min(wait_s, left_s)))
+
+
+def delay_s(attempts: int, chance: Callable[[], float] = random.random) -> float:
+    """Seconds until the next attempt, after one that failed; `attempts` were made before that one."""
+    grown = min(FIRST_S * FACTOR ** min(attempts, 20), LONGEST_S)
+    return grown * (1 + JITTER * (2 * chance() - 1))
+
+
+# ── How much is sent to one target at a time: less to one that fails, so that it costs the others nothing.
+
+AT_ONCE: Final = 8
+DOWN_AFTER: Final = 3  # failures in a row, of whatever events
+PROBE_S: Final = 2.0
+LONGEST_PROBE_S: Final = 60.0
+
+
+@dataclass(slots=True)
+class TargetPace:
+    """Of one lane, in this process. `resting_until`: monotonic seconds."""
+
+    running: int = 0
+    failures: int = 0
+    resting_until: float = 0.0
+
+    def free(self, now: float) -> int:
+        """How many more may be sent."""
+        if now < self.resting_until:
+            return 0
+        return (1 if self.down else AT_ONCE) - self.running
+
+    @property
+    def down(self) -> bool:
+        return self.failures >= DOWN_AFTER
+
+    def note(self, answer: ReceiverAnswer, now: float) -> bool:
+        """Take note of what came of one. True: it was down, and is back."""
+        was_down = self.down
+        if answer.taken:
+            self.failures, self.resting_until = 0, 0.0
+            return was_down
+        self.failures += 1
+        if answer.wait_s is not None:
+            self.resting_until = max(self.resting_until, now + min(answer.wait_s, 3600.0))
+        elif self.down:
+            self.resting_until = now + min(PROBE_S * 2.0 ** min(self.failures - DOWN_AFTER, 10), LONGEST_PROBE_S)
+        return False
+
+    def idle(self, now: float) -> bool:
+        """Whether there is nothing to remember any more."""
+        return not self.running and (not self.failures or now > self.resting_until + LONGEST_PROBE_S)
+
+
+# ── One attempt: a signed POST through the egress guard, redirects not followed.
+
+TIMEOUT_S: Final = 20.0  # until the head of the answer, connecting included
+READ_BYTES: Final = 1 << 16  # of an answer's body, so that its connection can be used again
+READ_S: Final = 1.0
+USER_AGENT: Final = "integration-gateway"
+
+
+async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverAnswer:
+    """What the receiver says; nothing that goes wrong on the way is raised."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            exchange = await _asked(egress, url, body, fields)
+    except TimeoutError:
+        return ReceiverAnswer(None, f"no answer within {TIMEOUT_S:g} s")
+    except EgressError as fault:
+        return ReceiverAnswer(None, fault.message)
+    except ValueError as fault:
+        return ReceiverAnswer(None, f"the address cannot be dialled: {fault}")
+    await _drained(exchange)
+    asked = next((value for name, value in exchange.headers if name.lower() == "retry-after"), None)
+    return ReceiverAnswer(exchange.status, wait_s=None if asked is None else seconds_until(asked, now))
+
+
+async def _asked(egress: Egress, url: str, body: bytes, fields: Mapping[str, str]) -> ProviderExchange:
+    address = parse_address(url)
+    path = url[url.index("//") + 2 :].partition("?")[0].partition("/")
+    target = (path[1] + path[2] or "/") + address.query
+    headers = CIMultiDict({hdrs.USER_AGENT: USER_AGENT, **fields})
+    request = UpstreamRequest("POST", address.scheme, address.host, address.port, target, headers)
+    try:
+        return await egress.send(request, Body(_once(body), len(body), whole=body))
+    except EgressError as fault:
+        if fault.kind != "unreachable" or not fault.sent:
+            raise
+        # A kept connection that the receiver has closed meanwhile looks like this. What is sent twice has the same id.
+        return await egress.send(request, Body(_once(body), len(body), whole=body), replaced=True)
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def _drained(exchange: ProviderExchange) -> None:
+    """Read a little of the body; the status has been told, whatever becomes of the rest."""
+    read = 0
+    try:
+        with suppress(EgressError, TimeoutError):
+            async with asyncio.timeout(READ_S):
+                while read < READ_BYTES and (piece := await exchange.read()):
+                    read += len(piece)
+    finally:
+        exchange.close()
+
+
+LEASE: Final = timedelta(seconds=60)  # well above the longest attempt
+MOST: Final = 64  # sent at once by a process, to all targets together
+POLL_S: Final = 30.0
+SHORTEST_S: Final = 0.05
+AGAIN_S: Final = 5.0  # where the store cannot be asked
+
+log = structlog.get_logger(__name__)
+
+
+class Deliverer:
+    """One a process. `wake` may be called by whoever has written an event, as often as they like."""
+
+    def __init__(self, store: Store, config: Config, catalog: Catalog, egress: Egress, metrics: Metrics) -> None:
+        self._store = store
+        self._metrics = metrics
+        self.turn_to(config, catalog, egress)
+        self._owner = uuid.uuid4().hex
+        self._bell = asyncio.Event()
+        self._paces: dict[tuple[str, str], TargetPace] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def turn_to(self, config: Config, catalog: Catalog, egress: Egress) -> None:
+        """Work by another configuration; what is being sent goes to where it was meant to."""
+        self._config, self._catalog, self._egress = config, catalog, egress
+        self._keys = KnownKeys(config, self._store)
+        self._store.outbox.targets_of = self._targets_of
+
+    def key_changed(self) -> None:
+        """What is sent from now on is signed with the new one."""
+        self._keys.forget()
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        """For as long as the gateway runs."""
+        while True:
+            try:
+                pause_s = await self.once()
+            except Exception as fault:
+                known = isinstance(fault, GatewayError)
+                log.warning("events_not_sent", detail=str(fault), again_in_s=AGAIN_S, exc_info=None if known else fault)
+                pause_s = AGAIN_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._bell.wait()
+
+    async def once(self) -> float:
+        """Begin to send all that can be sent now. Returns how many seconds until there may be more."""
+        self._bell.clear()
+        work = await self._store.deliveries.work(clock.now())
+        ticks = clock.monotonic()
+        soonest = POLL_S
+        for lane in work.lanes:
+            pace = self._paces.setdefault(lane, TargetPace())
+            limit = min(pace.free(ticks), MOST - len(self._sending))
+            if limit > 0 and not self._closed:
+                await self._begin(lane, pace, limit)
+            elif pace.resting_until > ticks:
+                soonest = min(soonest, pace.resting_until - ticks)
+        for lane in [lane for lane, pace in self._paces.items() if pace.idle(ticks)]:
+            del self._paces[lane]
+        if work.next_at is not None:
+            soonest = min(soonest, (work.next_at - clock.now()).total_seconds())
+        return max(soonest, SHORTEST_S)
+
+    async def idle(self) -> None:
+        """Wait until what has been begun is over."""
+        while self._sending:
+            await asyncio.wait(set(self._sending))
+
+    async def close(self, within_s: float = 3.0) -> None:
+        """Let what is being sent end, and leave the rest to others, or to the next start."""
+        self._closed = True
+        if self._sending:
+            await asyncio.wait(set(self._sending), timeout=within_s)
+        for task in list(self._sending):
+            task.cancel()
+        left = await asyncio.gather(*self._sending, return_exceptions=True)
+        if left:
+            try:
+                await self._store.deliveries.release(self._owner)
+            except GatewayError as fault:
+                log.warning("events_not_handed_over", detail=fault.message)
+
+    async def _begin(self, lane: tuple[str, str], pace: TargetPace, limit: int) -> None:
+        now = clock.now()
+        claimed = await self._store.deliveries.claim(lane, owner=self._owner, now=now, ttl=LEASE, limit=limit)
+        for delivery in claimed:
+            pace.running += 1
+            task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")
+            self._sending.add(task)
+            task.add_done_callback(lambda done, pace=pace: self._ended(done, pace))  # type: ignore[misc]
+
+    def _ended(self, task: "asyncio.Task[None]", pace: TargetPace) -> None:
+        self._sending.discard(task)
+        pace.running -= 1
+        if pace.running <= AT_ONCE // 2:  # not at each single end: what is free is filled by several at once
+            self._bell.set()
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            detail = fault.message if isinstance(fault, GatewayError) else str(fault)
+            log.error("event_not_settled", detail=detail, exc_info=None if isinstance(fault, GatewayError) else fault)
+
+    async def _deliver(self, delivery: Delivery, pace: TargetPace) -> None:
+        url = self._address(delivery)
+        if url is None:
+            why = f"environment '{delivery.environment}' has no {delivery.target} webhook_url any more"
+            await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, why))
+            return
+        try:
+            body, fields = await self._message(delivery)
+        except VaultError as fault:  # another attempt may find the key, but not soon
+            await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
+            return
+        answer = await send(self._egress, url, body, fields, clock.now())
+        await self._judge(delivery, answer, pace)
+
+    async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str]]:
+        """Body and header fields as they are sent now. Raises VaultError."""
+        content = await self._store.deliveries.content(delivery)
+        entry = self._catalog.get(content.provider)
+        told = delivery, content, entry.auth_mode if entry is not None else None
+        body, fields = message(*told) if size_of(content) <= INLINE_BYTES else await off_loop(message, *told)
+        keys = await self._keys.of(delivery.environment)
+        return body, fields | signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
+
+    async def _judge(self, delivery: Delivery, answer: ReceiverAnswer, pace: TargetPace) -> None:
+        if pace.note(answer, clock.monotonic()):
+            log.info("webhook_target_back", environment=delivery.environment, target=_kind(delivery.target))
+            await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
+        await self._settle(delivery, outcome(delivery, answer, clock.now()))
+
+    async def _settle(self, delivery: Delivery, came: DeliveryOutcome) -> None:
+        if not await self._store.deliveries.settle(delivery, came, owner=self._owner, now=clock.now()):
+            return
+        word = "failed" if came.state is DeliveryState.PENDING else came.state.value
+        self._metrics.add(DELIVERIES, delivery.environment, word)
+        if came.state is DeliveryState.DELIVERED:
+            return
+        log.warning(
+            "event_not_delivered",
+            environment=delivery.environment,
+            message=delivery.message_id,
+            told=delivery.event,
+            target=_kind(delivery.target),
+            attempts=delivery.attempts + 1,
+            detail=came.detail,
+            dead=came.state is DeliveryState.DEAD,
+        )
+
+    def _targets_of(self, environment: str) -> tuple[str, ...]:
+        return tuple(name for name, url in self._urls(environment) if url)
+
+    def _address(self, delivery: Delivery) -> str | None:
+        named = dict(self._urls(delivery.environment))
+        return named.get(delivery.target) if delivery.target in {PRIMARY, SECONDARY} else delivery.target
+
+    def _urls(self, environment: str) -> Iterator[tuple[str, str | None]]:
+        declared = self._config.environments.get(environment)
+        if declared is not None:
+            yield PRIMARY, declared.webhook_url
+            yield SECONDARY, declared.webhook_url_secondary
+
+
+def _kind(target: str) -> str:
+    """For the log: an address may hold what is nobody's business."""
+    return target if target in {PRIMARY, SECONDARY} else "override"

@@ -1,0 +1,154 @@
+"""The bodies of events (api-contract 6.1, 6.2), with `event` and `timestamp` added: JSON, keys sorted, UTF-8."""
+
+import base64
+import json
+from collections.abc import Mapping
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the stubs know the class alone
+from typing import Any, Final
+
+from gateway.events.signatures import OWN
+from gateway.records.event import FORWARD, Content, Delivery
+
+FROM: Final = "nango"  # what published clients look for
+JSON: Final = "application/json"
+
+# Where a provider's webhook came in, on each one that is forwarded.
+ENVIRONMENT: Final = "gateway-environment"
+INTEGRATION: Final = "gateway-integration"
+PROVIDER: Final = "gateway-provider"
+
+_KEPT_BACK: Final = (
+    *(
+        "host",
+        "authorization",
+        "connection",
+        "keep-alive",
+        "content-length",
+        "content-type",
+        "content-encoding",
+        "cookie",
+    ),
+    *(
+        "set-cookie",
+        "referer",
+        "user-agent",
+        "sec-",
+        "proxy-",
+        "www-authenticate",
+        "server",
+        "gateway-",
+        "x-forwarded-",
+    ),
+)
+"""What a name that stays here begins with: those of the contract, and ours."""
+_HOP_BY_HOP: Final = frozenset(
+    {"transfer-encoding", "te", "trailer", "upgrade", "expect", "forwarded", "x-real-ip", "via", "accept-encoding"}
+)
+
+
+class _Patient(json.JSONDecoder):
+    """Reads as `json.loads` does, in Python: other threads have their turn meanwhile, which the C code never gives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scan_once = py_make_scanner(self)
+
+
+MOST_FIELDS: Final = 10_000
+PATIENT_BYTES: Final = 1 << 20
+PATIENT: Final = _Patient()
+WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def size_of(content: Content) -> int:
+    """Of what a provider sent, about; 0 for an event of ours."""
+    return len(content.received["body"]) if content.event == FORWARD else 0
+
+
+def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
+    """Body and header fields, signatures aside. `auth_mode`: of the provider's entry, where there is one."""
+    if content.event != FORWARD:
+        return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
+    raw = base64.b64decode(content.received["body"])
+    fields = {name.lower(): value for name, value in content.received["headers"]}
+    passed = {name: value for name, value in fields.items() if passes(name)} | {
+        ENVIRONMENT: content.environment,
+        INTEGRATION: content.integration_id,
+        PROVIDER: content.provider,
+    }
+    kind = fields.get("content-type", "")
+    if delivery.connection_id is None:
+        return raw, {**passed, "content-type": kind or JSON}
+    wrapped = {
+        "from": content.provider,
+        "type": FORWARD,
+        "connectionId": delivery.connection_id,
+        "providerConfigKey": content.integration_id,
+        "payload": _payload(raw, kind),
+    }
+    return _dumped(wrapped, patient=len(raw) > PATIENT_BYTES), {**passed, "content-type": JSON}
+
+
+def passes(name: str) -> bool:
+    """Whether a header field of a provider's webhook travels on; `name` in lower case."""
+    return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
+
+
+def _change(delivery: Delivery, content: Content, auth_mode: str | None) -> dict[str, Any]:
+    facts = content.facts
+    told = {
+        "from": FROM,
+        "type": "auth",
+        "event": content.event,
+        "timestamp": content.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "connectionId": delivery.connection_id,
+        "providerConfigKey": content.integration_id,
+        "provider": content.provider,
+        "authMode": auth_mode,
+        "environment": content.environment,
+        "operation": facts["operation"],
+        "success": facts["success"],
+        "error": facts.get("error"),
+        "warning": facts.get("warning"),
+        "tags": facts.get("tags"),
+        "endUser": _end_user(facts.get("end_user")),
+        "diesAt": facts.get("dies_at"),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if not stored:
+        return None
+    told = {
+        "endUserId": stored["id"],
+        "endUserEmail": stored.get("email"),
+        "organizationId": stored.get("organization_id"),
+        "tags": stored.get("tags") or {},
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _payload(raw: bytes, kind: str) -> Any:
+    """JSON as it is, a form as an object, anything else as text."""
+    text = raw.decode("utf-8", "replace")
+    if kind.startswith("application/x-www-form-urlencoded"):
+        from urllib.parse import parse_qsl
+
+        try:
+            return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            return text
+    try:
+        return json.loads(text) if len(raw) <= PATIENT_BYTES else PATIENT.decode(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _dumped(value: Any, *, patient: bool = False) -> bytes:
+    """As JavaScript's JSON.stringify writes it, so that a client that parses and writes it again has the same text."""
+    try:
+        # `iterencode` is written in Python, and gives other threads their turn.
+        return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can carry
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,125 @@
+"""Providers' webhooks on their way in: proved, remembered, and queued for the application in one transaction."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import WebhookSignature
+from gateway.config import WebhooksConfig
+from gateway.events.event_body import passes
+from gateway.http.origin import parse_address
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.records.integration import Integration
+from gateway.scripts import WEBHOOK_ROUTING
+from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused, WebhookRouting
+from gateway.scripts.webhook_signature import SHARED, checkable, signed_webhook, signing_secrets
+from gateway.secret import Secret
+from gateway.store import Store
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookHandling:
+    """How an integration's webhooks are received: the script, and the secrets to check them with, if any."""
+
+    script: WebhookRouting
+    secrets: Sequence[Secret]
+
+
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """`reply`: the JSON to answer with."""
+
+    reply: Mapping[str, Any]
+    queued: bool = False
+
+
+def takes_webhooks(provider: Provider) -> bool:
+    """Whether the provider's entry says how its webhooks are routed, or how they are signed."""
+    how = provider.webhook_signature
+    return provider.webhook_routing_script is not None or (how is not None and checkable(how))
+
+
+def checked_with(
+    provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
+) -> Sequence[Secret]:
+    """The secrets that prove this provider's webhooks; none: they cannot be told apart from forged ones."""
+    return (
+        signing_secrets(provider.webhook_signature, webhook_secrets, client_secret) if takes_webhooks(provider) else ()
+    )
+
+
+def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
+    """None: nobody here listens to this provider's webhooks. Raises SignatureRefused where they cannot be checked, and
+    the integration does not say `allow_unsigned_webhooks`.
+    """
+    if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
+        return None
+    script = provider.webhook_routing_script
+    secrets = checked_with(provider, integration.webhook_secrets, integration.client_secret)
+    if not secrets and integration.forward_webhooks and not integration.allow_unsigned_webhooks:
+        raise SignatureRefused("the integration has no secret", no_secret=True)
+    return WebhookHandling(signed_webhook if script is None else WEBHOOK_ROUTING[script], secrets)
+
+
+async def receive(
+    store: Store,
+    integration: Integration,
+    provider: Provider,
+    message: IncomingWebhook,
+    how: WebhookHandling,
+    limits: WebhooksConfig,
+) -> Reception:
+    """Take `message`, once. Raises SignatureRefused, Unavailable."""
+    given = message, provider.webhook_signature, how.secrets
+    small = len(message.body) <= INLINE_BYTES
+    routing = how.script(*given) if small else await off_loop(how.script, *given)
+    done = {"status": "success"}
+    if routing.reply is not None:
+        return Reception(routing.reply)
+    if not integration.forward_webhooks:
+        return Reception(done)
+    connections = await store.webhooks.take(
+        integration,
+        _kept(message, provider.webhook_signature),
+        now=message.received_at,
+        origins=_origins(routing),
+        seen=None if routing.seen is None else f"{integration.environment}/{integration.integration_id}/{routing.seen}",
+        waiting=limits.waiting,
+        waiting_bytes=limits.waiting_bytes,
+    )
+    whose = {"environment": integration.environment, "integration": integration.integration_id}
+    log.info("webhook_taken", **whose, connections=connections, again=connections is None, signed=bool(how.secrets))
+    return Reception(done, queued=connections is not None)
+
+
+def _origins(routing: Routing) -> Sequence[str]:
+    """As `connections.site_origin` spells them."""
+    found = []
+    for origin in routing.origins:
+        try:
+            found.append(parse_address(origin).origin)
+        except ValueError:
+            continue
+    return found
+
+
+def _sendable(value: str) -> bool:
+    """Bytes that are not UTF-8 came as lone surrogates, and nothing of the sort can be sent on."""
+    return not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def _kept(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
+    """What is stored of it. A token that is the secret itself is nobody else's business."""
+    secret = how.header.lower() if how is not None and how.scheme == SHARED else None
+    fields = [
+        (name, value)
+        for name, value in message.headers.items()
+        if (passes(name) or name == "content-type") and name != secret and _sendable(value)
+    ]
+    return {"headers": fields, "body": base64.b64encode(message.body).decode()}

@@ -1,0 +1,123 @@
+"""Signatures of events, and the keys that sign them: from gateway.yaml, or made by us.
+
+Signatures of what we send: Standard Webhooks, and the header that clients of the field's best-known service verify.
+
+One key string serves both. Standard Webhooks' key is the base64 behind ``whsec_``; the other header's is the whole string as
+it stands. A key that an operator brings and that does not begin so is its own bytes for either.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway import clock
+from gateway.config import Config
+from gateway.errors import Conflict
+from gateway.secret import Secret
+from gateway.store import Store
+
+PREFIX: Final = "whsec_"
+KEY_BYTES: Final = 32
+
+ID: Final = "webhook-id"
+TIMESTAMP: Final = "webhook-timestamp"
+SIGNATURE: Final = "webhook-signature"
+HMAC: Final = "X-Nango-Hmac-Sha256"
+LEGACY: Final = "X-Nango-Signature"
+OWN: Final = frozenset(name.lower() for name in (ID, TIMESTAMP, SIGNATURE, HMAC, LEGACY))
+
+
+def mint() -> Secret:
+    """A new key: ``whsec_`` and 32 random bytes in base64."""
+    return Secret(PREFIX + base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode())
+
+
+def standard_key(key: Secret) -> bytes:
+    """The key bytes of Standard Webhooks in `key`."""
+    text = key.reveal()
+    if text.startswith(PREFIX):
+        try:
+            return base64.b64decode(text[len(PREFIX) :], validate=True)
+        except binascii.Error:
+            pass
+    return text.encode()
+
+
+def standard_form(key: Secret) -> Secret:
+    """`key` as the libraries of Standard Webhooks take it: ``whsec_`` and base64."""
+    return Secret(PREFIX + base64.b64encode(standard_key(key)).decode())
+
+
+def signed(body: bytes, message_id: str, timestamp: int, keys: Sequence[Secret]) -> dict[str, str]:
+    """The header fields that prove `body`. The first of `keys` is in force; in an overlap the former one signs beside it.
+
+    `timestamp`: seconds since 1970, of this attempt.
+    """
+    said = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
+    signatures = [base64.b64encode(hmac.digest(standard_key(key), said, "sha256")).decode() for key in keys]
+    whole = keys[0].reveal().encode()
+    return {
+        ID: message_id,
+        TIMESTAMP: str(timestamp),
+        SIGNATURE: " ".join(f"v1,{signature}" for signature in signatures),
+        HMAC: hmac.digest(whole, body, "sha256").hex(),
+        LEGACY: hashlib.sha256(whole + body).hexdigest(),
+    }
+
+
+# ── The keys that sign an environment's events: those that gateway.yaml names, else ones of our own making.
+
+OVERLAP: Final = timedelta(days=1)
+KNOWN_S: Final = 5.0
+
+
+async def signing_keys(config: Config, store: Store, environment: str) -> Sequence[Secret]:
+    """The one in force first, then those that sign beside it for a while. One is made where there is none."""
+    declared = config.environments.get(environment)
+    if declared is not None and declared.webhook_signing_key is not None:
+        former = declared.webhook_signing_key_previous
+        return [declared.webhook_signing_key, *([former] if former is not None else [])]
+    found = await store.signing_keys.ensure(environment, mint, now=clock.now())
+    return [one.key for one in found]
+
+
+class KnownKeys:
+    """Looked up again after a few seconds: whoever was given a new key has the former one for a day."""
+
+    def __init__(self, config: Config, store: Store) -> None:
+        self._config = config
+        self._store = store
+        self._known: dict[str, tuple[float, Sequence[Secret]]] = {}
+
+    async def of(self, environment: str) -> Sequence[Secret]:
+        """As `signing_keys`."""
+        good_until, keys = self._known.get(environment, (0.0, ()))
+        if clock.monotonic() >= good_until:
+            keys = await signing_keys(self._config, self._store, environment)
+            self._known[environment] = clock.monotonic() + KNOWN_S, keys
+        return keys
+
+    def forget(self) -> None:
+        """Somebody here has changed them."""
+        self._known.clear()
+
+
+async def rotate(config: Config, store: Store, environment: str) -> tuple[Secret, datetime]:
+    """A new key, and when the one before it stops signing. Raises Conflict where gateway.yaml names the key."""
+    declared = config.environments.get(environment)
+    if declared is not None and declared.webhook_signing_key is not None:
+        raise Conflict(
+            "conflict",
+            f"gateway.yaml names the webhook_signing_key of environment '{environment}'. Put a new one there, and this one "
+            "under webhook_signing_key_previous for as long as receivers still check with it.",
+        )
+    now = clock.now()
+    await store.signing_keys.ensure(environment, mint, now=now)
+    key, retires_at = mint(), now + OVERLAP
+    await store.signing_keys.rotate(environment, key, now=now, retires_at=retires_at)
+    return key, retires_at

@@ -1,0 +1,75 @@
+"""The chunked transfer coding, undone (RFC 9112 §7.1), strictly and with limits; extensions and trailers are dropped."""
+
+import re
+from typing import Final
+
+from gateway.http.answer_head import Malformed
+
+LINE_BYTES: Final = 1024
+TRAILER_BYTES: Final = 16_384
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
+_AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
+
+
+class Chunks:
+    """Fed with bytes as they come. `rest` is None until the coding's end, and then what came after it."""
+
+    __slots__ = ("_held", "_left", "_stage", "_trailer_bytes", "rest")
+
+    def __init__(self) -> None:
+        self.rest: bytes | None = None
+        self._stage = _AT_SIZE
+        self._left = 0
+        self._held = b""
+        self._trailer_bytes = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """What `data` holds of the body, maybe nothing. Raises Malformed."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        parts: list[bytes] = []
+        at, size = 0, len(data)
+        while at < size:
+            if self._stage == _IN_CHUNK:
+                part = data[at : at + self._left]
+                parts.append(part)
+                at += len(part)
+                self._left -= len(part)
+                if not self._left:
+                    self._stage = _AFTER_CHUNK
+                continue
+            end = data.find(b"\n", at, at + LINE_BYTES) + 1
+            if not end:
+                self._hold(data[at:])
+                break
+            self._line(data, at, end)
+            at = end
+            if self.rest is not None:
+                self.rest = data[at:]
+                break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _hold(self, piece: bytes) -> None:
+        """Keep the beginning of a line for the next time."""
+        if len(piece) >= LINE_BYTES or (self._stage == _AFTER_CHUNK and piece != b"\r"):
+            raise Malformed("a line of its chunked framing has no end")
+        self._held = piece
+
+    def _line(self, data: bytes, at: int, end: int) -> None:
+        if self._stage == _AT_SIZE:
+            found = _SIZE.fullmatch(data, at, end)
+            if found is None:
+                raise Malformed("a chunk has no proper size")
+            self._left = int(found[1], 16)
+            self._stage = _IN_CHUNK if self._left else _IN_TRAILER
+        elif self._stage == _AFTER_CHUNK:
+            if data[at:end] != b"\r\n":
+                raise Malformed("a chunk is longer than it says")
+            self._stage = _AT_SIZE
+        elif data[at:end] == b"\r\n":
+            self.rest = b""
+        else:
+            self._trailer_bytes += end - at
+            if self._trailer_bytes > TRAILER_BYTES or _TRAILER.fullmatch(data, at, end) is None:
+                raise Malformed("its trailer is too long or no header lines")

@@ -1,0 +1,187 @@
+"""Which header fields pass, in either direction (RFC 9110 §7.6.1): pure functions over the tables of `fields`.
+
+A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; all else travels on
+as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from gateway.errors import InvalidRequest, Issue
+from gateway.http.fields import (
+    FRAMING,
+    FRONT_SERVER_PREFIXES,
+    HOP_BY_HOP,
+    MINTING_PREFIX,
+    REFERENCES,
+    SITE_WIDE,
+    SNIFFING,
+    Fields,
+    for_us,
+    named_by_connection,
+    plain,
+)
+
+_NOT_A_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+SERVICE_WORKER: Final = "service-worker"
+OWN_COOKIES: Final = ("gw-", "__host-gw-")  # those of our own pages; a provider must not set them
+_KEY_CHARS: Final = 16  # the shortest key that gateway.yaml may name
+_OF_CODED_BYTES: Final = frozenset(
+    {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
+)
+_PASSES, _STAYS, _COOKIE, _REFERENCE, _CONNECTION = range(1, 6)
+_USUAL_OPTIONS: Final = frozenset({"keep-alive", "close", ""})
+_MOST_KINDS: Final = 1024
+_kinds: Final[dict[str, int]] = {}
+
+
+class MalformedAnswer(Exception):
+    """The provider's head holds what no HTTP header may hold; its message says which field."""
+
+
+def request_fields(received: Fields, token: str = "") -> Fields:
+    """What travels on to the provider, in order; a ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
+
+    A field that holds the caller's secret key stays here whatever it is called: a client that also sends it under another
+    name would give it to the provider. So does one that holds `token`, the capability by which it was called.
+
+    Raises InvalidRequest ``invalid_headers`` naming every field whose value could not be sent on unchanged.
+    """
+    hop_by_hop = HOP_BY_HOP | named_by_connection(received)
+    key = _key_in(received)
+    kept: Fields = []
+    minted: set[str] = set()
+    for name, value in received:
+        spelled = plain(name)
+        if spelled == SERVICE_WORKER:
+            raise _service_worker(name)
+        if spelled in hop_by_hop or spelled in FRAMING or (key and key in value):
+            continue
+        if token and token in value:
+            continue
+        if name.lower().startswith(MINTING_PREFIX):
+            asked = name[len(MINTING_PREFIX) :]
+            spelled = plain(asked)
+            if not _TOKEN.fullmatch(asked) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
+                continue
+            if spelled not in minted:
+                minted.add(spelled)
+                kept = [field for field in kept if plain(field[0]) != spelled]
+            kept.append((asked, value))
+        elif spelled != "authorization" and spelled not in minted and not for_us(spelled):
+            kept.append((name, value))
+    _refuse_unsendable(kept)
+    return kept
+
+
+def _service_worker(name: str) -> InvalidRequest:
+    """A browser sends this to load the script of a service worker, which would act for the gateway's own pages."""
+    message = "A service worker cannot be loaded through the gateway. Load its script from your own site."
+    return InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, (name.lower(),))])
+
+
+def _key_in(received: Fields) -> str:
+    """What stands behind the scheme in Authorization, if that is long enough to be nothing else."""
+    for name, value in received:
+        if len(name) == 13 and name.lower() == "authorization":
+            key = value.rpartition(" ")[2]
+            return key if len(key) >= _KEY_CHARS else ""
+    return ""
+
+
+def _refuse_unsendable(fields: Fields) -> None:
+    issues = [
+        Issue(
+            "invalid_format", f"{name!r} must be UTF-8 without control characters; percent-encode it.", (name.lower(),)
+        )
+        for name, value in fields
+        if _NOT_A_VALUE.search(value) or _NOT_A_VALUE.search(name)
+    ]
+    if issues:
+        names = ", ".join(sorted({issue.path[0] for issue in issues}))
+        raise InvalidRequest("invalid_headers", f"These headers cannot be sent on unchanged: {names}.", errors=issues)
+
+
+def response_fields(
+    received: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
+) -> Fields:
+    """What travels back to the caller, in order.
+
+    `set_cookie`: the integration wants the provider's cookies. `rewrite` gets (lower-case name, value) of the fields
+    that hold references and returns the value to send. Raises MalformedAnswer.
+    """
+    values = " ".join([value for _, value in received])
+    if not values.isprintable() and _CONTROL.search(values):
+        raise _malformed(next(name for name, value in received if _CONTROL.search(value)))
+    kept: Fields = []
+    hop_by_hop: frozenset[str] = frozenset()
+    for field in received:
+        kind = _kinds.get(field[0])
+        if kind == _PASSES:
+            kept.append(field)
+            continue
+        if kind is None:
+            kind = _kind(field[0])
+        if kind == _PASSES:
+            kept.append(field)
+        elif kind == _REFERENCE:
+            name, value = field
+            kept.append((name, rewrite(plain(name), value)) if rewrite else field)
+        elif kind == _COOKIE:
+            if set_cookie and not field[1].lstrip().lower().startswith(OWN_COOKIES):
+                kept.append(field)
+        elif kind == _CONNECTION and field[1].lower() not in _USUAL_OPTIONS:
+            hop_by_hop |= {plain(token.strip()) for token in field[1].split(",")}
+    if hop_by_hop:
+        return [field for field in kept if plain(field[0]) not in hop_by_hop]
+    return kept
+
+
+def _kind(name: str) -> int:
+    """What becomes of an answer's field by its name. Names seen are remembered, but no more of them than `_MOST_KINDS`."""
+    if not _TOKEN.fullmatch(name):
+        raise _malformed(name)
+    spelled = plain(name)
+    if spelled == "connection":
+        kind = _CONNECTION
+    elif spelled in HOP_BY_HOP or spelled in FRAMING or _speaks_for_a_site(spelled):
+        kind = _STAYS
+    elif spelled in ("set-cookie", "set-cookie2"):
+        kind = _COOKIE
+    else:
+        kind = _REFERENCE if spelled in REFERENCES else _PASSES
+    if len(_kinds) < _MOST_KINDS and len(name) <= 64:
+        _kinds[name] = kind
+    return kind
+
+
+def depends_on_value(name: str) -> bool:
+    """Whether a name alone does not say what becomes of an answer's field. Raises MalformedAnswer."""
+    return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
+
+
+def _malformed(name: str) -> MalformedAnswer:
+    return MalformedAnswer(f"its header {name!r} holds control characters")
+
+
+def decoded_fields(fields: Fields) -> Fields:
+    """The same answer's fields once its codings are undone: no digest of bytes that are gone, no strong validator."""
+    kept: Fields = []
+    for name, value in fields:
+        spelled = name.lower()
+        if spelled in _OF_CODED_BYTES:
+            continue
+        weak = spelled == "etag" and not value.startswith("W/")
+        kept.append((name, f"W/{value}" if weak else value))
+    kept.append(("Vary", "Accept-Encoding"))
+    return kept
+
+
+def _speaks_for_a_site(spelled: str) -> bool:
+    foreign = ("access-control-", "gateway-", *FRONT_SERVER_PREFIXES)
+    return spelled in SITE_WIDE or spelled == SNIFFING or spelled.startswith(foreign)

@@ -1,0 +1,322 @@
+"""Where the next page lies: in the answer, in a Link field; and when pages go round in a circle."""
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote, unquote_plus
+
+from gateway.errors import UpstreamFailed
+from gateway.http.fields import Fields
+from gateway.http.origin import ABSOLUTE, DEFAULT_PORTS, bracketed, parse_authority
+from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
+from gateway.http.references import links_in
+from gateway.http.url import has_dot_segment, name_of
+from gateway.records.proxied_call import Position, Way
+
+# ── The address of the next page: found in a Link field (RFC 8288), and resolved against the page it stood in (RFC
+# 3986 §5).
+
+_PARAM: Final = re.compile(
+    r';\s*+(?P<name>[^\s=;,"]++)\s*+(?:=\s*+(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?P<token>[^\s;,"]*+)))?+'
+)
+_OTHER_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_KEPT: Final = "".join(character for character in string.printable if character.isprintable() and character != " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one page lies. `target` is path and query as they go into the request line."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def origin(self) -> str:
+        """As `Address.origin` spells it."""
+        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return self.origin + self.target
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+
+def link_of(rel: str, lines: Iterable[str]) -> str | None:
+    """The target of the first link with that relation, in any case (RFC 8288 §3.3).
+
+    A link about something else (`anchor`) is none; nor is one with ``results="false"``, by which some say that the page
+    it leads to is empty.
+    """
+    for line in lines:
+        for link in links_in(line):
+            params: dict[str, str] = {}
+            for param in _PARAM.finditer(link.params):
+                text = param["token"] if param["quoted"] is None else re.sub(r"\\(.)", r"\1", param["quoted"])
+                params.setdefault(param["name"].lower(), text or "")
+            wanted = rel.lower() in params.get("rel", "").lower().split()
+            if wanted and "anchor" not in params and params.get("results", "").lower() != "false":
+                return line[link.start : link.end]
+    return None
+
+
+def place_of(url: str) -> Place:
+    """An absolute http or https address, its fragment left out. Raises ValueError that says what is wrong with it."""
+    text = quote(url.strip(), safe=_KEPT).partition("#")[0]
+    found = ABSOLUTE.match(text)
+    if found is None:
+        raise ValueError("it is no http or https address")
+    scheme = found["scheme"].lower()
+    authority = parse_authority(scheme, found["authority"])
+    if authority is None:
+        raise ValueError("its host is no ASCII name or IP address, with a port at most")
+    rest = text[found.end() :]
+    target = rest if rest.startswith("/") else f"/{rest}"
+    if "\\" in target or has_dot_segment(target.partition("?")[0]):
+        raise ValueError("its path holds a backslash or a dot segment")
+    return Place(scheme, *authority, target)
+
+
+def resolve(reference: str, page: Place) -> Place:
+    """What `reference` in `page` means. Raises ValueError that says what is wrong with it.
+
+    Two things are mended that providers behind another server get wrong: the http address of a page that we reach by
+    https stays https, and a path that is the end of the page's own path, since the provider does not know that it is
+    mounted below another one, is that page's path.
+    """
+    text = reference.strip()
+    if text.startswith("//"):
+        return _upgraded(place_of(f"{page.scheme}:{text}"), page)
+    if _OTHER_SCHEME.match(text):
+        return _upgraded(place_of(text), page)
+    if text.startswith("/"):
+        path, mark, query = text.partition("?")
+        if page.path.endswith(path) and path != "/":
+            path = page.path
+        return place_of(page.origin + path + mark + query)
+    if text.startswith("?"):
+        return place_of(page.origin + page.path + text)
+    if not text or text.startswith("#"):
+        raise ValueError("it is empty")
+    return place_of(f"{page.origin}{page.path.rpartition('/')[0]}/{text}")
+
+
+def _upgraded(place: Place, page: Place) -> Place:
+    downgraded = (place.scheme, place.port, page.scheme, page.port) == ("http", DEFAULT_PORTS["http"], "https", 443)
+    return Place(page.scheme, page.host, page.port, place.target) if downgraded and place.host == page.host else place
+
+
+# ── Notices that pages go round in a circle, however large, while remembering one of them (Brent's algorithm).
+
+
+class Circle:
+    """A provider that does not understand its own cursor, or ours, gives the same pages again and again."""
+
+    __slots__ = ("_kept", "_left", "_power")
+
+    def __init__(self) -> None:
+        self._kept: str | None = None
+        self._power = self._left = 1
+
+    def closed(self, key: str) -> bool:
+        """Whether this page has been seen; told after at most three rounds, at once if it is the one before."""
+        if key == self._kept:
+            return True
+        self._left -= 1
+        if self._left == 0:
+            self._kept = key
+            self._power *= 2
+            self._left = self._power
+        return False
+
+
+# ── Turns the page: which records an answer holds, and where the next ones lie.
+
+_NO: Final = frozenset({None, False, "", "0", "false", "False"})
+_LIKE_A_CURSOR: Final = re.compile(r"next|cursor|continu|token|after|marker", re.IGNORECASE)
+_NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # is there at the end, too
+_END: Final = frozenset({None, False, ""})
+
+
+@dataclass(frozen=True, slots=True)
+class PageTurn:
+    """`way` is the one that was followed, with the name under which the records lay. `next` None: there is no more.
+
+    `refused`: why the next page cannot be fetched though there is one. `unseen`: the page has nothing where `way` says that
+    its cursor is; the members that might be meant. None where it has.
+    """
+
+    records: Records
+    way: Way
+    next: Position | None
+    refused: UpstreamFailed | None = None
+    unseen: Sequence[str] | None = None
+
+
+def taken_apart(content: bytes | bytearray, headers: Fields, ways: Sequence[Way], page: Place) -> PageTurn:
+    """The page with this content, cut in one of these ways. Raises UpstreamFailed."""
+    document = PageDocument(content)
+    return turn(document, headers, choose(document, headers, ways), page)
+
+
+def choose(document: PageDocument, headers: Fields, ways: Sequence[Way]) -> Way:
+    """The way that fits the first page best; the first of several. Raises UpstreamFailed."""
+    if len(ways) == 1:
+        return ways[0]
+    return max(ways, key=lambda way: _fit(document, headers, way))
+
+
+def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> PageTurn:
+    """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
+    records, way = _records(document, way)
+    try:
+        following = _next(document, headers, way, page, len(records))
+    except UpstreamFailed as fault:
+        return PageTurn(records, way, None, fault)
+    unseen = None
+    if way.type == "cursor" and following is None and document.value(way.cursor_path_in_response or "") is Odd.MISSING:
+        unseen = [name for name in document.texts() if _LIKE_A_CURSOR.search(name) and not _NO_CURSOR.search(name)]
+    return PageTurn(records, way, None if following is None else Position(way, following), unseen=unseen)
+
+
+def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
+    """How sure it is that the records lie where `way` says, and that it is how the next page is named."""
+    if way.response_path:
+        held = 2 * isinstance(document.records(way.response_path), Records)
+    elif isinstance(document.records(""), Records):
+        held = 2
+    else:
+        held = int(_only_array(document) is not None)
+    if way.type == "cursor":
+        named = _present(document, way.cursor_path_in_response)
+    elif way.type == "link":
+        named = _header_link(headers, way) is not None or _present(document, way.link_path_in_response_body)
+    else:
+        named = _present(document, way.offset_name_in_request)
+    return held, named
+
+
+def _present(document: PageDocument, path: str | None) -> bool:
+    return path is not None and document.value(path) is not Odd.MISSING
+
+
+def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
+    path = way.response_path
+    found = document.records(path or "")
+    if isinstance(found, Records):
+        return found, way
+    if not path:
+        only = _only_array(document)
+        if only is not None:
+            return only, replace(way, response_path=only.path) if len(only) else way
+    arrays = ", ".join(sorted(document.arrays())[:20])
+    where = (
+        f"has no array at '{path}'" if path else "is no array, and it does not show which of its members is the list"
+    )
+    raise UpstreamFailed(
+        "page_unreadable",
+        f"The provider's answer {where}. "
+        + (f"It has arrays under: {arrays}. " if arrays else "It has none that could be meant. ")
+        + "Say where the records lie: 'Gateway-Paginate: all; response_path=…'.",
+    )
+
+
+def _only_array(document: PageDocument) -> Records | None:
+    """The one member that can be meant where nobody said which: the only array, or the only one that holds objects."""
+    arrays = document.arrays()
+    if len(arrays) > 1:
+        filled = {name: records for name, records in arrays.items() if records.hold_objects}
+        nothing_in_any = not any(len(records) for records in arrays.values())
+        arrays = dict(list(arrays.items())[:1]) if nothing_in_any else filled
+    if not arrays and document.is_empty_object:
+        return NO_RECORDS
+    return next(iter(arrays.values())) if len(arrays) == 1 else None
+
+
+def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count: int) -> str | None:
+    """Where the next page is; None at the end. Raises UpstreamFailed where there is one that cannot be asked for."""
+    more = _more(document, way)
+    if more is False:
+        return None
+    if way.type == "offset":
+        return _next_offset(way, page, count, more=bool(more))
+    following = _next_cursor(document, way) if way.type == "cursor" else _next_link(document, headers, way, page)
+    if following is None and more:
+        raise _refusal(f"says that more follows ({way.has_more_path_in_response}), but not where")
+    return following
+
+
+def _more(document: PageDocument, way: Way) -> bool | None:
+    """What the flag says; None where there is none."""
+    if way.has_more_path_in_response is None:
+        return None
+    value = document.value(way.has_more_path_in_response)
+    return None if value is Odd.MISSING else value not in _NO
+
+
+def _next_cursor(document: PageDocument, way: Way) -> str | None:
+    assert way.cursor_path_in_response is not None
+    return _text(document.value(way.cursor_path_in_response), f"its cursor ({way.cursor_path_in_response})")
+
+
+def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -> str | None:
+    link = _header_link(headers, way)
+    if not link and way.link_path_in_response_body is not None:
+        path = way.link_path_in_response_body
+        link = _text(document.value(path), f"the address of its next page ({path})")
+    if not link:
+        return None
+    try:
+        return resolve(link, page).url
+    except ValueError as fault:
+        raise UpstreamFailed(
+            "next_page_refused", f"The provider's page names an address for the next one that cannot be used: {fault}."
+        ) from fault
+
+
+def _header_link(headers: Fields, way: Way) -> str | None:
+    if way.link_rel_in_response_header is None:
+        return None
+    lines = (value for name, value in headers if name.lower() == "link")
+    return link_of(way.link_rel_in_response_header, lines)
+
+
+def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None:
+    """Counted on from what this page was asked with. A short page may be a filtered one, so only an empty one ends it."""
+    by_page = way.offset_calculation_method == "per-page"
+    if not count:
+        if more and not by_page:
+            raise _refusal("is empty though it says that more follows, so the offset does not move on")
+        return str(offset_of(way, page.target) + 1) if more else None
+    return str(offset_of(way, page.target) + (1 if by_page else count))
+
+
+def offset_of(way: Way, target: str) -> int:
+    """The offset that `target` asks for: what its query says, else where counting starts."""
+    pairs = target.partition("?")[2].split("&")
+    asked = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
+    if asked and asked[-1].isascii() and asked[-1].isdigit():
+        return int(asked[-1][:18])
+    return way.offset_start_value or 0
+
+
+def _text(value: Value, what: str) -> str | None:
+    if value is Odd.MISSING or value in _END:
+        return None
+    if not isinstance(value, str):
+        raise _refusal(f"has something else than text as {what}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as fault:
+        raise _refusal(f"has half a character in {what}") from fault
+    return value
+
+
+def _refusal(why: str) -> UpstreamFailed:
+    return UpstreamFailed("page_unreadable", f"The provider's page {why}.")

@@ -1,0 +1,267 @@
+"""One page of JSON, taken apart where it is needed: its records as the bytes they came in, and single values beside them.
+
+Nothing of it is built as objects, so numbers keep every digit, and names that come twice stay twice.
+"""
+
+import codecs
+import hashlib
+import json
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from gateway.errors import UpstreamFailed
+from gateway.http.json_scan import SCALAR, STRING, NotJson, end_of, skip_space
+
+# ── The records of one page, as the bytes they came in.
+
+_PIECE_CHARS: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The items of one array of `text`: `bounds` are start and end of each in turn. `path`: where the array lies."""
+
+    text: str
+    path: str
+    bounds: "array[int]"
+
+    def __len__(self) -> int:
+        return len(self.bounds) // 2
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each as the bytes it came in, a line break between its parts taken out (inside texts there is none)."""
+        for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True):
+            record = self.text[start:end].encode("latin-1")
+            yield record.translate(None, b"\r\n") if b"\n" in record or b"\r" in record else record
+
+    @property
+    def hold_objects(self) -> bool:
+        return bool(self.bounds) and self.text[self.bounds[0]] == "{"
+
+    @property
+    def digest(self) -> str:
+        """Of all of them as they stand in the page."""
+        hashing = hashlib.blake2b(digest_size=16)
+        if self.bounds:
+            for start in range(self.bounds[0], self.bounds[-1], _PIECE_CHARS):
+                hashing.update(self.text[start : min(start + _PIECE_CHARS, self.bounds[-1])].encode("latin-1"))
+        return hashing.hexdigest()
+
+
+NO_RECORDS: Final = Records("", "", array("I"))
+
+
+MOST_RECORDS: Final = 100_000
+_BOM: Final = codecs.BOM_UTF8
+_PIECE_BYTES: Final = 1 << 16
+_INDEX: Final = re.compile(r"-?[0-9]{1,9}")
+_FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as they are written
+
+
+class Odd(Enum):
+    """What a path may lead to besides a scalar."""
+
+    MISSING = "nothing"
+    CONTAINER = "an array or an object"
+
+
+Value = str | bool | None | Odd
+"""Of a scalar in a page; a number is the text it is written as."""
+
+Into = Callable[[int], int]
+"""Takes the value at a position, and returns where it ends."""
+
+
+class PageDocument:
+    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is no UTF-8."""
+
+    def __init__(self, content: bytes | bytearray) -> None:
+        _check_utf8(content)
+        self._text = content.decode("latin-1")
+        self._start = len(_BOM) if content.startswith(_BOM) else 0
+        self._arrays: dict[int, tuple[int, array[int]]] = {}
+        self._found: dict[str, Records | Odd] = {}
+
+    def records(self, path: str) -> Records | Odd:
+        """The array at `path`, an empty one meaning the page itself; else what is there. Raises UpstreamFailed."""
+        if path not in self._found:
+            found: list[Records | Odd] = [Odd.MISSING]
+
+            def into(at: int) -> int:
+                if self._text[at : at + 1] != "[":
+                    found[0] = Odd.CONTAINER
+                    return self._end(at)
+                end, bounds = self._array_at(at)
+                found[0] = Records(self._text, path, bounds)
+                return end
+
+            self._through(path, into)
+            self._found[path] = found[0]
+        return self._found[path]
+
+    def arrays(self) -> dict[str, Records]:
+        """The arrays that are members of the page itself, by name. Raises UpstreamFailed."""
+        names: dict[str, Records] = {}
+
+        def visit(name: str, at: int) -> int:
+            if self._text[at : at + 1] != "[":
+                return self._end(at)
+            end, bounds = self._array_at(at)
+            names[name] = Records(self._text, name, bounds)
+            return end
+
+        def into(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end(at)
+
+        self._through("", into)
+        return names
+
+    def texts(self) -> list[str]:
+        """The paths of all texts that are not empty, among the page's members and among theirs. Raises UpstreamFailed."""
+        paths: list[str] = []
+
+        def visit(name: str, at: int) -> int:
+            if self._text[at : at + 1] == "{" and "." not in name:
+                return self._members(at, lambda inner, below: visit(f"{name}.{inner}", below))
+            if self._text[at : at + 1] == '"' and self._text[at + 1 : at + 2] != '"':
+                paths.append(name)
+            return self._end(at)
+
+        def into(at: int) -> int:
+            return self._members(at, visit) if self._text[at : at + 1] == "{" else self._end(at)
+
+        self._through("", into)
+        return paths
+
+    def value(self, path: str) -> Value:
+        """The scalar at `path`. Raises UpstreamFailed."""
+        found: list[Value] = [Odd.MISSING]
+
+        def into(at: int) -> int:
+            scalar = SCALAR.match(self._text, at)
+            found[0] = Odd.CONTAINER if scalar is None else _scalar(scalar[0])
+            return self._end(at)
+
+        self._through(path, into)
+        return found[0]
+
+    @property
+    def is_empty_object(self) -> bool:
+        """Whether it is ``{}``: how some write an answer all of whose members are empty."""
+        return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
+
+    def _through(self, path: str, into: Into) -> None:
+        """All of the page, checked, with `into` taking what lies at `path`."""
+        try:
+            end = self._walk(skip_space(self._text, self._start), path or None, into)
+            if skip_space(self._text, end) < len(self._text):
+                raise NotJson(end)
+        except NotJson as fault:
+            raise UpstreamFailed(
+                "page_unreadable",
+                f"The provider's answer is no JSON from byte {fault.at} on, so no records can be taken from it.",
+            ) from fault
+
+    def _walk(self, pos: int, path: str | None, into: Into) -> int:
+        """The end of the value at `pos`, with `into` taking what lies at `path` in it; None means the value itself."""
+        if path is None:
+            return into(pos)
+        here = self._text[pos : pos + 1]
+        if here == "{":
+
+            def visit(name: str, at: int) -> int:  # a name may hold dots itself: ``@odata.nextLink``
+                if path.startswith(name):
+                    if len(path) == len(name):
+                        return self._walk(at, None, into)
+                    if path[len(name)] == ".":
+                        return self._walk(at, path[len(name) + 1 :], into)
+                return self._end(at)
+
+            return self._members(pos, visit)
+        step, dot, rest = path.partition(".")
+        if here == "[" and _INDEX.fullmatch(step):
+            end, bounds = self._array_at(pos)
+            index = int(step) * 2
+            if -len(bounds) <= index < len(bounds):
+                self._walk(bounds[index], rest if dot else None, into)
+            return end
+        return self._end(pos)
+
+    def _members(self, pos: int, visit: Callable[[str, int], int]) -> int:
+        """The end of the object at `pos`; `visit` gets each member's name and where its value begins."""
+        text = self._text
+        pos = skip_space(text, pos + 1)
+        if text[pos : pos + 1] == "}":
+            return pos + 1
+        while True:
+            name = STRING.match(text, pos)
+            if name is None:
+                raise NotJson(pos)
+            pos = skip_space(text, name.end())
+            if text[pos : pos + 1] != ":":
+                raise NotJson(pos)
+            spelled = name[0][1:-1] if name[0].isascii() and "\\" not in name[0] else str(_scalar(name[0]))
+            pos = skip_space(text, visit(spelled, skip_space(text, pos + 1)))
+            here = text[pos : pos + 1]
+            if here == "}":
+                return pos + 1
+            if here != ",":
+                raise NotJson(pos)
+            pos = skip_space(text, pos + 1)
+
+    def _array_at(self, pos: int) -> "tuple[int, array[int]]":
+        """The end of the array at `pos`, and its items' bounds. Raises UpstreamFailed ``page_too_large``."""
+        known = self._arrays.get(pos)
+        if known is not None:
+            return known
+        text, bounds, began = self._text, array("I"), pos
+        pos = skip_space(text, pos + 1)
+        if text[pos : pos + 1] == "]":
+            pos += 1
+        else:
+            while True:
+                end = end_of(text, pos)
+                bounds.append(pos)
+                bounds.append(end)
+                pos = skip_space(text, end)
+                here = text[pos : pos + 1]
+                if here not in (",", "]"):
+                    raise NotJson(pos)
+                pos = pos + 1 if here == "]" else skip_space(text, pos + 1)
+                if here == "]":
+                    break
+                if len(bounds) >= 2 * MOST_RECORDS:
+                    raise UpstreamFailed(
+                        "page_too_large",
+                        f"One page of the provider holds more than {MOST_RECORDS} records; ask for smaller pages.",
+                    )
+        self._arrays[began] = pos, bounds
+        return pos, bounds
+
+    def _end(self, pos: int) -> int:
+        known = self._arrays.get(pos)
+        return end_of(self._text, pos) if known is None else known[0]
+
+
+def _scalar(text: str) -> str | bool | None:
+    """The value of a scalar's text, which is UTF-8 read as Latin-1."""
+    value: Any = _FROM.decode(text.encode("latin-1").decode("utf-8"))
+    return value if isinstance(value, str | bool) or value is None else str(value)
+
+
+def _check_utf8(content: bytes | bytearray) -> None:
+    if content.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(content), _PIECE_BYTES):
+            decoder.decode(content[start : start + _PIECE_BYTES])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as fault:
+        raise UpstreamFailed(
+            "page_unreadable", "The provider's answer is not UTF-8, as JSON must be (RFC 8259 §8.1)."
+        ) from fault

@@ -1,0 +1,80 @@
+"""What ``Gateway-Paginate`` says: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
+
+More than that RFC allows is read: a value need not be quoted as long as it holds no blank, quote, comma or semicolon.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_START: Final = re.compile(r"[ \t]*+(?P<what>[A-Za-z0-9_-]++)[ \t]*+")
+_PARAM: Final = re.compile(
+    r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
+    r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
+)
+LONGEST_VALUE: Final = 255  # of a name or a path; each step of a path is one more level of a page
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
+_YES: Final = frozenset({"?1", "true", "1", None})
+_NO: Final = frozenset({"?0", "false", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class PaginateHeader:
+    """`pages` None: all. `fields`: those of a catalog entry's `paginate`, as written. `limit`: records a page."""
+
+    pages: int | None
+    fields: Mapping[str, str]
+    limit: int | None = None
+    marks: bool = False
+
+
+def parse_wish(text: str) -> PaginateHeader:
+    """Raises ValueError that says what is wrong, to stand behind the header's name."""
+    start = _START.match(text)
+    if start is None or not (start["what"] == "all" or _COUNT.fullmatch(start["what"])):
+        raise ValueError("must begin with 'all' or a number of pages, as in 'all' or '10; type=cursor'")
+    params = _params(text, start.end())
+    return PaginateHeader(
+        pages=None if start["what"] == "all" else int(start["what"]),
+        limit=_limit(params.pop("limit")) if "limit" in params else None,
+        marks=_flag("marks", params.pop("marks")) if "marks" in params else False,
+        fields={name: _given(name, value) for name, value in params.items()},
+    )
+
+
+def _params(text: str, pos: int) -> dict[str, str | None]:
+    """None for a parameter without a value."""
+    params: dict[str, str | None] = {}
+    while pos < len(text):
+        param = _PARAM.match(text, pos)
+        if param is None:
+            raise ValueError(
+                f"cannot be read from {text[pos : pos + 40]!r} on; write '; name=value' or '; name=\"value\"'"
+            )
+        if param["name"] in params:
+            raise ValueError(f"has {param['name']} twice")
+        quoted = param["quoted"]
+        params[param["name"]] = param["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+        pos = param.end()
+    return params
+
+
+def _limit(value: str | None) -> int:
+    if value is None or not _COUNT.fullmatch(value):
+        raise ValueError("has a limit that is no number of records from 1")
+    return int(value)
+
+
+def _flag(name: str, value: str | None) -> bool:
+    if value not in _YES | _NO:
+        raise ValueError(f"has {name}={value}, where it can only be there or not")
+    return value in _YES
+
+
+def _given(name: str, value: str | None) -> str:
+    if value is None:
+        raise ValueError(f"has {name} without a value")
+    if len(value) > LONGEST_VALUE:
+        raise ValueError(f"has {name} with more than {LONGEST_VALUE} characters")
+    return value

@@ -1,0 +1,67 @@
+"""A position as text and back, for the resume cursor; and a request that asks for the page at a position."""
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import asdict, fields
+from typing import Final
+from urllib.parse import quote
+
+from gateway.http.paging.next_page import place_of
+from gateway.http.url import with_query
+from gateway.records.proxied_call import Position, UpstreamRequest, Way
+
+VERSION: Final = 1
+_KNOWN: Final = frozenset(field.name for field in fields(Way))
+
+
+class OffLimits(Exception):
+    """The page lies where the credential may not travel; `origin` says where."""
+
+    def __init__(self, origin: str) -> None:
+        super().__init__(origin)
+        self.origin = origin
+
+
+def digest_of(*parts: str) -> str:
+    """Names a call by all that makes it the same one; 128 bits in hex."""
+    told = "\0".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def written(position: Position, request_digest: str) -> str:
+    """To be sealed before it leaves."""
+    way = {name: value for name, value in asdict(position.way).items() if value is not None}
+    return json.dumps({"v": VERSION, "for": request_digest, "way": way, "at": position.at}, separators=(",", ":"))
+
+
+def read(text: str, request_digest: str) -> Position:
+    """What `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
+    told = json.loads(text)
+    if told.get("v") != VERSION or not told["way"].keys() <= _KNOWN:
+        raise ValueError("was made by another version of the gateway; begin anew")
+    if told["for"] != request_digest:
+        raise ValueError("belongs to another request; send the same path, query and connection as at first")
+    return Position(Way(**told["way"]), told["at"])
+
+
+def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str]) -> None:
+    """Let `upstream` ask for the page at `position`. Raises OffLimits, and ValueError for what is no address."""
+    way = position.way
+    if way.type == "link":
+        place = place_of(position.at)
+        if place.origin not in allowed_origins:
+            raise OffLimits(place.origin)
+        upstream.scheme, upstream.host, upstream.port = place.scheme, place.host, place.port
+        upstream.target = place.target
+        if not place.target.startswith(upstream.base_path):
+            upstream.base_path = ""
+        return
+    name = way.cursor_name_in_request if way.type == "cursor" else way.offset_name_in_request
+    assert name is not None  # a way is complete
+    set_query(upstream, name, position.at)
+
+
+def set_query(upstream: UpstreamRequest, name: str, value: str) -> None:
+    """In place of whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
+    upstream.target = with_query(upstream.target, [(quote(name, safe=""), quote(value, safe=""))], ())

@@ -1,0 +1,110 @@
+"""What a caller asks of the gateway itself in headers of a proxied call (api-contract 3.1), all faults told at once."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from multidict import CIMultiDictProxy
+
+from gateway.errors import InvalidRequest, Issue
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+from gateway.http.origin import Address, parse_address
+from gateway.http.retry import MAX_RETRIES
+from gateway.http.url import has_dot_segment
+
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
+_STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+_SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
+_MAX_CHARS: Final = 255
+NAMING: Final = ("Provider-Config-Key", "Connection-Id")
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """`decompress` None: not said. `base_url` None: none sent, or an empty one, which published SDKs always send.
+
+    `timeout_s` None: the operator's. `retries` is at most `MAX_RETRIES`, whatever was asked.
+    """
+
+    integration_id: str
+    connection_id: str
+    retries: int = 0
+    retry_on: tuple[int, ...] = ()
+    decompress: bool | None = None
+    base_url: Address | None = None
+    timeout_s: float | None = None
+    dry_run: bool = False
+
+
+def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None) -> ProxyOptions:
+    """Raises InvalidRequest ``invalid_headers`` with one issue a header, its path the header's lower-case name.
+
+    `bound_to`: integration and connection that the address names; the headers may be absent then, or say the same.
+    """
+    issues: list[Issue] = []
+
+    def field(name: str, check: Callable[[str], str | None], *, required: bool = False) -> str:
+        values = headers.getall(name, [])
+        fault: Issue | None = None
+        if len(values) > 1:
+            fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
+        elif not values or not values[0]:
+            if required:
+                fault = Issue("invalid_type", f"Send the header {name}.", (name.lower(),))
+        elif len(values[0]) > _MAX_CHARS and required:
+            fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
+        elif (wrong := check(values[0])) is not None:
+            fault = Issue("invalid_format", f"{name} {wrong}.", (name.lower(),))
+        if fault is not None:
+            issues.append(fault)
+            return ""
+        return values[0] if values else ""
+
+    free = bound_to is None
+    integration_id = field("Provider-Config-Key", lambda text: misfit(text, PROVIDER_CONFIG_KEY), required=free)
+    connection_id = field("Connection-Id", lambda text: misfit(text, CONNECTION_ID), required=free)
+    if bound_to is not None:
+        for name, said, bound in zip(NAMING, (integration_id, connection_id), bound_to, strict=True):
+            if said and said != bound:
+                issues.append(
+                    Issue("custom", f"{name} names another than this address; leave it out.", (name.lower(),))
+                )
+        integration_id, connection_id = bound_to
+    retries = field("Retries", _like(_COUNT, "must be a whole number"))
+    retry_on = field("Retry-On", _like(_STATUSES, "must be statuses joined by commas, as in 429,503"))
+    decompress = field("Decompress", _true_or_false)
+    field("Forward-Headers-On-Redirect", _true_or_false)
+    base_url = field("Base-Url-Override", _base_url)
+    timeout = field("Gateway-Timeout", _like(_SECONDS, "must be seconds, more than 0, such as 2.5"))
+    dry_run = field("Gateway-Dry-Run", _true_or_false)
+    if issues:
+        raise InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
+    return ProxyOptions(
+        integration_id,
+        connection_id,
+        min(int(retries or 0), MAX_RETRIES),
+        tuple(int(status) for status in retry_on.split(",")) if retry_on else (),
+        decompress.lower() == "true" if decompress else None,
+        parse_address(base_url) if base_url else None,
+        float(timeout) if timeout else None,
+        dry_run.lower() == "true",
+    )
+
+
+def _like(pattern: re.Pattern[str], wrong: str) -> Callable[[str], str | None]:
+    return lambda value: None if pattern.fullmatch(value) else wrong
+
+
+def _true_or_false(value: str) -> str | None:
+    return None if value.lower() in ("true", "false") else "must be true or false"
+
+
+def _base_url(value: str) -> str | None:
+    try:
+        address = parse_address(value)
+    except ValueError as fault:
+        return f"is not a base URL: {fault}"
+    if address.query or has_dot_segment(address.path):
+        return "must not hold a query or dot segments"
+    return None

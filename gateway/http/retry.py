@@ -1,0 +1,175 @@
+"""Whether a request may be sent again and after how long; Retry-After and its like.
+
+What may be repeated is the protocol's to say (RFC 9110 §9.2.2), when is the provider's, and how often is ours.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from gateway.http.fields import Fields
+
+# ── When a server says to come back: seconds, a date, or a point in time (RFC 9110 §10.2.3).
+
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+LONGEST_S: Final = 315_360_000.0  # ten years: a longer wait counts as this one
+_MILLISECONDS_FROM: Final = 1e11  # as seconds that is the year 5138
+
+
+def seconds_until(text: str, now: datetime) -> float | None:
+    """Of ``Retry-After`` and its like: a span in seconds or an HTTP date; None where it is neither. 0 for the past."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return min(float(text), LONGEST_S)
+    when = _date(text)
+    return None if when is None else min(max(0.0, (when - now).total_seconds()), LONGEST_S)
+
+
+def seconds_until_point(text: str, now: datetime) -> float | None:
+    """Of ``X-RateLimit-Reset`` and its like: epoch seconds, epoch milliseconds or a date; None for the past, too."""
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        point = float(text)
+        left = (point / 1000 if point >= _MILLISECONDS_FROM else point) - now.timestamp()
+    elif (when := _date(text)) is not None:
+        left = (when - now).total_seconds()
+    else:
+        return None
+    return min(left, LONGEST_S) if left > 0 else None
+
+
+def _date(text: str) -> datetime | None:
+    """An HTTP date in any of its three forms (RFC 9110 §5.6.7), or an ISO one; without a zone it is UTC."""
+    if len(text) > 64:
+        return None
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            when = read(text)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            continue
+        return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    return None
+
+
+MAX_RETRIES: Final = 10
+LONGEST_WAIT_S: Final = 30.0  # a provider that wants more has its answer passed on: its caller knows better what to do
+ALL_WAITS_S: Final = 60.0
+FIRST_WAIT_S: Final = 0.5
+SPREAD: Final = 0.1  # of a wait that was told, so that those who were told together do not return together
+
+IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+USUAL: Final = (range(429, 430), range(502, 505))
+_STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P<high>[1-9][0-9]{2}))?", re.IGNORECASE)
+
+
+def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
+    """Whether sending it again can do no harm that sending it once could not.
+
+    `keyed`: it carries an Idempotency-Key; `kept`: all that was taken of its body is still there; `sent`: a byte of it
+    may have reached the provider.
+    """
+    return kept and (not sent or keyed or method in IDEMPOTENT)
+
+
+def may_lead_to_more(status: int, *, retries: bool) -> bool:
+    """Whether an answer may be followed by another attempt instead of being passed on: a 401 by one with a newer token,
+    and an error by a retry, where such are left."""
+    return status == 401 or (retries and status >= 400)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which answers ask for another attempt, and which of their fields say when.
+
+    `after`, `at`, `remaining`: lower-case names of the entry's fields with a span, with a point in time, and with the
+    number of calls left.
+    """
+
+    statuses: tuple[range, ...] = USUAL
+    after: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
+    remaining: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        error_code: Iterable[str] | None = None,
+        after: Iterable[str] | str | None = None,
+        at: Iterable[str] | str | None = None,
+        remaining: str | None = None,
+        retry_on: Iterable[int] = (),
+    ) -> "Rules":
+        """The entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces the usual statuses."""
+        told = USUAL if error_code is None else tuple(filter(None, map(statuses, error_code)))
+        asked = tuple(range(status, status + 1) for status in retry_on)
+        return cls(told + asked, _names(after), _names(at), remaining.lower() if remaining else None)
+
+    def wanted(self, status: int, fields: Fields) -> bool:
+        """Whether this answer asks for another attempt."""
+        return status >= 400 and (any(status in some for some in self.statuses) or self._used_up(_lower(fields)))
+
+    def told_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:
+        """The longest wait that the answer asks for, None if it names none.
+
+        The entry's fields count on answers about a limit alone: many providers send them with every answer, and a 502
+        has nothing to do with when the hour's quota begins anew.
+        """
+        lines = _lower(fields)
+        waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
+        if status == 503 or 400 <= status < 500 or self._used_up(lines):
+            waits += [seconds_until(value, now) for name in self.after for value in lines.get(name, ())]
+            waits += [seconds_until_point(value, now) for name in self.at for value in lines.get(name, ())]
+        return max((wait for wait in waits if wait is not None), default=None)
+
+    def _used_up(self, lines: Mapping[str, list[str]]) -> bool:
+        return self.remaining is not None and any(value.strip() == "0" for value in lines.get(self.remaining, ()))
+
+
+def statuses(text: str) -> range | None:
+    """``429``, ``5xx`` or ``500-502``; None if it is none of these."""
+    found = _STATUSES.fullmatch(text.strip())
+    if found is None:
+        return None
+    if found["first"]:
+        return range(int(found["first"]) * 100, int(found["first"]) * 100 + 100)
+    return range(int(found["low"]), int(found["high"] or found["low"]) + 1)
+
+
+def wait_s(
+    told_s: float | None,
+    retry: int,
+    chance: float,
+    *,
+    waited_s: float,
+    longest_s: float = LONGEST_WAIT_S,
+    all_s: float = ALL_WAITS_S,
+) -> float | None:
+    """Seconds before the `retry`-th retry (from 1); None: do not wait that long, pass on what there is.
+
+    `told_s`: what the provider asked for. `chance`: 0 … 1, spreads the waits; without `told_s` over all of an interval
+    that doubles. `waited_s`: by this request so far, which must stay below `all_s`; `longest_s` bounds each.
+    """
+    if told_s is None:
+        wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance
+    elif told_s > longest_s:
+        return None
+    else:
+        wait = told_s * (1 + SPREAD * chance)
+    return wait if wait <= all_s - waited_s else None
+
+
+def _names(names: Iterable[str] | str | None) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    return tuple(name.lower() for name in ([names] if isinstance(names, str) else names))
+
+
+def _lower(fields: Fields) -> dict[str, list[str]]:
+    lines: dict[str, list[str]] = {}
+    for name, value in fields:
+        lines.setdefault(name.lower(), []).append(value)
+    return lines

@@ -1,0 +1,226 @@
+"""What gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from gateway import resources
+from gateway.auth import modes
+from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.folder import state_of
+from gateway.catalog.hosts import open_addresses, open_secret_addresses
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.catalog.provider import Provider
+from gateway.catalog.refresh_tokens import refresh_scope
+from gateway.catalog.yaml_file import CatalogFaults
+from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
+from gateway.config.values import private_key
+from gateway.records.integration import Integration
+from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
+from gateway.text import did_you_mean
+
+Place = tuple[str, ...]
+
+# These are granted to a client of the operator's own, so an integration without one cannot connect anybody.
+NEEDS_CLIENT = frozenset({"OAUTH2", "OAUTH1", "CUSTOM", "INSTALL_PLUGIN"})
+# And these to an app, which signs with a key of its own.
+NEEDS_APP = frozenset({"APP", "CUSTOM"})
+APP_LINK = "${connectionConfig.appPublicLink}"
+# Keys that a mode uses besides those that it needs: as placeholders, to assume a role, or in place of registering a client.
+_CLIENT = ("client_id", "client_secret")
+ALSO_USED = {
+    "APP": _CLIENT,
+    "AWS_SIGV4": _CLIENT,
+    "MCP_OAUTH2_GENERIC": _CLIENT,
+    "OAUTH2_CC": _CLIENT,
+    "TWO_STEP": _CLIENT,
+}
+
+
+SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
+
+
+def catalog_of(config: Config | None) -> Catalog:
+    """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults, which
+    is a config.Faults, with every fault of every file."""
+    own = config.catalog if config else ()
+    seen = state_of(own)
+    return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
+
+
+def known_modes() -> frozenset[str]:
+    """The modes an entry may name: those of the format, which the catalog shows whether or not this installation has
+    them, and those that other packages bring."""
+    return frozenset((*AUTH_MODES, *modes()))
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A configuration held against its catalog: what came of it, the faults that forbid a start, the warnings."""
+
+    catalog: Catalog
+    integrations: list[Integration]
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+
+
+def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
+    """Everything that is wrong with the catalog of `config` and with the integrations it declares, in one pass.
+
+    `left_out`: places of `config` whose fault is known already.
+    """
+    faults: list[Fault] = []
+    try:
+        catalog = catalog_of(config)
+    except CatalogFaults as found:
+        catalog = found.catalog
+        faults += found.faults
+    built, wrong, warnings = integrations(config, catalog, left_out)
+    return Examined(catalog, built, (*wrong, *faults), tuple(warnings))
+
+
+def all_faults(found: Faults) -> Faults:
+    """`found` in a configuration, and those of its catalog and integrations as far as it can be read."""
+    if found.readable is None:
+        return found
+    behind = examined(found.readable.config, found.readable.left_out)
+    return Faults([*found.faults, *behind.faults], found.readable)
+
+
+def integrations(
+    config: Config, catalog: Catalog, left_out: Collection[Place] = ()
+) -> tuple[list[Integration], list[Fault], list[Fault]]:
+    """All declared integrations, the faults that forbid a start, and the warnings that do not; each as ``file:line``."""
+    built: list[Integration] = []
+    faults: list[Fault] = []
+    warnings: list[Fault] = []
+    for environment in config.environments.values():
+        for key, declared in environment.integrations.items():
+            place = ("environments", environment.name, "integrations", key)
+            provider = catalog.get(declared.provider)
+            if (*place, "provider") in left_out or (provider is None and declared.provider in catalog.faulty):
+                continue
+            if provider is None:
+                faults.append(_unknown(config, catalog, (*place, "provider"), declared.provider))
+                continue
+            if (*place, "client_id") not in left_out:
+                faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
+            warnings += (Fault(config.where(*at), message) for at, message in _warnings(place, declared, provider))
+            built.append(_integration(environment, key, declared))
+    return built, faults, warnings
+
+
+def _integration(environment: EnvironmentConfig, key: str, declared: IntegrationConfig) -> Integration:
+    return Integration(
+        environment=environment.name,
+        integration_id=key,
+        provider=declared.provider,
+        display_name=declared.display_name,
+        client_id=declared.client_id,
+        client_secret=declared.client_secret,
+        app_id=declared.app_id,
+        app_link=declared.app_link,
+        private_key=declared.private_key,
+        scopes=declared.scopes,
+        allowed_origins=declared.allowed_origins,
+        allowed_hosts=declared.allowed_hosts,
+        forward_set_cookie=declared.forward_set_cookie,
+        site_selection="ask" if declared.site_selection == "ask" else "match",
+        webhook_secret=declared.webhook_secret,
+        webhook_secret_previous=declared.webhook_secret_previous,
+        forward_webhooks=declared.forward_webhooks,
+        allow_unsigned_webhooks=declared.allow_unsigned_webhooks,
+    )
+
+
+def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
+    hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
+    return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
+
+
+def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    if provider.auth_mode not in modes():
+        missing = f"auth mode {provider.auth_mode}, which this installation does not have"
+        yield (*place, "provider"), f"provider '{provider.name}' uses {missing}; there are {', '.join(sorted(modes()))}"
+    if provider.auth_mode in NEEDS_CLIENT and not declared.client_id:
+        page = provider.setup_guide_url or provider.docs
+        console = ", which its developer console gives out" + (f" ({page})" if page else "")
+        yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
+    if provider.auth_mode in NEEDS_APP and not _signs(declared, provider):
+        where = f" ({provider.docs})" if provider.docs else ""
+        needed = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
+        yield place, needed + ("; client_secret is no private key" if declared.client_secret else "")
+
+
+def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    needed = refresh_scope(provider)
+    joined = next((scope for scope in declared.scopes or () if "," in scope), None)
+    if joined is not None:
+        split = ", ".join(part.strip() for part in joined.split(","))
+        yield (*place, "scopes"), f"'{joined}' counts as one scope: list one scope an item, as in [{split}]"
+    elif needed and declared.scopes is not None and needed not in declared.scopes:
+        lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
+        yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
+    if provider.auth_mode in NEEDS_CLIENT and declared.client_id and declared.client_secret is None:
+        yield place, "no client_secret: token requests go out as a public client, which few providers take"
+    secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
+    chosen = next(iter(open_secret_addresses(provider)), None)
+    if secret and chosen and not declared.allowed_hosts:
+        told = f"{secret.replace('_', ' ')} is withheld where end users choose the host (setting '{chosen[1]}' of {chosen[0]})"
+        yield (*place, secret), f"integration '{place[-1]}': {told}: add allowed_hosts"
+    if declared.allowed_hosts and next(open_addresses(provider), None) is None:
+        yield (
+            (*place, "allowed_hosts"),
+            f"allowed_hosts has no effect: provider '{provider.name}' names its hosts itself",
+        )
+    yield from _missing_keys(place, declared, provider)
+    yield from _keys_without_effect(place, declared, provider)
+
+
+def _missing_keys(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    """Keys without which only some of its connections work."""
+    mode = provider.auth_mode
+    if mode == "APP" and not (declared.app_id or declared.client_id):
+        yield place, "no app_id: no token can be asked for, except for imports that bring an app_id of their own"
+    install = provider.authorization_url or ""
+    if mode in NEEDS_APP and APP_LINK in install and not declared.app_link:
+        yield place, "no app_link: no end user can install the app; set the app's page at the provider"
+    if mode == "INSTALL_PLUGIN" and not (declared.app_link or install):
+        yield place, "no app_link: no end user can install the plugin; set the plugin's page at the provider"
+    if declared.client_id:
+        return
+    if mode == "MCP_OAUTH2" and provider.client_registration == "static":
+        yield place, f"no client_id: {provider.display_name} registers no clients by itself; register one there by hand"
+    if mode == "TBA":
+        yield place, "no client_id and client_secret: only imports with a config_override work"
+    if mode == "AWS_SIGV4" and "role_arn" in provider.credentials:
+        yield place, "no client_id and client_secret: no role can be assumed; set an access key of your own"
+
+
+def _keys_without_effect(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+    """Keys that another auth mode would use."""
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is None:
+        return
+    used = {*mode.integration, *ALSO_USED.get(provider.auth_mode, ())}
+    known = ", ".join(sorted(used)) or "none of these keys"
+    if provider.webhook_signature is not None:
+        used.add("client_secret")  # which some sign their webhooks with
+    for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):
+        if getattr(declared, key) and key not in used:
+            yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
+
+
+def _signs(declared: IntegrationConfig, provider: Provider) -> bool:
+    """Whether an app has something to sign with: `private_key`, or a `client_secret` that is one."""
+    if declared.private_key:
+        return True
+    if not declared.client_secret:
+        return False
+    text = declared.client_secret.reveal()
+    if provider.jwt is not None and provider.jwt.header.get("alg", "").startswith("HS"):
+        return True
+    try:
+        private_key(text)
+    except ValueError:
+        return text.lstrip().startswith("{")  # a JWK
+    return True

@@ -1,0 +1,72 @@
+"""The integrations there are, by environment and key: those that gateway.yaml declares, and those made through the API."""
+
+from collections.abc import Iterable, Sequence
+
+from gateway.errors import NotFound
+from gateway.records.integration import Integration
+from gateway.text import nearest
+
+Key = tuple[str, str]
+
+
+class Integrations:
+    """Looked up on every proxied request that is not remembered, so dicts. A declared one wins over one that was made."""
+
+    def __init__(self, integrations: Iterable[Integration]) -> None:
+        self._declared = _by_key(integrations)
+        self._made: dict[Key, Integration] = {}
+
+    def take_over(self, former: "Integrations") -> None:
+        """Those made through the API live longer than a configuration; both see every change from now on."""
+        self._made = former._made
+
+    def learn(self, made: Iterable[Integration]) -> None:
+        """These and no others have been made through the API."""
+        found = _by_key(made)
+        self._made.clear()
+        self._made.update(found)
+
+    def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
+        """What was made under that key, None for nothing; whether that is news."""
+        key = environment, integration_id
+        before = self._made.get(key)
+        if made is None:
+            self._made.pop(key, None)
+        else:
+            self._made[key] = made
+        return before != made
+
+    def find(self, environment: str, integration_id: str) -> Integration | None:
+        key = environment, integration_id
+        return self._declared.get(key) or self._made.get(key)
+
+    def has(self, environment: str, integration_id: str) -> bool:
+        return self.find(environment, integration_id) is not None
+
+    def get(self, environment: str, integration_id: str) -> Integration:
+        """Raises NotFound, with the nearest key there is."""
+        found = self.find(environment, integration_id)
+        if found is None:
+            near = nearest(integration_id, [one.integration_id for one in self.of(environment)])
+            hint = f" Did you mean '{near}'?" if near else " GET /integrations lists those it has."
+            raise NotFound(
+                "unknown_provider_config",
+                f"Environment '{environment}' has no integration '{integration_id}'.{hint}",
+                payload={"provider_config_key": integration_id},
+            )
+        return found
+
+    def providers(self) -> Sequence[str]:
+        """The names of the catalog entries in use, each once."""
+        return sorted({one.provider for one in self._all().values()})
+
+    def of(self, environment: str) -> Sequence[Integration]:
+        """All of one environment: in the order of the file, then in that of their making."""
+        return [one for (name, _), one in self._all().items() if name == environment]
+
+    def _all(self) -> dict[Key, Integration]:
+        return {**self._declared, **{key: one for key, one in self._made.items() if key not in self._declared}}
+
+
+def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:
+    return {(one.environment, one.integration_id): one for one in integrations}

@@ -1,0 +1,174 @@
+"""A file ▸ what it holds: our bundles, JSON Lines, CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Final, Literal
+
+from gateway.errors import GatewayError
+from gateway.http.strict_json import parse
+from gateway.moving.bundle import KIND, LINE_LIMIT_BYTES, integration_of, lines_of
+from gateway.moving.moved_connection import BESIDE, Moved, SourceRefused, Unusable, moved_of
+from gateway.moving.peer import PeerIntegration
+from gateway.moving.sealed_stream import MAGIC, read
+from gateway.secret import Secret
+
+# ── Connections in files of others: JSON Lines and CSV. A row that cannot be read is told with its line, and the rest
+# goes on.
+
+Found = Moved | PeerIntegration | Unusable
+SHORT: Final[Mapping[str, str]] = {
+    "integration": "provider_config_key",
+    "integration_id": "provider_config_key",
+    "end_user_id": "end_user.id",
+    "end_user_email": "end_user.email",
+    "end_user_display_name": "end_user.display_name",
+    "api_key": "credentials.apiKey",
+}
+_KIND: Final = re.compile(rb'\s*\{"kind":\s*"(\w+)"')
+GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_user")
+
+
+def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
+    """A connection a line, as the body of ``POST /connections`` or flat; lines of our own export too."""
+    number = 0
+    while line := source.readline(LINE_LIMIT_BYTES + 1):
+        number += 1
+        if len(line) > LINE_LIMIT_BYTES:
+            raise SourceRefused(f"Line {number} is longer than {LINE_LIMIT_BYTES >> 20} MiB.")
+        if not line.strip():
+            continue
+        try:
+            value = parse(line)
+        except GatewayError as fault:
+            yield Unusable("", "", "invalid_json", f"line {number}: {fault.message.replace('The body', 'it')}")
+            continue
+        kind = value.pop(KIND, "connection") if isinstance(value, dict) else "connection"
+        if kind == "connection":
+            yield _found(value, number, integration)
+        elif kind == "integration":
+            yield integration_of(value)
+
+
+def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
+    """A connection a row. `renamed`: a column of theirs ▸ ours. Raises SourceRefused for columns that nobody reads."""
+    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+    reader = csv.reader(text)
+    try:
+        columns = [_place(renamed.get(name.strip(), name.strip())) for name in next(reader, [])]
+        _check(columns, integration)
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue
+            number = reader.line_num
+            if len(cells) != len(columns):
+                why = f"line {number}: it has {len(cells)} cells, and the first line {len(columns)}"
+                yield Unusable("", "", "invalid_row", why)
+                continue
+            yield _found(_row(columns, cells), number, integration)
+    except (csv.Error, UnicodeDecodeError) as fault:
+        raise SourceRefused(f"Line {reader.line_num + 1} is no CSV in UTF-8: {fault}.") from None
+    finally:
+        text.detach()
+
+
+def count(source: IO[bytes], kind: str) -> int:
+    """How many connections it has, for the progress that is shown; 0 for what cannot be read. Reads to its end."""
+    if kind != "csv":
+        return sum(_is_connection(line) for line in source if line.strip())
+    text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
+    try:
+        return max(0, sum(any(cell.strip() for cell in cells) for cells in csv.reader(text)) - 1)
+    except (csv.Error, UnicodeDecodeError):
+        return 0  # `rows` says where
+    finally:
+        text.detach()
+
+
+def _is_connection(line: bytes) -> bool:
+    """Whether a line counts: an export of ours has others too, which say so at once."""
+    found = _KIND.match(line)
+    return found is None or found[1] == b"connection"
+
+
+def _found(value: Any, number: int, integration: str | None) -> Found:
+    try:
+        return replace(moved_of(value, default_integration=integration), line=number)
+    except GatewayError as fault:
+        key = value.get("provider_config_key") if isinstance(value, dict) else None
+        name = value.get("connection_id") if isinstance(value, dict) else None
+        return Unusable(_text(key), _text(name), fault.code, f"line {number}: {fault.message}")
+
+
+def _text(value: Any) -> str:
+    return value[:255] if isinstance(value, str) else ""
+
+
+def _place(column: str) -> tuple[str, ...]:
+    """Where a column's cells go: ``("credentials", "access_token")``."""
+    column = SHORT.get(column, column)
+    group, dot, name = column.partition(".")
+    if dot and group in GROUPS:
+        return (group, *name.split(".")) if (group, name) == ("end_user", "organization.id") else (group, name)
+    if column in BESIDE and column not in GROUPS:
+        return (column,)
+    return ("credentials", column)
+
+
+def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
+    if not columns:
+        raise SourceRefused("The file is empty: its first line names the columns.")
+    twice = {".".join(one) for one in columns if columns.count(one) > 1}
+    if twice:
+        raise SourceRefused(f"Two columns are for {', '.join(sorted(twice))}.")
+    if ("provider_config_key",) not in columns and integration is None:
+        raise SourceRefused("No column 'provider_config_key': name the integration with --into.")
+
+
+def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
+    """Empty cells are absent."""
+    told: dict[str, Any] = {"credentials": {}}
+    for place, cell in zip(columns, cells, strict=True):
+        if cell == "":
+            continue
+        inner = told
+        for name in place[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[place[-1]] = cell
+    return told
+
+
+# ── A file ▸ what it holds: which kind it is, and its connections one after the other.
+
+Kind = Literal["bundle", "jsonl", "csv"]
+KINDS: Final = ("bundle", "jsonl", "csv")
+
+
+def kind_of(path: Path, source: IO[bytes]) -> Kind:
+    """By its first bytes, else by its name; it is read from its beginning afterwards."""
+    begins = source.read(len(MAGIC))
+    source.seek(0)
+    if begins == MAGIC:
+        return "bundle"
+    return "csv" if path.suffix.lower() == ".csv" else "jsonl"
+
+
+def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[Found]:
+    """Of one that was `bundle.checked`. Raises SourceRefused."""
+    for line in lines_of(read(source, passphrase)):
+        kind = line.pop(KIND, None)
+        if kind == "integration":
+            yield integration_of(line)
+        elif kind == "connection":
+            try:
+                yield moved_of(line)
+            except GatewayError as fault:
+                raise SourceRefused(f"The bundle holds what this gateway does not read: {fault.message}") from None
+
+
+def of_table(source: IO[bytes], kind: Kind, integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
+    """Of JSON Lines or CSV."""
+    return rows(source, integration, renamed) if kind == "csv" else json_lines(source, integration)

@@ -1,0 +1,250 @@
+"""One connection is imported: its credential converted, checked, stored, or refused with a reason."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.auth.context import Context
+from gateway.auth.mode import AuthMode
+from gateway.catalog.provider import Provider
+from gateway.connections.create import new_row
+from gateway.connections.settings import accepted, complete
+from gateway.errors import GatewayError, InvalidRequest, Issue
+from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved
+from gateway.records.connection import Account, ConnectionRef, NewConnection
+from gateway.records.integration import Integration
+from gateway.services import Services
+from gateway.text import did_you_mean
+from gateway.timestamps import iso, moment
+
+# ── A foreign credential ▸ one of ours: what another gateway shows of it, in the form that the auth mode takes.
+
+INSTALLED: Final = frozenset({"APP", "CUSTOM"})
+USER: Final = "userCredentials"
+BROUGHT: Final = ("access_token", "expires_at", "raw")
+
+
+class Hidden(Exception):
+    """The other gateway shows no credential at all."""
+
+
+def credential_of(
+    moved: Moved, mode: AuthMode, provider: Provider, now: datetime
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """What is to be held, the settings beside it, and notes on what was changed.
+
+    Raises Hidden, and InvalidRequest with every fault.
+    """
+    config = dict(moved.config)
+    if moved.own:
+        _check_type(moved, mode)
+        return dict(moved.credentials), config, []
+    given = {name: value for name, value in moved.credentials.items() if value is not None}
+    if not given and moved.shown and mode.name != "NONE":
+        raise Hidden
+    _check_type(moved, mode)
+    given.setdefault("type", mode.types()[0])
+    notes: list[str] = []
+    if mode.name in INSTALLED:
+        for name in ("installation_id", "app_id"):
+            if name not in given and config.get(name):
+                given[name] = str(config[name])
+    _date(given, now, notes)
+    held = _accepted(given, mode, provider, now, notes) if moved.shown else mode.accept(given, provider, now)
+    if mode.name in INSTALLED:
+        held |= {name: given[name] for name in BROUGHT if given.get(name)}
+        user = config.pop(USER, None)
+        if mode.name == "CUSTOM" and isinstance(user, Mapping):
+            held["user"] = dict(user)
+    elif isinstance(given.get("raw"), Mapping) and "raw" in held:
+        held["raw"] = dict(
+            given["raw"]
+        )  # the provider's own answer, which entries may read, and not our form around it
+    return held, config, notes
+
+
+def _check_type(moved: Moved, mode: AuthMode) -> None:
+    kind = moved.credentials.get("type")
+    if kind is not None and kind not in (mode.name, *mode.types()):
+        message = f"The integration here takes credentials of type '{mode.name}', not {str(kind)[:40]!r}."
+        raise InvalidRequest("invalid_body", message, errors=[Issue("custom", message, ("credentials", "type"))])
+
+
+def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
+    """An end that cannot be read counts as now: without one, a token would never be renewed ahead of its end."""
+    when = given.get("expires_at")
+    if isinstance(when, str) and moment(when) is None:
+        if when.strip().isdigit():
+            given["expires_at"] = int(when)
+            return
+        if not when.strip():
+            del given["expires_at"]
+            return
+        given["expires_at"] = iso(now)
+        notes.append("expires_at could not be read; it counts as ended, so that the first call renews it")
+
+
+def _accepted(
+    given: Mapping[str, Any], mode: AuthMode, provider: Provider, now: datetime, notes: list[str]
+) -> dict[str, Any]:
+    """As the mode takes it, without the members that it does not know: another gateway keeps more than it asks for."""
+    try:
+        return mode.accept(given, provider, now)
+    except InvalidRequest as fault:
+        unknown = {str(one.path[1]) for one in fault.errors if one.code == "unrecognized_keys" and len(one.path) == 2}
+        if not unknown or not unknown <= set(given):
+            raise
+        known = {name: value for name, value in given.items() if name not in unknown}
+        held = mode.accept(known, provider, now)
+        notes.append(f"left out, since nothing here reads them: {', '.join(sorted(unknown))}")
+        return held
+
+
+OnConflict = Literal["skip", "replace", "fail"]
+AGAIN_FROM: Final = 500  # statuses of our own errors from which on trying again may help
+SITE: Final = "jira_post_connection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """How connections are to be taken in. `named`: key of an integration there ▸ its key here."""
+
+    environment: str
+    named: Mapping[str, str] = field(default_factory=dict)
+    on_conflict: OnConflict = "skip"
+    dry_run: bool = False
+    verify: bool = False
+
+
+class ConnectionImporter:
+    """`land` never raises for what is wrong with one connection."""
+
+    def __init__(self, services: Services, wish: ImportOptions) -> None:
+        self._services = services
+        self._wish = wish
+        self.planned: dict[str, Integration] = {}  # which a dry run would have made
+
+    def ref(self, integration_id: str, connection_id: str) -> ConnectionRef:
+        """Where a connection of there comes to stand here."""
+        key = self._wish.named.get(integration_id, integration_id)
+        return ConnectionRef(self._wish.environment, key, connection_id)
+
+    async def settled(self, ref: ConnectionRef) -> ImportOutcome | None:
+        """What is clear from its address alone, so that its credential need not be fetched."""
+        if self._wish.on_conflict == "replace" or await self._services.store.connections.get(ref) is None:
+            return None
+        return self._there(ref)
+
+    async def land(self, moved: Moved) -> ImportOutcome:
+        """What became of it, or would become in a dry run."""
+        ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
+        try:
+            return await self._landed(moved, ref)
+        except Hidden:
+            detail = "the source shows no credential; its key needs the scope environment:connections:read_credentials"
+            return _outcome(ref, ImportResult.REFUSED, "credentials_hidden", detail)
+        except GatewayError as fault:
+            result = ImportResult.FAILED if fault.status >= AGAIN_FROM else ImportResult.REFUSED
+            place = f"line {moved.line}: " if moved.line else ""
+            return _outcome(ref, result, fault.code, f"{place}{fault.message}")
+
+    async def _landed(self, moved: Moved, ref: ConnectionRef) -> ImportOutcome:
+        there_is = self._services.integrations.find(ref.environment, ref.integration_id)
+        integration = there_is or self.planned.get(ref.integration_id)
+        if integration is None:
+            known = [one.integration_id for one in self._services.integrations.of(ref.environment)]
+            detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known)}"
+            return _outcome(ref, ImportResult.REFUSED, "unknown_integration", detail)
+        provider = self._services.creator.provider_of(integration)
+        mode = modes()[provider.auth_mode]
+        held, config, notes = credential_of(moved, mode, provider, clock.now())
+        if not moved.own:
+            config = accepted(provider, config, ("connection_config",))
+            config = {**mode.settings(held), **with_site(provider, config)}
+            complete(provider, config, ("connection_config",))
+        there = await self._services.store.connections.get(ref)
+        if there is not None and self._wish.on_conflict != "replace":
+            return self._there(ref)
+        result = ImportResult.IMPORTED if there is None else ImportResult.REPLACED
+        if self._wish.dry_run:
+            return _outcome(ref, result, notes=notes)
+        account = Account()
+        if not moved.own or self._wish.verify:
+            held, config, account = await self._proven(moved, integration, provider, mode, held, config)
+        context = Context(provider, integration, config, moved.metadata)
+        new = _new(moved, ref, mode, held, context, account)
+        over = self._wish.on_conflict == "replace"
+        stored = await self._services.store.connections.arrive(new, moved.past, over=over, now=clock.now())
+        if stored is None:
+            return self._there(ref)
+        connection, created = stored
+        self._services.live.replace(connection)
+        return _outcome(ref, ImportResult.IMPORTED if created else ImportResult.REPLACED, notes=notes)
+
+    async def _proven(
+        self,
+        moved: Moved,
+        integration: Integration,
+        provider: Provider,
+        mode: AuthMode,
+        held: dict[str, Any],
+        config: dict[str, Any],
+    ) -> tuple[dict[str, Any], dict[str, Any], Account]:
+        """With its first token where it brought none, and the settings that the entry's script finds where it has none of
+        them. The provider is asked only then, or for a verification."""
+        creator, url = self._services.creator, self._services.config.server.public_url
+        context = Context(provider, integration, config, moved.metadata, url)
+        held, account = await creator.obtained(mode, held, context), Account()
+        if provider.post_connection_script and not any(map(config.get, provider.connection_configuration or ())):
+            completed = await creator.completed(mode, held, context)
+            config, account = dict(completed.config), completed.account or account
+        await creator.check(mode, held, replace(context, config=config), verified=self._wish.verify)
+        return held, config, account
+
+    def _there(self, ref: ConnectionRef) -> ImportOutcome:
+        if self._wish.on_conflict == "skip":
+            return _outcome(ref, ImportResult.SKIPPED, "already_there")
+        detail = "a connection of that id is here already; --on-conflict skip or replace decides"
+        return _outcome(ref, ImportResult.REFUSED, "conflict", detail)
+
+
+def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The other gateway keeps an issue tracker's site by its id and address; its `subdomain` is the address's first label."""
+    label = ""
+    if provider.post_connection_script == SITE and not config.get("subdomain") and config.get("cloudId"):
+        try:
+            label = (urlsplit(str(config.get("baseUrl") or "")).hostname or "").partition(".")[0]
+        except ValueError:
+            label = ""
+    return {**config, **({"subdomain": label} if label else {})}
+
+
+def _new(
+    moved: Moved, ref: ConnectionRef, mode: AuthMode, held: Mapping[str, Any], context: Context, account: Account
+) -> NewConnection:
+    now = clock.now()
+    granted_at, refreshed_at = moved.past.granted_at or now, moved.past.last_refreshed_at or now
+    return replace(
+        new_row(ref, mode, held, context, granted_at=granted_at, refreshed_at=refreshed_at, account=account),
+        tags=moved.tags,
+        end_user=moved.end_user,
+        webhook_url_override=moved.webhook_url_override,
+    )
+
+
+def _outcome(
+    ref: ConnectionRef, result: ImportResult, reason: str = "", detail: str = "", notes: list[str] | tuple[()] = ()
+) -> ImportOutcome:
+    return ImportOutcome(
+        integration_id=ref.integration_id,
+        connection_id=ref.connection_id,
+        result=result,
+        reason=reason,
+        detail=detail,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,203 @@
+"""Everything of one source, imported: integrations first, then connections, a few at once."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from gateway.api.integration_shapes import NewIntegration, fields_of, issues
+from gateway.api.request_body import checked
+from gateway.auth import modes
+from gateway.errors import GatewayError, InvalidRequest, told_together
+from gateway.moving.foreign_files import Found
+from gateway.moving.import_one import ConnectionImporter, ImportOptions
+from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, Unusable
+from gateway.moving.parallel_work import Tally, WorkPace, bounded, renewed
+from gateway.moving.peer import Peer, PeerConnection, PeerIntegration
+from gateway.records.connection import ConnectionRef
+from gateway.records.integration import Integration
+from gateway.services import Services
+from gateway.text import did_you_mean
+
+# ── Integrations that move in with their connections: made here where there is none of that key, and never changed.
+
+
+@dataclass(frozen=True, slots=True)
+class MadeOne:
+    """`made`: it was not here, and is now, or in a dry run would be, as `planned`. `fault`: why it could not be made."""
+
+    key: str
+    made: bool
+    fault: str = ""
+    planned: Integration | None = None
+
+
+async def make_missing(
+    services: Services, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
+) -> MadeOne:
+    """`key`: what it is to be called here."""
+    if services.integrations.has(environment, key):
+        return MadeOne(key, made=False)
+    try:
+        new = _integration(services, environment, key, one)
+    except GatewayError as fault:
+        return MadeOne(key, made=False, fault=fault.message)
+    if dry_run:
+        return MadeOne(key, made=True, planned=new)
+    if await services.made.add(new) is None:
+        return MadeOne(key, made=False, fault="its key is just being deleted here")
+    return MadeOne(key, made=True)
+
+
+def fault_of(services: Services, environment: str, key: str, one: PeerIntegration) -> str:
+    """Why it cannot be made here; empty where it can."""
+    try:
+        _integration(services, environment, key, one)
+    except GatewayError as fault:
+        return fault.message
+    return ""
+
+
+def _integration(services: Services, environment: str, key: str, one: PeerIntegration) -> Integration:
+    provider = services.catalog.get(one.provider)
+    if provider is None:
+        hint = did_you_mean(one.provider, services.catalog.providers)
+        raise InvalidRequest("invalid_body", f"the catalog here has no provider '{one.provider}'{hint}")
+    if provider.auth_mode not in modes():
+        raise InvalidRequest("invalid_body", f"'{one.provider}' uses {provider.auth_mode}, which is not installed here")
+    given = {"provider": one.provider, "unique_key": key, "forward_webhooks": one.forward_webhooks}
+    if one.allowed_hosts:
+        given["allowed_hosts"] = one.allowed_hosts
+    body = checked({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
+    if faults := list(issues(provider, body)):
+        raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
+    return Integration(
+        environment=environment,
+        integration_id=key,
+        provider=one.provider,
+        display_name=one.display_name,
+        forward_webhooks=one.forward_webhooks,
+        allowed_hosts=tuple(body.allowed_hosts or ()),
+        allow_unsigned_webhooks=one.allow_unsigned_webhooks,
+        **fields_of(body.credentials),
+    )
+
+
+def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Without members that are null; None where nothing is left but the type."""
+    held = {name: value for name, value in (given or {}).items() if value is not None}
+    return held if set(held) - {"type"} else None
+
+
+def _unheard(_done: int, _total: int) -> None: ...
+
+
+@dataclass(kw_only=True)
+class Importer:
+    """`create_integrations`: those that are not here are made. `test_refresh`: each is renewed once after it was stored,
+    at most `refresh_rate` a second. `step` hears how many are done, of how many; 0 where that is not known."""
+
+    services: Services
+    wish: ImportOptions
+    tally: Tally
+    at_once: int = 8
+    create_integrations: bool = False
+    test_refresh: bool = False
+    refresh_rate: float = 5.0
+    step: Callable[[int, int], None] = _unheard
+    made: list[MadeOne] = field(default_factory=list)
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        self._landing = ConnectionImporter(self.services, self.wish)
+        self._pace = WorkPace(self.refresh_rate)
+
+    async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
+        """Raises SourceRefused."""
+        if self.create_integrations:
+            for integration in await peer.integrations(only):
+                await self._integration(integration)
+        listed = await peer.listed(only)
+        self.total = len(listed)
+
+        async def one(found: PeerConnection) -> None:
+            settled = await self._landing.settled(self._landing.ref(found.integration_id, found.connection_id))
+            if settled is not None:
+                return self._note(settled)
+            try:
+                moved = await peer.connection(found)
+            except Unusable as fault:
+                return self._note(self._here(fault.outcome))
+            await self._land(moved)
+            return None
+
+        await bounded(listed, one, at_once=self.at_once)
+
+    async def from_lines(self, found: Iterable[Found], only: Sequence[str] = ()) -> None:
+        """`found`: a bundle's, or those of a file. Raises SourceRefused."""
+
+        async def one(item: Found) -> None:
+            if isinstance(item, Moved):
+                await self._land(item)
+            elif isinstance(item, PeerIntegration):
+                await self._integration(item)
+            else:
+                self._note(self._here(item.outcome))
+
+        wanted = (item for item in found if isinstance(item, Unusable) or not only or item.integration_id in only)
+        await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
+
+    async def _after_integrations(self, found: Iterator[Found]) -> Iterable[Found]:
+        """The rest, once those that stand first are made: their connections need them."""
+        for item in found:
+            if not isinstance(item, PeerIntegration):
+                return chain([item], found)
+            await self._integration(item)
+        return ()
+
+    async def _integration(self, one: PeerIntegration) -> None:
+        if not self.create_integrations:
+            return
+        key = self.wish.named.get(one.integration_id, one.integration_id)
+        made = await make_missing(self.services, self.wish.environment, key, one, dry_run=self.wish.dry_run)
+        if made.made or made.fault:
+            self.made.append(made)
+        if made.planned is not None:
+            self._landing.planned[key] = made.planned
+
+    async def _land(self, moved: Moved) -> None:
+        outcome = await self._landing.land(moved)
+        if (
+            self.test_refresh
+            and outcome.result in (ImportResult.IMPORTED, ImportResult.REPLACED)
+            and not self.wish.dry_run
+        ):
+            outcome = await self._tested(outcome)
+        self._note(outcome)
+
+    async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
+        ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
+        await self._pace.turn()
+        came, why = await renewed(self.services, ref)
+        return replace(outcome, renewed=f"{came}: {why}" if why else came)
+
+    def _here(self, outcome: ImportOutcome) -> ImportOutcome:
+        key = self.wish.named.get(outcome.integration_id, outcome.integration_id)
+        return replace(outcome, integration_id=key)
+
+    def _note(self, outcome: ImportOutcome) -> None:
+        self.tally.note(outcome)
+        self.step(self.tally.done, self.total)
+
+
+def rotating(services: Services, environment: str) -> list[str]:
+    """Keys of the integrations whose providers end a refresh token when it is used."""
+    found = []
+    for one in services.integrations.of(environment):
+        try:
+            provider = services.creator.provider_of(one)
+        except GatewayError:
+            continue
+        if provider.auth_mode in modes() and provider.refresh is not None and provider.refresh.rotating:
+            found.append(one.integration_id)
+    return found

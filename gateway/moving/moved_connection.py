@@ -1,0 +1,250 @@
+"""A connection on its way, whatever it comes from: as a record, as a JSON object, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from gateway.api.connection_json import whole
+from gateway.api.request_body import Strict, checked
+from gateway.api.shapes import (
+    ConnectionId,
+    EndUserBody,
+    OrganizationBody,
+    ProviderConfigKey,
+    Tags,
+    WebhookUrl,
+    end_user,
+    tags_asked,
+)
+from gateway.records.connection import Connection, EndUser, Lifespan, Past, RefreshFailure
+from gateway.records.states import State
+from gateway.store import Store
+from gateway.timestamps import iso
+
+# ── A connection on its way, whatever it comes from, and what became of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """`provider`: its catalog entry there, where that is known. `own`: it was written by one of our gateways, so credential
+    and settings are as they are stored and need no reading anew. `shown`: it is what another gateway shows of it, which is
+    more than an auth mode asks for. `line`: of the file that it was read from.
+    """
+
+    integration_id: str
+    connection_id: str | None
+    credentials: Mapping[str, Any] = field(repr=False)
+    provider: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    metadata: Mapping[str, Any] | None = None
+    tags: Mapping[str, str] | None = None
+    end_user: EndUser | None = None
+    webhook_url_override: str | None = None
+    past: Past = field(default_factory=Past)
+    own: bool = False
+    shown: bool = False
+    line: int | None = None
+
+
+class ImportResult(StrEnum):
+    """`refused`: doing the same again ends the same. `failed`: trying again may help."""
+
+    IMPORTED = "imported"
+    REPLACED = "replaced"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOutcome:
+    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: what came of the
+    test refresh, None where none was asked for. `notes`: what was changed on the way."""
+
+    integration_id: str
+    connection_id: str
+    result: ImportResult
+    reason: str = ""
+    detail: str = ""
+    renewed: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told = {
+            "integration": self.integration_id,
+            "connection_id": self.connection_id,
+            "result": self.result.value,
+            "reason": self.reason,
+            "detail": self.detail,
+            "renewed": self.renewed,
+            "notes": list(self.notes),
+        }
+        return {name: value for name, value in told.items() if value not in ("", None, [])}
+
+
+class Unusable(Exception):
+    """A connection that cannot even be tried, for a reason that lies in its source."""
+
+    def __init__(
+        self, integration_id: str, connection_id: str, reason: str, detail: str, *, again: bool = False
+    ) -> None:
+        super().__init__(detail)
+        self.outcome = ImportOutcome(
+            integration_id=integration_id,
+            connection_id=connection_id,
+            result=ImportResult.FAILED if again else ImportResult.REFUSED,
+            reason=reason,
+            detail=detail,
+        )
+
+
+class SourceRefused(Exception):
+    """The source as a whole cannot be read: a wrong key, a cut bundle. The text says what to do."""
+
+
+# ── A connection as one JSON object: the body of ``POST /connections`` and, from our own gateways, its provider and
+# past.
+
+FLAT: Final = {"api_key": "apiKey"}  # as the old clients name a member of the credential
+BESIDE: Final = frozenset(
+    {
+        "provider_config_key",
+        "connection_id",
+        "provider",
+        "connection_config",
+        "metadata",
+        "webhook_url_override",
+        "end_user",
+        "tags",
+        "past",
+    }
+)
+
+
+class FailureBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    code: str
+    message: str
+    final: bool
+    at: AwareDatetime
+    attempts: int
+    retry_at: AwareDatetime | None = None
+
+
+class PastBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    created_at: AwareDatetime | None = None
+    granted_at: AwareDatetime | None = None
+    last_refreshed_at: AwareDatetime | None = None
+    last_fetched_at: AwareDatetime | None = None
+    state: State | None = None
+    state_reason: str | None = None
+    state_since: AwareDatetime | None = None
+    failure: FailureBody | None = None
+    dies_at: AwareDatetime | None = None
+    keep_alive_at: AwareDatetime | None = None
+
+
+class MovedEndUser(EndUserBody):
+    organization: OrganizationBody | None = None
+
+
+class MovedBody(Strict):
+    """`past` is written by our own export alone; what has it is taken as it was stored."""
+
+    provider_config_key: ProviderConfigKey
+    credentials: dict[str, Any]
+    connection_id: ConnectionId | None = None
+    provider: str | None = None
+    connection_config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    webhook_url_override: WebhookUrl | None = None
+    end_user: MovedEndUser | None = None
+    tags: Tags | None = None
+    past: PastBody | None = None
+
+
+def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
+    """Raises InvalidRequest with every fault."""
+    if isinstance(given, dict):
+        if default_integration is not None:
+            given = {"provider_config_key": default_integration, **given}
+        if "credentials" not in given:
+            given = _folded(given)
+    body = checked(given, MovedBody, "invalid_body")
+    user = end_user(body.end_user, body.end_user.organization if body.end_user else None)
+    tags = body.tags if body.past else tags_asked(user, body.tags)
+    return Moved(
+        integration_id=body.provider_config_key,
+        connection_id=body.connection_id,
+        credentials=body.credentials,
+        provider=body.provider,
+        config=body.connection_config or {},
+        metadata=body.metadata,
+        tags=tags,
+        end_user=user,
+        webhook_url_override=body.webhook_url_override,
+        past=_past(body.past) if body.past else Past(),
+        own=body.past is not None,
+    )
+
+
+def body_of(store: Store, connection: Connection) -> dict[str, Any]:
+    """All of a connection, its credential in the clear. Raises VaultError where no key opens it."""
+    told = whole(store, connection, with_refresh_token=True, zulu=True)
+    own = {
+        "provider_config_key": connection.ref.integration_id,
+        "connection_id": connection.ref.connection_id,
+        "provider": connection.provider,
+        "credentials": {"type": "NONE"} | told["credentials"],
+        "connection_config": told["connection_config"],
+        "metadata": connection.metadata,
+        "tags": dict(connection.tags),
+        "end_user": told["end_user"],
+        "webhook_url_override": connection.webhook_url_override,
+    }
+    return {name: value for name, value in own.items() if value is not None} | {"past": _past_json(connection)}
+
+
+def _past_json(one: Connection) -> dict[str, Any]:
+    noted = one.failure
+    moments = {
+        "created_at": one.created_at,
+        "granted_at": one.granted_at,
+        "last_refreshed_at": one.last_refreshed_at,
+        "last_fetched_at": one.last_fetched_at,
+        "state_since": one.state_since,
+        "dies_at": one.life.dies_at,
+        "keep_alive_at": one.life.keep_alive_at,
+    }
+    told: dict[str, Any] = {name: iso(when) for name, when in moments.items() if when is not None}
+    told["state"] = one.state.value
+    if one.state_reason is not None:
+        told["state_reason"] = one.state_reason
+    if noted is not None:
+        told["failure"] = {
+            "code": noted.code,
+            "message": noted.message,
+            "final": noted.final,
+            "at": iso(noted.at),
+            "attempts": noted.attempts,
+            **({"retry_at": iso(noted.retry_at)} if noted.retry_at else {}),
+        }
+    return told
+
+
+def _past(body: PastBody) -> Past:
+    failure = RefreshFailure(**body.failure.model_dump()) if body.failure else None
+    same = body.model_dump(exclude={"failure", "dies_at", "keep_alive_at"})
+    return Past(**same, failure=failure, life=Lifespan(body.dies_at, body.keep_alive_at))
+
+
+def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands flat beside the rest is the credential."""
+    held = {FLAT.get(name, name): value for name, value in given.items() if name not in BESIDE}
+    return {**{name: given[name] for name in given if name in BESIDE}, "credentials": held}

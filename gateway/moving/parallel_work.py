@@ -1,0 +1,125 @@
+"""Many at a time, but never more than so many: what is waited for holds memory and places at providers."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from typing import IO, Any, TypeVar
+
+from gateway import clock
+from gateway.errors import GatewayError
+from gateway.moving.moved_connection import ImportOutcome, ImportResult
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.services import Services
+
+Item = TypeVar("Item")
+
+
+async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
+    """`do` for each of `items`, which are taken only as places become free. The first fault ends all, and is raised."""
+    running: set[asyncio.Task[None]] = set()
+
+    async def one(item: Item) -> None:
+        await do(item)
+
+    try:
+        for item in items:
+            if len(running) >= at_once:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            running.add(asyncio.create_task(one(item)))
+        while running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+class WorkPace:
+    """At most so many turns a second, evenly."""
+
+    def __init__(self, per_s: float) -> None:
+        self._every_s = 1 / per_s
+        self._next = 0.0
+
+    async def turn(self) -> None:
+        at = max(self._next, clock.monotonic())
+        self._next = at + self._every_s
+        if (left := at - clock.monotonic()) > 0:
+            await clock.sleep(left)
+
+
+class Tally:
+    """The outcomes: counted in memory, and each written as a line of JSON to `report` as it comes."""
+
+    def __init__(self, report: IO[str] | None = None) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.notes: Counter[str] = Counter()
+        self.renewed: Counter[str] = Counter()
+        self.examples: dict[tuple[str, str], ImportOutcome] = {}
+        self._report = report
+
+    def note(self, outcome: ImportOutcome) -> None:
+        place = (outcome.result.value, outcome.reason)
+        self.counts[place] += 1
+        self.examples.setdefault(place, outcome)
+        self.notes.update(outcome.notes)
+        if outcome.renewed is not None:
+            self.renewed[outcome.renewed.partition(":")[0]] += 1
+        if self._report is not None:
+            self._report.write(json.dumps(outcome.as_json(), ensure_ascii=False) + "\n")
+            self._report.flush()
+
+    @property
+    def done(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def well(self) -> bool:
+        """Whether everything is here, and whatever was tried works."""
+        bad = sum(
+            count for (result, _), count in self.counts.items() if result in (ImportResult.REFUSED, ImportResult.FAILED)
+        )
+        return not bad and not self.renewed["failed"]
+
+    def as_json(self) -> dict[str, Any]:
+        by_result: Counter[str] = Counter()
+        for (result, _), count in self.counts.items():
+            by_result[result] += count
+        reasons = [
+            {"result": result, "reason": reason, "count": count, "example": self.examples[result, reason].as_json()}
+            for (result, reason), count in sorted(self.counts.items())
+            if reason
+        ]
+        return {
+            **{result.value: by_result[result] for result in ImportResult},
+            "reasons": reasons,
+            "renewed": dict(self.renewed),
+            "notes": dict(self.notes),
+        }
+
+
+async def renewed(services: Services, ref: ConnectionRef) -> tuple[str, str | None]:
+    """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
+    try:
+        before = await services.store.connections.get(ref)
+        after, fault = await services.live.current(ref, force=True)
+    except GatewayError as refused:
+        return "failed", refused.message
+    if fault is not None:
+        return "failed", _kept(after, fault)
+    same = before is not None and after.version == before.version
+    return "nothing to renew" if same else "renewed", None
+
+
+def _kept(row: Connection, fault: GatewayError) -> str:
+    """Why, and what is left: an outage leaves a token that is still valid in place."""
+    noted = row.failure
+    why = noted.message if noted else fault.message
+    until = f" until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC" if row.expires_at else ""
+    again = f"; asked again after {noted.retry_at:%H:%M:%S} UTC" if noted and noted.retry_at else ""
+    return f"{why}. The token at hand is valid{until}{again}"

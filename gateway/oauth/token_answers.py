@@ -1,0 +1,241 @@
+"""What a token endpoint's answers mean (RFC 6749 §5)."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from gateway import clock
+from gateway.oauth import error_codes
+from gateway.oauth import error_codes as lenient_json
+from gateway.oauth.error_codes import FINAL_CODES, refusal_in
+from gateway.oauth.token_requests import OAuthEntry
+
+MAX_LIFETIME: Final = timedelta(days=3650)
+MAX_TOKEN_CHARS: Final = 65_536
+GRANT_GONE: Final = error_codes.GRANT_GONE
+REFUSING: Final = frozenset({400, 401, 403})  # by which status an answer refuses, whatever its body has
+
+
+class TokenRefused(Exception):
+    """The endpoint's final no. `code` is its error code, `description` its words (RFC 6749 §5.2)."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(f"{code}: {description}" if description else code)
+        self.code = code
+        self.description = description
+
+
+class TokenUnavailable(Exception):
+    """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all.
+
+    `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `maybe_journalled`: this
+    machine's refresh journal may contain that answer, now or later. `refused_with`: the status of
+    an answer that refuses and does not say why; it is final where it repeats (`connections.refusal_rules`).
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        retry_after_s: int | None = None,
+        *,
+        maybe_done: bool = False,
+        maybe_journalled: bool = False,
+        refused_with: int | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.maybe_done = maybe_done
+        self.maybe_journalled = maybe_journalled
+        self.refused_with = refused_with
+
+
+def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The token answer, its `access_token` checked and lifted to the top level. Raises TokenRefused, TokenUnavailable.
+
+    Some providers report errors with status 200 (GitHub, Slack), so the body is asked before the status. A server
+    error or a rate limit is never final, whatever its body says.
+    """
+    if status >= 500 or status in {408, 425, 429}:
+        raise TokenUnavailable(
+            f"the token endpoint answered {status}", retry_after(headers), maybe_done=status >= 500 and status != 503
+        )
+    answer = parse_object(headers, body)
+    accepted = 200 <= status < 300
+    if answer is None and accepted:
+        raise TokenUnavailable(
+            f"the token endpoint answered {status} with {_kind(headers)} that is not a JSON object", maybe_done=True
+        )
+    if answer is not None and accepted and _holds_token(provider, answer):
+        return _checked(provider, answer)
+    fault = _refusal(status, headers, body, answer)
+    if fault is not None:
+        raise fault
+    return _checked(provider, answer or {})
+
+
+def _refusal(
+    status: int, headers: Mapping[str, str], body: bytes, answer: Mapping[str, Any] | None
+) -> TokenRefused | TokenUnavailable | None:
+    """What an answer without a token means; None for one of 2xx that does not speak of an error."""
+    error = (answer or {}).get("error")
+    if isinstance(error, str) and error in FINAL_CODES:
+        description = (answer or {}).get("error_description")
+        return TokenRefused(error, description if isinstance(description, str) else "")
+    found = refusal_in(body)
+    if found is not None and found.code is not None:
+        return TokenRefused(found.code, found.words)
+    speaks = bool(error or (answer or {}).get("errors"))
+    if 200 <= status < 300 and not speaks:
+        return None
+    reason = f"the token endpoint answered {status}"
+    if answer is None:
+        reason += f" with {_kind(headers)} that is not a JSON object" if body.strip() else " with an empty body"
+    if found is not None and found.words:
+        reason += f": {found.words}"
+    refuses = found is not None and (status in REFUSING or 200 <= status < 300)
+    return TokenUnavailable(reason, refused_with=status if refuses else None)
+
+
+def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
+    """`answer` with ``access_token`` and ``refresh_token`` at its top level, wherever they were."""
+    token, answer = _token_in(provider, answer)
+    if not isinstance(token, str) or not token:
+        raise TokenUnavailable("the token endpoint's answer holds no access_token")
+    if not fits_header(token):
+        # A token is written into a header: RFC 6749 §A.12 allows visible ASCII and space only.
+        raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")
+    places = provider.token_response
+    in_place = dig(answer, places.refresh_token_path) if places and places.refresh_token_path else None
+    refresh = in_place or answer.get("refresh_token")
+    checked = {**answer, "access_token": token, "refresh_token": refresh}
+    if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
+        del checked["refresh_token"]  # it counts as absent: the access token works until its end
+    return checked
+
+
+def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What stands where the access token should, and `answer` with the members that lie beside it at the top level."""
+    places = provider.token_response
+    token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
+    path = provider.alternate_access_token_response_path
+    if token or not path:
+        return token, answer
+    inner = dig(answer, path)
+    if isinstance(inner, dict):  # Slack keeps a user's whole answer below `authed_user`.
+        return inner.get("access_token"), {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
+    return inner, answer
+
+
+def _holds_token(provider: OAuthEntry, answer: dict[str, Any]) -> bool:
+    """Whether there is a usable token, so that an ``error`` beside it means nothing."""
+    token, _ = _token_in(provider, answer)
+    return isinstance(token, str) and bool(token) and fits_header(token)
+
+
+_TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in", "token_type", "scope"})
+
+
+def fits_header(token: str) -> bool:
+    """Whether `token` is of a length and of characters that may stand in a header (RFC 6749 §A.12)."""
+    return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
+
+
+def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: datetime) -> datetime | None:
+    """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
+
+    The entry's `token_response` may name another member, and say that it is the time itself. A lifetime that is no
+    positive number counts as absent, and so does an end that is not after `received` or that UTC cannot write; a
+    lifetime is capped at ten years and never raised.
+    """
+    places = provider.token_response
+    told = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
+    if places and places.expiry_kind == "timestamp":
+        lifetime, stamp = None, _epoch(told)
+    else:
+        lifetime, stamp = positive_seconds(told), None
+        if lifetime is not None and provider.expires_in_unit == "milliseconds":
+            lifetime /= 1000
+    if lifetime is None:
+        stamp = stamp or _epoch(answer.get("expires_at"))
+        if stamp is not None and stamp > received:
+            return min(stamp, received + MAX_LIFETIME)
+        lifetime = positive_seconds(provider.token_ttl)
+    if lifetime is None:
+        return None
+    return received + min(timedelta(seconds=min(lifetime, MAX_LIFETIME.total_seconds())), MAX_LIFETIME)
+
+
+def positive_seconds(value: object) -> float | None:
+    """A number of seconds above zero, also when sent as text; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds < float("inf") else None
+
+
+_PLACE: Final = re.compile(r"-?[0-9]{1,6}")
+
+
+def dig(value: object, path: str) -> Any:
+    """The member at a dotted path, or None. A key that itself holds dots is found first; a number is a place in a list."""
+    if isinstance(value, dict) and path in value:
+        return value[path]
+    for step in path.split("."):
+        if isinstance(value, list) and _PLACE.fullmatch(step):
+            value = value[int(step)] if -len(value) <= int(step) < len(value) else None
+        elif isinstance(value, dict):
+            value = value.get(step)
+        else:
+            return None
+    return value
+
+
+def _epoch(value: object) -> datetime | None:
+    if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
+        try:
+            when = datetime.fromisoformat(value)
+            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
+            return None
+    number = positive_seconds(value)
+    if number is None:
+        return None
+    seconds = number / 1000 if number > 1e11 else number  # milliseconds, as some providers send
+    return datetime.fromtimestamp(min(seconds, 32_503_680_000), UTC)
+
+
+def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+    """The JSON object in `body`, or the form where its type says so; None if it is neither."""
+    try:
+        value = lenient_json.parse(body)
+    except ValueError:
+        if "form-urlencoded" not in _kind(headers):
+            return None
+        # Not what RFC 6749 §5.1 asks for, but GitHub and old Facebook answer so when `Accept` is ignored.
+        value = dict(parse_qsl(body.decode("utf-8", "replace")))
+    return value if isinstance(value, dict) else None
+
+
+def _kind(headers: Mapping[str, str]) -> str:
+    kind = next((v for k, v in headers.items() if k.lower() == "content-type"), "")
+    return kind.partition(";")[0].strip().lower()[:80] or "a body of no stated type"
+
+
+def retry_after(headers: Mapping[str, str]) -> int | None:
+    """Seconds from now, sent as such or as a date (RFC 9110 §10.2.3)."""
+    text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
+    if text.isascii() and text.isdigit() and len(text) < 7:
+        return int(text)
+    try:
+        when = parsedate_to_datetime(text[:64])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    return max(0, round((when - clock.now()).total_seconds()))

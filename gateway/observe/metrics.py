@@ -1,0 +1,393 @@
+"""Metrics: every family by name, the page of numbers that workers share, and what a request adds (ADR 15).
+
+Which numbers a request adds to.
+
+On its path that is one look-up and a few additions to computed places: no objects, no locks, no text. The labels come
+from lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no
+provider can make them many.
+"""
+
+import json
+import mmap
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, Literal, TypeAlias, get_args
+
+import structlog
+
+from gateway import clock
+from gateway.errors import Code
+from gateway.records.proxied_call import ExchangeRecord
+
+# ── Every metric there is, by name: its kind, its labels and what it tells. docs/operations.md is tested against
+# this.
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+# Milliseconds. From what a request costs in this process to the longest wait for a provider's first byte.
+BOUNDS_MS: Final = (
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
+    *(100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`labels` in the order in which a sample's values are given. `largest`: of several workers' numbers the one farthest
+    from 0 counts, not their sum."""
+
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    largest: bool = False
+
+
+WHOSE: Final = ("environment", "integration")
+REQUESTS: Final = "gateway_proxy_requests_total"
+DURATION: Final = "gateway_proxy_duration_seconds"
+OTHERS: Final = "gateway_api_requests_total"
+REFRESHES: Final = "gateway_token_refreshes_total"
+REJECTED_CREDENTIALS: Final = "gateway_rejected_credentials_total"
+RELOADS: Final = "gateway_config_reloads_total"
+DELIVERIES: Final = "gateway_event_deliveries_total"
+INVALID_KEYS: Final = "gateway_invalid_keys_total"
+TURNED_AWAY: Final = "gateway_client_connections_refused_total"
+CATALOG_RELOADS: Final = "gateway_catalog_reloads_total"
+
+FAMILIES: Final[dict[str, Family]] = {
+    REQUESTS: Family(
+        "counter",
+        (*WHOSE, "method", "status", "error"),
+        "Proxied requests; error is the gateway's own code, empty where the provider's answer went out whole.",
+    ),
+    DURATION: Family(
+        "histogram",
+        (*WHOSE, "part"),
+        "Time until the head of an answer: in the gateway, waiting for a token (where there was a wait), for upstream.",
+    ),
+    OTHERS: Family(
+        "counter",
+        ("method", "status", "error"),
+        "Requests to the gateway's own API and pages, and those to /proxy without a good key.",
+    ),
+    REFRESHES: Family(
+        "counter",
+        (*WHOSE, "outcome"),
+        "Refreshes of tokens: renewed, refused (for good), unavailable (tried again), failed (here).",
+    ),
+    REJECTED_CREDENTIALS: Family(
+        "counter",
+        (*WHOSE, "state"),
+        "Verdicts on credentials that a provider's API rejects on every call, by the state that the connection came to.",
+    ),
+    DELIVERIES: Family(
+        "counter",
+        ("environment", "outcome"),
+        "Attempts to deliver an event: delivered, failed (tried again), dead (given up).",
+    ),
+    "gateway_events_pending": Family("gauge", ("environment",), "Events that wait to be delivered."),
+    "gateway_events_oldest_seconds": Family("gauge", ("environment",), "How long the oldest of them has waited."),
+    "gateway_upstream_connections": Family(
+        "gauge", ("provider", "state"), "Connections to providers: busy, idle (kept for the next request) or dialling."
+    ),
+    "gateway_upstream_connections_waited_for": Family(
+        "gauge", ("provider",), "Requests that wait for a connection, because as many are open as there may be."
+    ),
+    "gateway_upstream_outstanding": Family(
+        "gauge", ("provider",), "Requests to providers whose answer has not begun (egress.limits.outstanding)."
+    ),
+    "gateway_upstream_waiting": Family(
+        "gauge", ("provider",), "Requests that wait until fewer are outstanding (egress.limits.waiting)."
+    ),
+    "gateway_upstream_breakers_open": Family(
+        "gauge", ("provider",), "Origins that are left alone for now, because they did not answer, in each worker."
+    ),
+    "gateway_stored_secrets_unreadable_total": Family(
+        "counter",
+        ("environment", "table"),
+        "Attempts to open a stored secret that was changed or damaged since it was sealed.",
+    ),
+    "gateway_tokens_written_back_total": Family(
+        "counter",
+        WHOSE,
+        "Newer tokens that were written back from memory after a failover of the database had lost them.",
+    ),
+    "gateway_clock_offset_seconds": Family(
+        "gauge",
+        (),
+        "How far the database's clock is ahead of this machine's, the worker that is farthest off; 0 with SQLite.",
+        largest=True,
+    ),
+    "gateway_refresh_journal_unwritable": Family(
+        "gauge",
+        (),
+        "Workers whose token endpoints' replies cannot be journalled: a process that is killed may lose a token.",
+    ),
+    "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
+    TURNED_AWAY: Family(
+        "counter", (), "Connections of clients refused because as many were open as server.limits.connections allows."
+    ),
+    "gateway_live_connections": Family("gauge", (), "End users' connections kept in memory, in each worker."),
+    "gateway_request_log_dropped_total": Family(
+        "counter", (), "Records of requests that were dropped because writing them did not keep up."
+    ),
+    RELOADS: Family("counter", ("outcome",), "Reloads of the configuration: taken, by each worker, or refused."),
+    CATALOG_RELOADS: Family(
+        "counter",
+        ("outcome",),
+        "Changes of catalog files while the gateway serves: taken, or refused. Told by one worker.",
+    ),
+    INVALID_KEYS: Family("counter", (), "Requests with a key or capability that is unknown, expired or revoked."),
+    "gateway_workers": Family("gauge", (), "Processes that serve."),
+    "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of these processes, user and system."),
+    "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of these processes."),
+    "gateway_process_open_fds": Family("gauge", (), "Open file descriptors of these processes."),
+    "gateway_start_time_seconds": Family("gauge", (), "When the gateway started, in seconds since 1970."),
+    "gateway_build_info": Family("gauge", ("version", "python", "aiohttp"), "Always 1; the labels tell what runs."),
+}
+
+
+# ── The numbers of one worker, in memory that all workers of a gateway have in common.
+#
+# Only its owner writes a page, anybody reads it at any moment: a cell is eight aligned bytes, so what is read is the
+# number from before an addition or from after it. Which cells belong to which key is told by entries, lines of JSON
+# behind the cells, which are only ever appended and count once the first cell says so. A page outlives its owner: who
+# takes the place over goes on with the same numbers.
+
+Key: TypeAlias = tuple[str, ...]
+
+CELLS: Final = 1 << 17
+ENTRY_BYTES: Final = 7 << 20  # of both, only what has been written to takes memory
+SPARE_CELLS: Final = 64  # at the end, for counts that find no room: never read
+PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
+USED, SEEN_AT, FIRST = range(
+    3
+)  # bytes of entries that count; when its owner was last known to live; the first free cell
+
+
+class PageFull(Exception):
+    """There is no room for another key."""
+
+
+class MetricsPage:
+    """`cells` are its numbers. `memory` holds PAGE_BYTES, zero before the first owner."""
+
+    def __init__(self, memory: memoryview) -> None:
+        self.cells = memory[: CELLS * 8].cast("d")
+        self._entries = memory[CELLS * 8 :]
+        self._places: dict[Key, tuple[int, int]] = {}
+        self._read = 0
+        self._free = FIRST
+
+    @classmethod
+    def alone(cls) -> "MetricsPage":
+        """One that no other process reads; a fork gets a copy."""
+        return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
+
+    def place(self, key: Key, width: int = 1) -> int:
+        """The first of the `width` cells of `key`, which begin at 0. For the owner alone. Raises PageFull."""
+        self._catch_up()
+        known = self._places.get(key)
+        if known is not None:
+            return known[0]
+        line = json.dumps([width, *key]).encode() + b"\n"
+        end = self._read + len(line)
+        if end > ENTRY_BYTES or self._free + width > CELLS - SPARE_CELLS:
+            raise PageFull
+        self._entries[self._read : end] = line
+        self.cells[USED] = end
+        self._catch_up()
+        return self._places[key][0]
+
+    def read(self) -> Iterator[tuple[Key, list[float]]]:
+        """Every key with its numbers."""
+        self._catch_up()
+        for key, (at, width) in self._places.items():
+            yield key, list(self.cells[at : at + width])
+
+    def _catch_up(self) -> None:
+        """Take note of entries that have been appended since."""
+        used = int(self.cells[USED])
+        if used == self._read:
+            return
+        for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
+            try:
+                width, *key = json.loads(line)
+            except ValueError:  # on a processor that shows another's writes out of order: next time it is there
+                return
+            self._places[tuple(key)] = (self._free, width)
+            self._free += width
+            self._read += len(line)
+
+
+class Board:
+    """A page for each of `pages` processes. `descriptor`: of a file without a name that they all have; -1: this process's own."""
+
+    def __init__(self, pages: int, descriptor: int = -1) -> None:
+        size = pages * PAGE_BYTES
+        if descriptor >= 0 and os.fstat(descriptor).st_size < size:
+            os.ftruncate(descriptor, size)
+        self._memory = memoryview(mmap.mmap(descriptor, size))
+        self.pages = [MetricsPage(self._memory[n * PAGE_BYTES : (n + 1) * PAGE_BYTES]) for n in range(pages)]
+
+
+Whose: TypeAlias = tuple[str, str]
+Answer: TypeAlias = tuple[str, int, str | None]
+Split: TypeAlias = tuple[dict[Answer, int], int]  # where its answers are counted; where its histograms begin
+Sample: TypeAlias = tuple[Key, float]
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+STATUSES: Final = frozenset({499, *(status.value for status in HTTPStatus)})
+ERRORS: Final = frozenset({"client_left", "cut", "stopped", *get_args(Code)})
+OTHER: Final = "other"
+
+PARTS: Final = ("gateway", "token", "upstream")
+BUCKETS: Final = len(BOUNDS_MS) + 1
+HISTOGRAM: Final = BUCKETS + 1  # the last cell is the sum, in ms
+GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
+SPLIT: Final = "split"  # the key of an integration's three histograms, side by side
+
+MOST_INTEGRATIONS: Final = 1000
+REST: Final[Whose] = ("", OTHER)  # of those beyond
+
+log = structlog.get_logger(__name__)
+
+
+class Metrics:
+    """The numbers of this process; handed on from one configuration to the next.
+
+    `known` says whether an environment has an integration of that name. Requests that name another are counted under an
+    empty one.
+    """
+
+    def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
+        self.known = known
+        self._watched: list[Callable[[], Iterable[Sample]]] = []
+        self.move_to(page or MetricsPage.alone())
+
+    def move_to(self, page: MetricsPage) -> None:
+        """Count on `page` from now on, going on from what stands there."""
+        self._page = page
+        self._cells = page.cells
+        self._split: dict[Whose, Split] = {}
+        self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
+        self._others: dict[Answer, int] = {}
+        self._places: dict[Key, int] = {}
+        self._begun_with: dict[Key, float] = {}
+        self._full = False
+
+    def turn_to(self, known: Callable[[str, str], bool]) -> None:
+        """Let `known` decide from now on. What was counted stays."""
+        self.known = known
+        self._split.clear()
+
+    def observe(self, exchange: ExchangeRecord) -> None:
+        """Count a request that is over. Under a microsecond for all but the first of its kind."""
+        upstream_ms = exchange.upstream_ms
+        if upstream_ms is None:
+            self._add(self._others, (OTHERS,), (exchange.method, exchange.status, exchange.error_code))
+            return
+        cells = self._cells
+        try:
+            answers, at = self._split[exchange.environment, exchange.integration_id]
+            cells[answers[exchange.method, exchange.status, exchange.error_code]] += 1.0
+        except KeyError:
+            at = self._first_of_its_kind(exchange)
+        gateway_ms, token_ms = exchange.gateway_ms or 0.0, exchange.token_ms
+        cells[at + bisect_left(BOUNDS_MS, gateway_ms)] += 1.0
+        cells[at + BUCKETS] += gateway_ms
+        if upstream_ms:
+            cells[at + UPSTREAM + bisect_left(BOUNDS_MS, upstream_ms)] += 1.0
+            cells[at + UPSTREAM + BUCKETS] += upstream_ms
+        if token_ms:
+            cells[at + TOKEN + bisect_left(BOUNDS_MS, token_ms)] += 1.0
+            cells[at + TOKEN + BUCKETS] += token_ms
+
+    def add(self, name: str, *labels: str) -> None:
+        """One more of a counter that is not counted for every request. `name` is one of FAMILIES."""
+        self._cells[self._place(checked((name, *labels), "counter"))] += 1.0
+
+    def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
+        """Ask `read` whenever the numbers are wanted: for gauges, and for counters of this process that others keep."""
+        self._watched.append(read)
+
+    def publish(self) -> None:
+        """Write down what is watched, for whoever reads the page."""
+        told: dict[Key, float] = {}
+        for read in self._watched:
+            for key, number in read():
+                told[key] = told.get(key, 0.0) + number
+        for key in self._begun_with.keys() - told.keys():
+            if FAMILIES[key[0]].kind == "gauge":
+                self._cells[self._place(key)] = 0.0
+        for key, number in told.items():
+            at = self._place(checked(key, "gauge", "counter"))
+            if key not in self._begun_with:  # a counter goes on from where whoever was here before has left it
+                self._begun_with[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
+            self._cells[at] = self._begun_with[key] + number
+        self._cells[SEEN_AT] = clock.monotonic()
+
+    def _first_of_its_kind(self, exchange: ExchangeRecord) -> int:
+        whose = exchange.environment, exchange.integration_id
+        if not self.known(*whose):
+            whose = exchange.environment, ""
+        elif whose not in self._named and len(self._named) >= MOST_INTEGRATIONS:
+            whose = REST
+        answers, at = self._split.get(whose) or self._begin(whose)
+        self._add(answers, (REQUESTS, *whose), (exchange.method, exchange.status, exchange.error_code))
+        return at
+
+    def _begin(self, whose: Whose) -> Split:
+        begun: Split = {}, self._place((SPLIT, *whose), len(PARTS) * HISTOGRAM)
+        self._named.add(whose)
+        self._split[whose] = begun
+        return begun
+
+    def _add(self, answers: dict[Answer, int], family: Key, answer: Answer) -> None:
+        at = answers.get(answer)
+        if at is None:
+            method, status, error = answer = spelled(answer)
+            at = answers[answer] = self._place((*family, method, status_text(status), error or ""))
+        self._cells[at] += 1.0
+
+    def _place(self, key: Key, width: int = 1) -> int:
+        at = self._places.get(key)
+        if at is None:
+            try:
+                at = self._places[key] = self._page.place(key, width)
+            except PageFull:
+                at = self._spare()
+        return at
+
+    def _spare(self) -> int:
+        """Where counts go that find no room any more, to be told of no one."""
+        if not self._full:
+            self._full = True
+            log.error("metrics_full", effect="what is new is not told at /metrics from now on")
+        return len(self._cells) - SPARE_CELLS
+
+
+def spelled(answer: Answer) -> Answer:
+    """With what is on no list replaced by something that is."""
+    method, status, error = answer
+    return (
+        method if method in METHODS else OTHER,
+        status if status in STATUSES else status // 100 if 100 <= status <= 599 else 0,
+        error if error is None or error in ERRORS else OTHER,
+    )
+
+
+def status_text(status: int) -> str:
+    """``404``; ``4xx`` for one that is not registered, and ``other``."""
+    return OTHER if status == 0 else f"{status}xx" if status < 10 else str(status)
+
+
+def checked(key: Key, *kinds: str) -> Key:
+    """Raises ValueError for what the page about metrics would not tell of."""
+    family = FAMILIES.get(key[0])
+    if family is None or family.kind not in kinds or len(key) != 1 + len(family.labels):
+        raise ValueError(f"{key} is not in FAMILIES as a {' or '.join(kinds)} with these labels")
+    return key

@@ -1,0 +1,89 @@
+"""The numbers of all workers ▸ the text that Prometheus reads."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Final
+
+from gateway import clock
+from gateway.observe.metrics import (
+    BOUNDS_MS,
+    BUCKETS,
+    DURATION,
+    FAMILIES,
+    HISTOGRAM,
+    PARTS,
+    SEEN_AT,
+    SPLIT,
+    Key,
+    MetricsPage,
+)
+
+# ── The numbers of all workers, added up.
+
+STALE_S = 5.0  # a gauge belongs to a living worker, while a counter outlives it
+
+
+def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
+    """Every key with the sum of its numbers, or with the largest where its family says so."""
+    sums: dict[Key, list[float]] = {}
+    now = clock.monotonic()
+    for page in pages:
+        lives = page.cells[SEEN_AT] > now - STALE_S
+        for key, numbers in page.read():
+            family = FAMILIES.get(key[0])
+            if family is not None and family.kind == "gauge" and not lives:
+                continue
+            before = sums.get(key)
+            if before is None:
+                sums[key] = numbers
+            elif family is not None and family.largest:
+                sums[key] = max(before, numbers, key=lambda some: abs(some[0]))
+            else:
+                sums[key] = [a + b for a, b in zip(before, numbers, strict=True)]
+    return sums
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+ESCAPED: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+BOUNDS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
+
+
+def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
+    """All families that have something to tell, in the order of FAMILIES."""
+    samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
+    for key in sorted(numbers):
+        if key[0] == SPLIT:
+            samples[DURATION] += _split(key[1:], numbers[key])
+        else:
+            name, *labels = key
+            samples[name].append(f"{name}{_labels(name, labels)} {_number(numbers[key][0])}")
+    told: list[str] = []
+    for name, lines in samples.items():
+        if lines:
+            family = FAMILIES[name]
+            told += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *lines]
+    return "\n".join([*told, ""])
+
+
+def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
+    for n, part in enumerate(PARTS):
+        *counts, sum_ms = numbers[n * HISTOGRAM : n * HISTOGRAM + BUCKETS + 1]
+        if not any(counts):
+            continue
+        labels = _labels(DURATION, (*whose, part))
+        begin = f"{DURATION}_bucket{labels[:-1]},le="
+        reached = 0.0
+        for bound, reached in zip(BOUNDS, accumulate(counts), strict=True):
+            yield f'{begin}"{bound}"}} {_number(reached)}'
+        yield f"{DURATION}_sum{labels} {_number(sum_ms / 1000)}"
+        yield f"{DURATION}_count{labels} {_number(reached)}"
+
+
+def _labels(name: str, values: Iterable[str]) -> str:
+    pairs = zip(FAMILIES[name].labels, values, strict=True)
+    told = ",".join(f'{label}="{value.translate(ESCAPED)}"' for label, value in pairs)
+    return f"{{{told}}}" if told else ""
+
+
+def _number(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)

@@ -1,0 +1,172 @@
+"""The bounded queues behind `access_log`: a request never waits for its own record.
+
+Every exchange becomes a line on stderr, those of a connection a row in the store as well. Both are written in batches,
+since a write for each would cost a busy gateway more than all else it does about logging.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import islice
+from json.encoder import encode_basestring
+from typing import Any, Final, Protocol
+
+import structlog
+
+from gateway.errors import GatewayError
+from gateway.observe import logs
+from gateway.records.proxied_call import ExchangeRecord
+
+BOUND: Final = 30_000
+BATCH: Final = 2000
+WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
+LINES: Final = 100  # turned into text before the event loop gets its turn again
+EVERY_S: Final = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class RecordSink(Protocol):
+    async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None: ...
+
+
+class RequestLogger:
+    """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
+
+    `stored`: whether records of connections become rows of the store (`request_log.enabled`); lines are written in any case.
+    """
+
+    def __init__(
+        self, bound: int = BOUND, *, observe: Callable[[ExchangeRecord], None] = lambda _: None, stored: bool = True
+    ) -> None:
+        self._observe = observe
+        self._lines: deque[ExchangeRecord] = deque()
+        self._rows: deque[ExchangeRecord] = deque()
+        self._bound = bound
+        self._sink: RecordSink | None = None
+        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
+        self.dropped = 0
+        self.stored = stored
+
+    def note(self, exchange: ExchangeRecord) -> None:
+        """Take a record, or drop it where the writing does not keep up. Both are counted."""
+        self._observe(exchange)
+        if len(self._lines) < self._bound:
+            self._lines.append(exchange)
+        else:
+            self.dropped += 1
+        if exchange.connection_id and self.stored:
+            if len(self._rows) < self._bound:
+                self._rows.append(exchange)
+            else:
+                self.dropped += 1
+
+    async def write_to(self, sink: RecordSink, every_s: float = EVERY_S) -> None:
+        """Write batches for as long as the application runs."""
+        self._sink = sink
+        while True:
+            await asyncio.sleep(every_s)
+            await self._write_lines()
+            try:
+                await self._write_rows()
+            except GatewayError:
+                pass  # the store tells its trouble itself; what could not be written stays queued
+            except Exception:
+                log.exception("request_log_failed")
+
+    async def close(self) -> None:
+        """Write what is left; a store that cannot take it any more loses records, never requests."""
+        try:
+            while self._rows and self._sink is not None:
+                await self._write_rows(whole=1)
+        except GatewayError as fault:
+            log.warning("request_log_lost", records=len(self._rows), detail=fault.message)
+        while self._lines:
+            await self._write_lines()
+        if self.dropped:
+            log.warning("request_log_dropped", records=self.dropped)
+
+    async def _write_lines(self) -> None:
+        due = len(self._lines)
+        while due > 0:
+            some = [self._lines.popleft() for _ in range(min(due, LINES))]
+            due -= len(some)
+            if logs.wants_lines():
+                logs.write_lines([as_line(exchange) for exchange in some])
+            else:
+                logs.write_many([as_event(exchange) for exchange in some])
+            if due:
+                await asyncio.sleep(0)
+
+    async def _write_rows(self, whole: int = WHOLE) -> None:
+        """Store what is queued now.
+
+        What comes meanwhile is left for the next time: a store under load would otherwise be given small batches without
+        end, each of which costs it a commit.
+        """
+        async with self._writing:
+            due = len(self._rows)
+            if due > whole:
+                due -= due % whole
+            while due > 0 and self._sink is not None:
+                batch = list(islice(self._rows, min(due, BATCH)))
+                await self._sink.add_many(batch)
+                for _ in batch:
+                    self._rows.popleft()
+                due -= len(batch)
+
+
+def as_event(exchange: ExchangeRecord) -> dict[str, Any]:
+    """Its line: what is unknown, such as the connection of a request to our own API, is left out."""
+    members = {
+        "event": "exchange",
+        "level": "info",
+        "timestamp": exchange.at.isoformat(timespec="milliseconds"),
+        "request_id": exchange.request_id,
+        "environment": exchange.environment,
+        "integration": exchange.integration_id,
+        "connection_id": exchange.connection_id,
+        "method": exchange.method,
+        "host": exchange.host,
+        "path": exchange.path,
+        "status": exchange.status,
+        "duration_ms": exchange.duration_ms,
+        "token_ms": round(exchange.token_ms, 2) if exchange.token_ms else None,
+        "upstream_ms": None if exchange.upstream_ms is None else round(exchange.upstream_ms, 2),
+        "bytes_in": exchange.bytes_in,
+        "bytes_out": exchange.bytes_out,
+        "error": exchange.error_code,
+    }
+    return {name: value for name, value in members.items() if value not in {"", None}}
+
+
+def as_line(exchange: ExchangeRecord) -> str:
+    """`as_event` as JSON, put together by hand: a general encoder would cost a twentieth of the whole exchange."""
+    token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
+    return (
+        f'{{"event": "exchange", "level": "info", "timestamp": "{exchange.at.isoformat(timespec="milliseconds")}"'
+        f', "request_id": {_text(exchange.request_id)}{_whose(*exchange[2:7])}'
+        + (f', "path": {_text(exchange.path)}' if exchange.path else "")
+        + f', "status": {exchange.status}, "duration_ms": {exchange.duration_ms}'
+        + (f', "token_ms": {round(token_ms, 2)}' if token_ms else "")
+        + (f', "upstream_ms": {round(upstream_ms, 2)}' if upstream_ms is not None else "")
+        + f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
+        + (f', "error": {_text(exchange.error_code)}}}' if exchange.error_code else "}")
+    )
+
+
+_text: Final[Callable[[str], str]] = encode_basestring
+
+
+@lru_cache(maxsize=512)
+def _whose(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
+    """The members that are the same in most lines of a connection."""
+    members = {
+        "environment": environment,
+        "integration": integration_id,
+        "connection_id": connection_id,
+        "method": method,
+        "host": host,
+    }
+    return "".join(f', "{name}": {_text(value)}' for name, value in members.items() if value)

@@ -1,0 +1,190 @@
+"""The operations as the page ``/docs`` shows them, with calls to paste."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from gateway.openapi.openapi_document import IN_PATH, NAMED, components, status_codes
+from gateway.openapi.operations import OPERATIONS, Operation, Param
+from gateway.text import counted
+
+# ── A call of our API, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
+
+SHOWN = {
+    "{provider}": "jira",
+    "{unique_key}": "jira-eu",
+    "{connection_id}": "user-1",
+    "{integration_id}": "jira",
+    "{environment}": "dev",
+    "{name}": "jira",
+    "{session_id}": "<SESSION_ID>",
+    "{key_id}": "<KEY_ID>",
+    "{capability}": "<CAPABILITY>",
+    "{path}": "ex/jira/<cloudId>/rest/api/3/myself",
+}
+
+
+def samples(operation: Operation, public_url: str) -> list[tuple[str, str]]:
+    """Title and text of each."""
+    method = "GET" if operation.method == "*" else operation.method
+    address = public_url + operation.path
+    for name, text in SHOWN.items():
+        address = address.replace(name, text)
+    wanted = [f"{one.name}=jira" for one in operation.query if one.required]
+    if operation.who == "session":
+        wanted.append("connect_session_token=<TOKEN>")
+    url = address + ("?" + "&".join(wanted) if wanted else "")
+    headers = {"Authorization": "Bearer <SECRET_KEY>"} if operation.who == "key" else {}
+    headers |= {
+        one.name: {"Connection-Id": "user-1"}.get(one.name, "jira") for one in operation.headers if one.required
+    }
+    sent = operation.example if operation.body is not None else None
+    if operation.body is not None:
+        headers["Content-Type"] = "application/json"
+        sent = {} if sent is None else sent
+    return [
+        ("curl", _curl(method, url, headers, sent)),
+        ("Python", _python(method, url, headers, sent)),
+        ("Node", _node(method, url, headers, sent)),
+    ]
+
+
+def _curl(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+    parts = ["curl" if method == "GET" else f"curl -X {method}"]
+    parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in headers.items()]
+    if sent is not None:
+        parts.append(f"-d {shlex.quote(json.dumps(sent, ensure_ascii=False))}")
+    return " \\\n     ".join([*parts, shlex.quote(url)])
+
+
+def _python(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+    lines = ["import json", "import urllib.request", "", "request = urllib.request.Request(", f"    {url!r},"]
+    lines += [f"    method={method!r},"] if method != "GET" else []
+    if headers:
+        lines += ["    headers={", *(f"        {name!r}: {value!r}," for name, value in headers.items()), "    },"]
+    lines += [f"    data=json.dumps({sent!r}).encode(),"] if sent is not None else []
+    return "\n".join(
+        [*lines, ")", "with urllib.request.urlopen(request) as answer:", "    print(answer.status, answer.read())"]
+    )
+
+
+def _node(method: str, url: str, headers: Mapping[str, str], sent: Any) -> str:
+    options: dict[str, Any] = {} if method == "GET" else {"method": method}
+    options |= {"headers": dict(headers)} if headers else {}
+    text = json.dumps(options, indent=2, ensure_ascii=False)
+    if sent is not None:
+        text = text.removesuffix("\n}") + f',\n  "body": JSON.stringify({json.dumps(sent, ensure_ascii=False)})\n}}'
+    given = f", {text}" if options else ""
+    return f"const answer = await fetch({json.dumps(url)}{given});\nconsole.log(answer.status, await answer.text());"
+
+
+_REF = re.compile(r"#/components/schemas/(\w+)")
+WHO = {"key": "secret key", "session": "connect session", "open": "open to all"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A member of an object, or a parameter. `link` names the schema that tells more."""
+
+    name: str
+    kind: str
+    says: str
+    required: bool
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`of`: the kind of what is no object with members."""
+
+    name: str
+    says: str
+    rows: list[Row]
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`errors`: those that are this operation's own; the rest is told once for all."""
+
+    operation: Operation
+    who: str
+    path: list[Row]
+    query: list[Row]
+    headers: list[Row]
+    errors: list[tuple[int, str]]
+    samples: list[tuple[str, str]]
+
+
+@lru_cache(maxsize=4)
+def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
+    """Operations under their headings, in the order of the table."""
+    found: dict[str, list[Shown]] = {}
+    for one in OPERATIONS:
+        found.setdefault(one.group, []).append(_shown(one, public_url))
+    return list(found.items())
+
+
+@lru_cache(maxsize=1)
+def schemas() -> list[Schema]:
+    """All that requests and answers refer to."""
+    return [_schema(name, told) for name, told in components().items()]
+
+
+def _shown(operation: Operation, public_url: str) -> Shown:
+    own = {one if isinstance(one, str) else one[0] for one in operation.errors}
+    return Shown(
+        operation,
+        WHO[operation.who],
+        [Row(name, "text", _in_words(NAMED.get(name, {})), True) for name in IN_PATH.findall(operation.path)],
+        [_row(one) for one in operation.query],
+        [_row(one) for one in operation.headers],
+        [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
+        samples(operation, public_url),
+    )
+
+
+def _row(one: Param) -> Row:
+    return Row(one.name, _kind(dict(one.schema))[0], one.says, one.required)
+
+
+def _schema(name: str, told: dict[str, Any]) -> Schema:
+    required = told.get("required", ())
+    rows = []
+    for member, schema in told.get("properties", {}).items():
+        kind, link = _kind(schema)
+        rows.append(Row(member, kind, schema.get("description", "") or _in_words(schema), member in required, link))
+    return Schema(name, told.get("description", ""), rows, "" if rows else _kind(told)[0])
+
+
+def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
+    """In a word or two, and the schema to look at."""
+    found = _REF.search(str(schema))
+    link = found.group(1) if found else None
+    either = schema.get("anyOf") or schema.get("oneOf")
+    if either:
+        return " or ".join(dict.fromkeys(_kind(one)[0] for one in either)), link
+    if "$ref" in schema:
+        return str(link), link
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"])), None
+    if "const" in schema:
+        return str(schema["const"]).lower(), None
+    if schema.get("type") == "array":
+        return f"array of {_kind(schema.get('items', {}))[0]}", link
+    if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_kind(schema['additionalProperties'])[0]}", link
+    return {"string": "text", "integer": "whole number", "null": "null"}.get(
+        str(schema.get("type")), schema.get("type", "any")
+    ), link
+
+
+def _in_words(schema: dict[str, Any]) -> str:
+    for one in (schema, *schema.get("anyOf", ())):
+        if "maxLength" in one:
+            return f"At most {counted(one['maxLength'], 'character')}."
+    return ""

@@ -1,0 +1,227 @@
+"""The operations as an OpenAPI 3.1 document."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from gateway.api.answers import Error, ErrorText
+from gateway.catalog.listing import ListingBody
+from gateway.errors import Code
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
+from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
+from gateway.openapi.import_models import IMPORTED, either
+from gateway.openapi.operations import OPERATIONS, Operation, Param
+
+REF: Final = "#/components/schemas/{model}"
+ANY: Final = ("get", "post", "put", "patch", "delete")
+JSON: Final = "application/json"
+HTML: Final = "text/html"
+# A generator that does not know */* takes the second, for bytes.
+ANYTHING: Final[Mapping[str, Any]] = {
+    "*/*": {},
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+}
+ERROR_HEADER: Final = {"Gateway-Error": {"description": "The code.", "schema": {"type": "string"}}}
+IN_PATH: Final = re.compile(r"\{(\w+)\}")
+NAMED: Final = {
+    "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},
+    "unique_key": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
+    "integration_id": {"minLength": 1, "maxLength": 255, "pattern": PROVIDER_CONFIG_KEY},
+    "provider": {"minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9_-]+$"},
+    "environment": {"minLength": 1, "maxLength": 255, "pattern": "^[a-z0-9_-]+$"},
+}
+ABOUT: Final = (
+    "Keeps your end users' credentials for third-party APIs and lends them, one HTTP request at a time. Every error of ours "
+    'is `{"error": {"code", "message", …}}` with the code in the header `Gateway-Error` too.'
+)
+SCHEMES: Final = {
+    "secretKey": {"type": "http", "scheme": "bearer", "description": "The environment's secret key."},
+    "connectSession": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "connect_session_token",
+        "description": "The token of a connect session.",
+    },
+}
+
+
+@lru_cache(maxsize=4)
+def body(public_url: str) -> ListingBody:
+    """The document as it is sent."""
+    content = json.dumps(document(public_url), ensure_ascii=False, separators=(",", ":")).encode()
+    return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
+
+
+def document(public_url: str) -> dict[str, Any]:
+    """As plain values."""
+    shared = Shared()
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        for method in ANY if operation.method == "*" else (operation.method.lower(),):
+            paths.setdefault(operation.path, {})[method] = _told(operation, method, shared)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": ABOUT},
+        "servers": [{"url": public_url}],
+        "tags": [{"name": name} for name in dict.fromkeys(one.group for one in OPERATIONS)],
+        "paths": paths,
+        "components": {"schemas": components(), "responses": shared.responses, "securitySchemes": SCHEMES},
+    }
+
+
+class Shared:
+    """The error answers: one for each status, and for each kind of content that it can have."""
+
+    def __init__(self) -> None:
+        self.responses: dict[str, Any] = {}
+
+    def error(self, status: int, codes: list[Code], content: str) -> dict[str, str]:
+        """A reference to it, described by the codes of one operation."""
+        kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE) else "Page" if content == HTML else ""
+        name = f"Error{status}{kind}"
+        described: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
+        if kind == "Page":
+            described[HTML] = {}
+        self.responses[name] = {
+            "description": f"An error of the gateway, with status {status}.",
+            "headers": ERROR_HEADER,
+            "content": described,
+        }
+        return {"$ref": f"#/components/responses/{name}", "description": _named(codes)}
+
+
+def components() -> dict[str, Any]:
+    """The schema of every model that an operation names, by the model's name."""
+    requests: list[type[BaseModel]] = [one.body for one in OPERATIONS if one.body is not None]
+    answered: list[type[BaseModel]] = [one.answer for one in OPERATIONS if one.answer is not None]
+    answered += [Error, ErrorText]
+    wanted: list[tuple[type[BaseModel], Any]] = [
+        (model, "validation") for model in dict.fromkeys((*requests, *IMPORTED))
+    ]
+    wanted += [(model, "serialization") for model in dict.fromkeys(answered) if model not in requests]
+    _, defined = models_json_schema(wanted, ref_template=REF)
+    schemas: dict[str, Any] = defined["$defs"]
+    _say_defaults(schemas)
+    schemas["Import"]["properties"]["credentials"] = either(REF)
+    return dict(sorted(schemas.items()))
+
+
+def _say_defaults(part: Any) -> None:
+    """Generators of clients read a default as "always there", but a member of ours that may be left out is simply absent. So
+    a default is said in words."""
+    if isinstance(part, dict):
+        if "default" in part and not isinstance(part["default"], dict):  # a dict: the schema of a member of that name
+            default = part.pop("default")
+            if default not in (None, [], False):
+                part["description"] = f"{part.get('description', '')} Default {json.dumps(default)}.".strip()
+        part = list(part.values())
+    for below in part if isinstance(part, list) else ():
+        _say_defaults(below)
+
+
+def status_codes(operation: Operation) -> dict[int, list[Code]]:
+    """The error codes that it may answer with, by status."""
+    codes: list[Code | tuple[Code, int]] = [*ANYWHERE, *operation.errors]
+    if operation.who == "key":
+        codes += WITH_KEY
+    if operation.who == "session":
+        codes += WITH_SESSION
+    if operation.who != "open":
+        codes += WITH_JSON
+    found: dict[int, list[Code]] = {}
+    for one in dict.fromkeys(codes):
+        code, status = one if isinstance(one, tuple) else (one, STATUS[one])
+        found.setdefault(status, []).append(code)
+    return dict(sorted(found.items()))
+
+
+def _told(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
+        "summary": operation.summary,
+        "tags": [operation.group],
+        "parameters": list(_parameters(operation)),
+        "responses": dict(_responses(operation, shared)),
+        "security": _security(operation),
+    }
+    if operation.more:
+        told["description"] = operation.more
+    if operation.deprecated:
+        told["deprecated"] = True
+    if operation.body is not None:
+        content: dict[str, Any] = {"schema": _ref(operation.body)}
+        if operation.example is not None:
+            content["example"] = operation.example
+        told["requestBody"] = {"required": True, "content": {JSON: content}}
+    return told
+
+
+def _security(operation: Operation) -> list[dict[str, list[str]]]:
+    if operation.who == "key":
+        return [{"secretKey": [operation.scope] if operation.scope else []}]
+    return [{"connectSession": []}] if operation.who == "session" else []
+
+
+def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
+    for name in IN_PATH.findall(operation.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **NAMED.get(name, {})}}
+    yield from _given(operation.query, "query")
+    yield from _given(operation.headers, "header")
+
+
+def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
+    for one in params:
+        told: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
+        if one.required:
+            told["required"] = True
+        if one.style is not None:
+            told |= {"style": one.style, "explode": True}
+        yield told
+
+
+def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]]:
+    if operation.method == "*":
+        yield from _proxied(operation)
+        return
+    done: dict[str, Any] = {"description": "Done." if operation.status < 300 else "Go there."}
+    if operation.answer is not None:
+        done["content"] = {operation.content: {"schema": _ref(operation.answer)}}
+    elif operation.status < 300:
+        done["content"] = {operation.content: {}}
+    yield str(operation.status), done
+    for status in operation.also:
+        yield str(status), {"description": "Done, and nothing to tell."}
+    if operation.path == "/ready":
+        yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
+    for status, codes in status_codes(operation).items():
+        yield str(status), shared.error(status, codes, operation.content)
+
+
+def _proxied(operation: Operation) -> Iterator[tuple[str, Any]]:
+    """The provider may answer with anything at any status, so no status of ours has a shape that always holds."""
+    ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
+    yield "2XX", {"description": "The provider's answer.", "content": ANYTHING}
+    yield (
+        "default",
+        {
+            "description": f"The provider's answer or, with the header `Gateway-Error`, an `Error` of the gateway: {ours}.",
+            "headers": ERROR_HEADER,
+            "content": ANYTHING,
+        },
+    )
+
+
+def _named(codes: list[Code]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def _ref(model: type[BaseModel] | None) -> dict[str, str]:
+    assert model is not None
+    return {"$ref": REF.format(model=model.__name__)}

@@ -1,0 +1,26 @@
+"""``GET /openapi.json`` and ``GET /docs``. Open to all: they tell what docs/http-api.md does, and nothing of this installation
+but its public address. Made when first asked for."""
+
+from aiohttp import web
+
+from gateway.pages.templates import page
+from gateway.services import SERVICES
+
+
+async def openapi_json(request: web.Request) -> web.Response:
+    """The document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
+    from gateway.openapi.openapi_document import body
+
+    told = body(request.app[SERVICES].config.server.public_url)
+    headers = {"ETag": f'"{told.etag}"', "Cache-Control": "public, no-cache"}
+    if any(tag.value in {told.etag, "*"} for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=told.content, content_type="application/json", charset="utf-8", headers=headers)
+
+
+async def docs(request: web.Request) -> web.Response:
+    """The page, whole; its script filters it, and without that it is merely long."""
+    from gateway.openapi.docs_page import groups, schemas
+
+    public_url = request.app[SERVICES].config.server.public_url
+    return page(request, "docs.html", script=True, public_url=public_url, groups=groups(public_url), schemas=schemas())

@@ -1,0 +1,136 @@
+"""What a connect session offers, as its page shows it: names, logos, scopes in plain words."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from gateway.auth import modes
+from gateway.auth.context import Context
+from gateway.auth.mode import GrantingMode
+from gateway.catalog.provider import Provider
+from gateway.oauth.authorize import scope_list
+from gateway.pages.frame import PageWords
+from gateway.records.connecting import ConnectSession
+from gateway.records.integration import Integration
+from gateway.services import Services
+
+# ── Scopes in plain words, as far as their own spelling tells: ``write:jira-work`` is to create and change jira work.
+
+VERBS: Final = {
+    "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",
+    "write": "scope_write", "readwrite": "scope_write", "edit": "scope_write", "create": "scope_write",
+    "update": "scope_write", "send": "scope_write", "modify": "scope_write", "post": "scope_write",
+    "delete": "scope_delete", "remove": "scope_delete",
+    "manage": "scope_manage", "admin": "scope_manage", "full": "scope_manage",
+}  # fmt: skip
+WHOLE: Final = {
+    "offline_access": "scope_offline", "offline": "scope_offline", "refresh_token": "scope_offline",
+    "openid": "scope_identity", "read:me": "scope_identity",
+    "email": "scope_email", "profile": "scope_profile",
+}  # fmt: skip
+LONGEST: Final = 80
+_BREAK: Final = re.compile(r"[\s:/._-]+")
+
+
+def in_words(scope: str, words: PageWords) -> str:
+    """One sentence. What cannot be read is shown as it is."""
+    if scope in WHOLE:
+        return words(WHOLE[scope])
+    # An address as a scope says what it means in its path: https://www.googleapis.com/auth/calendar.readonly
+    named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:LONGEST] or scope[:LONGEST]
+    parts = [part for part in _BREAK.split(named) if part]
+    verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERBS), None)
+    if verb is None:
+        return words("scope_other", subject=" ".join(parts) or scope)
+    parts.remove(verb)
+    return words(VERBS[verb.lower()], subject=" ".join(parts)) if parts else words("scope_other", subject=scope)
+
+
+def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
+    """Sentences, each with the scopes that it stands for, in their order."""
+    told: dict[str, list[str]] = {}
+    for scope in scopes:
+        told.setdefault(in_words(scope, words), []).append(scope)
+    return [(sentence, tuple(names)) for sentence, names in told.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One integration. `how` says in a few words what the end user does; `host` is where they sign in; `connected`: this
+    session has connected it."""
+
+    key: str
+    name: str
+    logo: str
+    address: str
+    provider: Provider
+    integration: Integration = field(repr=False)
+    oauth: bool
+    host: str
+    how: str
+    connected: bool = False
+
+
+def offered(services: Services, session: ConnectSession) -> list[Integration]:
+    """What the session allows, in the order it was named; without a list, all of the environment. Not those whose entry the
+    catalog does not have any more: they cannot be connected, and must not take the others along.
+    """
+    there = [one for one in services.integrations.of(session.environment) if services.catalog.get(one.provider)]
+    if not session.allowed_integrations:
+        return there
+    by_key = {one.integration_id: one for one in there}
+    return [by_key[key] for key in dict.fromkeys(session.allowed_integrations) if key in by_key]
+
+
+def offer(services: Services, integration: Integration, start: str, words: PageWords) -> Offer:
+    """`start`: the address of the session's first page."""
+    provider = services.creator.provider_of(integration)
+    public_url = services.config.server.public_url
+    oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
+    host = urlsplit(provider.authorization_url or "").hostname or provider.display_name
+    if "${" in host or "{" in host:
+        host = provider.display_name
+    name = integration.display_name or provider.display_name
+    ways = {"NONE": "uses_none", "API_KEY": "field_apiKey"}
+    how = words("sign_in" if oauth else ways.get(provider.auth_mode, "uses_key"))
+    path, _, query = start.partition("?")
+    return Offer(
+        key=integration.integration_id,
+        name=name,
+        logo=services.catalog.shown(provider.name, public_url)["logo_url"],
+        address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
+        provider=provider,
+        integration=integration,
+        oauth=oauth,
+        host=host,
+        how=how,
+    )
+
+
+def found(offers: list[Offer], search: str) -> list[Offer]:
+    """Those whose name, provider or categories hold every word of `search`."""
+    wanted = search.casefold().split()
+    return [one for one in offers if all(word in _searched(one) for word in wanted)]
+
+
+def _searched(one: Offer) -> str:
+    return " ".join((one.name, one.provider.display_name, one.key, *one.provider.categories)).casefold()
+
+
+def grants(
+    session: ConnectSession, one: Offer, app: str, words: PageWords, user_scope: str | None = None
+) -> dict[str, Any]:
+    """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
+    what the way in asks for besides, where the session does not fix it."""
+    if one.provider.auth_mode == "NONE":
+        return {"list": [], "sentence": words("granted_none", app=app)}
+    if not one.oauth:
+        typed = "granted_key" if one.provider.auth_mode == "API_KEY" else "granted_typed"
+        return {"list": [], "sentence": words(typed, app=app, name=one.name)}
+    defaults = session.defaults.get(one.key, {})
+    fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
+    scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes
+    told = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
+    return {"list": told, "sentence": None if told else words("granted_unnamed", name=one.name)}

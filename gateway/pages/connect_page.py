@@ -1,0 +1,201 @@
+"""The connect page: what a session offers, what will be granted, the form, and the way to the provider and back.
+
+Each form is its own confirmation (gateway.pages.confirmation). A form that was taken is answered by 303, so that a page can
+be loaded again without doing anything again. All of it works without JavaScript; with it, and in a frame, the same pages are
+fetched and shown in place (templates/connect/connect.js).
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway.authorization.connect_sessions import check_offered
+from gateway.authorization.flows import FlowOptions
+from gateway.errors import Forbidden, GatewayError, InvalidRequest, Unauthorized
+from gateway.middleware.facts import REQUEST_ID
+from gateway.pages.confirmation import (
+    CONFIRMATION_FIELD,
+    UNCONFIRMED,
+    Browser,
+    check_confirmed,
+    claim,
+    in_other_browser,
+)
+from gateway.pages.connect_cookie import (
+    TOKEN_FIELD,
+    address_of,
+    base_of,
+    check_own_form,
+    is_embedded,
+    keep,
+    quoted,
+    session_of,
+)
+from gateway.pages.connect_offer import Offer, offer
+from gateway.pages.connect_view import first_page, form_page, frame_page
+from gateway.pages.error_page import expired, failed
+from gateway.pages.form_fields import fields_of, typed
+from gateway.pages.form_fields import posted as form_of
+from gateway.pages.frame import PageWords, connect_page, see_other, words_for
+from gateway.pages.redirects import LONGEST_CLIENT_ID, bind
+from gateway.pages.result import result_page
+from gateway.records.connecting import ConnectSession
+from gateway.services import SERVICES
+
+FORM_BYTES: Final = 256 << 10
+
+
+async def entrance(request: web.Request) -> web.StreamResponse:
+    """What `connect_link` opens, and what a frame loads. The token goes from the address into a cookie at once."""
+    words, services = words_for(request), request.app[SERVICES]
+    token = request.query.get("session_token")
+    if token is None and ("apiURL" in request.query or request.headers.get("Sec-Fetch-Dest") == "iframe"):
+        return frame_page(request, words)
+    try:
+        session = await services.sessions.find(token or "")
+    except Unauthorized as fault:
+        return expired(request, fault, words)
+    if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
+        answer: web.StreamResponse = see_other(base_of(request, session.digest, words))
+    else:  # a program, which may keep no cookies: it sees the page at once
+        answer = await first_page(request, session, words)
+    keep(request, answer, token or "", session)
+    return answer
+
+
+async def start(request: web.Request) -> web.StreamResponse:
+    """The list of what can be connected; where that is one, its form."""
+    words = words_for(request)
+    try:
+        session = await _session(request)
+    except (Unauthorized, Forbidden) as fault:
+        return expired(request, fault, words)
+    return await first_page(request, session, words)
+
+
+async def form(request: web.Request) -> web.StreamResponse:
+    """The form of one integration. ``?asked=``: the way in was an address that said more, kept under that token. With
+    ``?connected=`` a frame asks for what has come of it."""
+    words = words_for(request)
+    try:
+        session = await _session(request)
+        one = _offer(request, session, words)
+        asked = await _asked(request, session, one, request.query.get("asked"))
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    if is_embedded(request) and request.query.get("connected"):
+        return await result_page(request, session.digest, session, one.key, words) or await form_page(
+            request, session, one, words
+        )
+    return await form_page(request, session, one, words, asked=asked, asked_token=request.query.get("asked"))
+
+
+async def act(request: web.Request) -> web.StreamResponse:
+    """POST of that form: out to the provider, or a connection from what was typed in."""
+    words = words_for(request)
+    try:
+        check_own_form(request)
+        # The cookie comes first: without it nothing of the form is read. In a frame the form itself holds the token.
+        session = None if is_embedded(request) else await _session(request)
+        posted = await form_of(request, FORM_BYTES)
+        session = session or await session_of(request, posted.get(TOKEN_FIELD))
+        one = _offer(request, session, words)
+        asked = await _asked(request, session, one, posted.get("asked"))
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    browser = Browser(request, session)
+    popup = one.oauth and TOKEN_FIELD in posted  # the window that the page in a frame has opened
+    fields = [] if asked else fields_of(one.provider, session, one.key, words, {})
+    params, credential = typed(fields, posted)
+    try:
+        check_confirmed(request, browser, one.key, posted.get(CONFIRMATION_FIELD, ""))
+        if popup or not is_embedded(request):
+            await claim(request, browser, session)
+        elif session.for_one_browser and session.browser_digest is not None:
+            raise in_other_browser()  # a frame keeps no cookie by which its browser could be known again
+        if one.oauth:
+            answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
+        else:
+            typed_in = request.app[SERVICES].typed_in
+            its = None if is_embedded(request) else browser.digest
+            await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
+            answer = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
+    except GatewayError as fault:
+        if isinstance(fault, Forbidden):
+            return expired(request, fault, words)
+        if popup:
+            environment = session.environment
+            return failed(
+                request, fault, words=words, name=one.name, integration_id=one.key, tells=True, environment=environment
+            )
+        shown = None if fault.code == UNCONFIRMED else posted
+        token = posted.get("asked")
+        return await form_page(request, session, one, words, posted=shown, fault=fault, asked=asked, asked_token=token)
+    if popup:
+        keep(request, answer, posted[TOKEN_FIELD], session)  # this window has cookies, unlike the frame
+    if popup or not is_embedded(request):
+        browser.keep(answer)
+    return answer
+
+
+async def leave(request: web.Request) -> web.StreamResponse:
+    """On to the provider, in the browser that has just begun. A page that goes on by itself, not a redirect: so that forms of
+    ours may go nowhere but to us (CSP form-action), and that it can be loaded again."""
+    words, services = words_for(request), request.app[SERVICES]
+    try:
+        session = await _session(request)
+        going = await services.flows.under_way(request.match_info["flow"], request.cookies)
+        if going is None:  # it is over, or belongs to another browser
+            return see_other(base_of(request, session.digest, words))
+        one = offer_of(request, session, going[0], words)
+    except GatewayError as fault:
+        return expired(request, fault, words)
+    return connect_page(request, "connect/leaving.html", words, name=one.name, host=one.host, url=going[1], logo_of=one)
+
+
+async def _session(request: web.Request) -> ConnectSession:
+    """The page's session. Raises Unauthorized, Forbidden: also where it serves another browser."""
+    session = await session_of(request)
+    if not is_embedded(request) and not Browser(request, session).has_it:
+        raise in_other_browser()
+    return session
+
+
+async def _depart(
+    request: web.Request, session: ConnectSession, one: Offer, words: PageWords, asked: FlowOptions, browser: str
+) -> web.Response:
+    lang = words.lang if words.asked else asked.lang
+    departure = await request.app[SERVICES].flows.begin(
+        session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
+    )
+    answer = see_other(address_of(request, session.digest, words, f"/leave/{departure.flow}", window=True))
+    bind(answer, departure)
+    return answer
+
+
+def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
+    return FlowOptions(config=params, ws_client_id=posted.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None)
+
+
+def _offer(request: web.Request, session: ConnectSession, words: PageWords) -> Offer:
+    """Raises NotFound, Forbidden."""
+    return offer_of(request, session, request.match_info["integration_id"], words)
+
+
+def offer_of(request: web.Request, session: ConnectSession, integration_id: str, words: PageWords) -> Offer:
+    """What the session offers of this integration. Raises NotFound, Forbidden."""
+    services = request.app[SERVICES]
+    integration = services.integrations.get(session.environment, integration_id)
+    check_offered(session, integration.integration_id)
+    return offer(services, integration, base_of(request, session.digest, words), words)
+
+
+async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
+    """What the way in has said, where it did. Raises InvalidRequest where that is not known any more."""
+    if not token:
+        return None
+    asked = await request.app[SERVICES].flows.asked_for(session, one.key, token)
+    if asked is None:
+        raise InvalidRequest("invalid_state", "This page was open too long. Start again from the application.")
+    return asked

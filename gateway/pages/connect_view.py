@@ -1,0 +1,177 @@
+"""What the connect page shows: the list, a form, an empty frame, and a link that does not work."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+
+from gateway.authorization.flows import FlowOptions
+from gateway.errors import GatewayError, Issue
+from gateway.pages.confirmation import Browser
+from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
+from gateway.pages.connect_offer import Offer, found, grants, offer, offered
+from gateway.pages.error_page import expired
+from gateway.pages.form_fields import fields_of, filled
+from gateway.pages.frame import PageWords, connect_page, embedders
+from gateway.pages.result import connected_page, made_by
+from gateway.records.connecting import ConnectSession
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.services import SERVICES
+from gateway.store.pending_authorizations import used
+from gateway.timestamps import iso
+
+
+async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
+    """The list of what can be connected; where that is one, its form."""
+    services = request.app[SERVICES]
+    begin = base_of(request, session.digest, words)
+    made = await made_by(request, session)
+    offers = [
+        replace(offer(services, one, begin, words), connected=one.integration_id in made)
+        for one in offered(services, session)
+    ]
+    if len(offers) == 1:
+        return await form_page(request, session, offers[0], words)
+    search = request.query.get("q", "")[:100]
+    return connect_page(
+        request,
+        "connect/list.html",
+        words,
+        framed=is_embedded(request),
+        offers=found(offers, search),
+        many=len(offers) > 6,
+        total=len(offers),
+        search=search,
+        begin=begin,
+        **_whose(session, words),
+    )
+
+
+async def form_page(
+    request: web.Request,
+    session: ConnectSession,
+    one: Offer,
+    words: PageWords,
+    *,
+    posted: dict[str, str] | None = None,
+    fault: GatewayError | None = None,
+    asked: FlowOptions | None = None,
+    asked_token: str | None = None,
+) -> web.StreamResponse:
+    """The form of `one`, which is its confirmation too; with what was `posted` and the `fault` of that, where it led to one.
+    `asked`: what the way in has said already, kept under `asked_token`. Where the session has connected `one`, a page that
+    says so."""
+    services = request.app[SERVICES]
+    made = (await made_by(request, session)).get(one.key)
+    if fault is None and made is not None and (session.used_up or "again" not in request.query):
+        return await connected_page(request, words, made, session, already=True)
+    if session.used_up:
+        return expired(request, used(session.max_connections), words)
+    browser = Browser(request, session)
+    row = await _renewed(request, session, one.key)
+    fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
+    app = services.config.branding.name or words.plain("the_app")
+    issues: Sequence[Issue] = fault.errors if fault else ()
+    if posted is not None:
+        fields = filled(fields, posted, issues)
+    beside = {(field.group, field.key) for field in fields if field.fault}
+    advice = f"advice_{fault.code}" if fault else ""
+    answer = connect_page(
+        request,
+        "connect/form.html",
+        words,
+        fault.status if fault and fault.status < 500 else 200 if fault is None else 502,
+        framed=is_embedded(request),
+        one=one,
+        fields=fields,
+        grants=grants(session, one, app, words, asked.user_scope if asked else None),
+        confirmation=None if is_embedded(request) else browser.confirmation(one.key),
+        asked=asked_token if asked else None,
+        asked_by=await _asked_by(request, session, words),
+        cancel=address_of(request, session.digest, words, "/return", i=one.key),
+        reconnecting=session.reconnects,
+        account=row.account.label if row else None,
+        back=base_of(request, session.digest, words) if len(offered(services, session)) > 1 else None,
+        guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
+        fault=fault.message if fault else None,
+        advice=words(advice if words.has(advice) else "advice_other", name=one.name) if fault else None,
+        all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
+        event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
+        pinned=_pinned(request, session, words),
+        **_whose(session, words, row),
+    )
+    if not is_embedded(request):
+        browser.keep(answer)
+    if fault:
+        answer.headers["Gateway-Error"] = fault.code
+    return answer
+
+
+def frame_page(request: web.Request, words: PageWords) -> web.Response:
+    """What an embedding page loads: empty until it has been handed a session's token."""
+    services = request.app[SERVICES]
+    branding = services.config.branding
+    return connect_page(
+        request,
+        "connect/embedded.html",
+        words,
+        framed=True,
+        base=f"{services.config.server.public_url}/connect/s/embedded",
+        result=f"{services.config.server.public_url}/connect/session/result",
+        embedders=" ".join(embedders(services)),
+        settings={
+            "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
+            "defaultTheme": "system",
+            "showWatermark": False,
+        },
+        chosen=words.lang if words.asked else "",
+    )
+
+
+async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
+    """Who asks beside the application: an agent, by the name of its key. A key that may do anything is the application's."""
+    if not session.key_id:
+        return None
+    key = await request.app[SERVICES].store.keys.find(session.environment, int(session.key_id))
+    return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
+
+
+def shortened(email: str) -> str:
+    """``a…@example.com``: enough for its owner."""
+    name, at, host = email.rpartition("@")
+    return f"{name[:1]}…{at}{host}"
+
+
+async def _renewed(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
+    if not session.reconnects or session.connection_id is None:
+        return None
+    ref = ConnectionRef(session.environment, key, session.connection_id)
+    return await request.app[SERVICES].store.connections.get(ref)
+
+
+def _pinned(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
+    """The connection that the session is for, named: opening its link connects an account under that name."""
+    if session.connection_id is None:
+        return None
+    app = request.app[SERVICES].config.branding.name or words.plain("the_app")
+    return words("for_connection", app=app, connection=session.connection_id)
+
+
+def _whose(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
+    """`row`: the connection that is authorized again. Its e-mail address is shortened, since the session does not hold it and
+    its link may have been created by a key that reads no addresses."""
+    user = session.end_user
+    who = (user.display_name or user.email or user.id) if user else None
+    if who is None:
+        who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
+    if user is None and row is not None and (user := row.end_user) is not None:
+        who = who or user.display_name or (shortened(user.email) if user.email else user.id)
+    if user and user.organization_display_name:
+        who = f"{who} · {user.organization_display_name}"
+    return {
+        "who": words("for_who", who=who) if who else None,
+        "until": session.expires_at.strftime("%Y-%m-%d %H:%M UTC"),
+        "until_at": iso(session.expires_at),
+        "session_name": name_of(session.digest),
+    }

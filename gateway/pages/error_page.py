@@ -1,0 +1,117 @@
+"""The page that says what went wrong and what to do about it."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from gateway.auth.provider_answers import short
+from gateway.authorization.results import CallbackFailed, error_type
+from gateway.errors import Forbidden, GatewayError, Unauthorized
+from gateway.middleware.error_shape import CHALLENGE
+from gateway.middleware.facts import REQUEST_ID
+from gateway.pages.connect_cookie import is_embedded
+from gateway.pages.frame import PageWords, connect_page, openers, words_for
+from gateway.services import SERVICES
+
+PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
+
+# Our codes ▸ what the page says of a link that works no more.
+_SAID: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
+
+
+def failed(
+    request: web.Request,
+    fault: GatewayError,
+    status: int = 400,
+    *,
+    words: PageWords | None = None,
+    title: str | None = None,
+    message: str | None = None,
+    name: str | None = None,
+    integration_id: str | None = None,
+    back: str | None = None,
+    done: str | None = None,
+    tells: bool = False,
+    framed: bool = False,
+    environment: str | None = None,
+) -> web.Response:
+    """With the code and the request's id for whoever is asked for help. No connection is named: none was stored.
+
+    `message` stands in for that of `fault` where that one speaks to programmers; `name` is the provider's for people; `back`
+    leads to another try, `done` to the application. `tells`: the page posts the failure to the window that opened it
+    (api-contract 2.5).
+    """
+    words = words or words_for(request)
+    advice = f"advice_{fault.code}"
+    told = words(advice if words.has(advice) else "advice_other", name=name or words.plain("the_app"))
+    own = message or fault.message
+    answer = connect_page(
+        request,
+        "connect/result.html",
+        words,
+        status,
+        framed=framed,
+        title=title or (words("failed_name", name=name) if name else words("failed_title")),
+        message=own if words.lang == "en" else told,
+        detail=None if words.lang == "en" or message else own,
+        advice=None,
+        success=False,
+        facts=[(words("integration"), integration_id)] if integration_id and name is None else [],
+        reference=words("reference", code=fault.code, request=request[REQUEST_ID]),
+        back=back,
+        back_label=words("again"),
+        done=done,
+        done_label=words("to_app", app=request.app[SERVICES].config.branding.name or words.plain("the_app")),
+        another=None,
+        waits=False,
+        tells="error" if tells else None,
+        told={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
+        openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
+        event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
+    )
+    answer.headers["Gateway-Error"] = fault.code
+    if status in (401, 403):
+        answer.headers["WWW-Authenticate"] = CHALLENGE
+    return answer
+
+
+def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
+    """A link that does not work, for whatever reason: the page says what to do, in words that are not a programmer's."""
+    said = _SAID.get(fault.code)
+    if said is not None:
+        return failed(
+            request,
+            fault,
+            fault.status,
+            words=words,
+            title=words(f"{said}_title"),
+            message=words(said),
+            framed=is_embedded(request),
+        )
+    forbidden = isinstance(fault, Forbidden) and fault.code == "forbidden"
+    lost_cookie = isinstance(fault, Unauthorized) and "session_id" in request.match_info and not is_embedded(request)
+    message = words("embedder" if forbidden else "expired")
+    if lost_cookie and fault.code == "invalid_connect_session_token_format":
+        message = f"{message} {words('cookies')}"
+    if not isinstance(fault, Forbidden | Unauthorized):
+        return failed(request, fault, fault.status, words=words, framed=is_embedded(request))
+    return failed(
+        request,
+        fault,
+        fault.status,
+        words=words,
+        title=words("embedder_title" if forbidden else "expired_title"),
+        message=message,
+        framed=is_embedded(request),
+    )
+
+
+def _providers_words(request: web.Request, fault: GatewayError) -> str | None:
+    """What the provider said in the callback's query, as JSON; nothing where the query is not known to be a provider's."""
+    if not isinstance(fault, CallbackFailed) or not fault.proven:
+        return None
+    query = request.query
+    said = {name: short(query[name]) for name in PROVIDERS_WORDS if query.get(name)}
+    return json.dumps(said, ensure_ascii=False) if said else None

@@ -1,0 +1,231 @@
+"""The form of an entry: what an end user is asked for, and what came back from the browser."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from aiohttp import hdrs, web
+
+from gateway.auth import modes
+from gateway.auth.mode import GrantingMode
+from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
+from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Setting, title_from
+from gateway.errors import BodyTooLarge, InvalidRequest, Issue
+from gateway.http.fields import media_type
+from gateway.middleware.read_body import read_within
+from gateway.pages.frame import PageWords
+from gateway.records.connecting import ConnectSession
+
+# ── Reads what a form of our own pages posts.
+
+URLENCODED: Final = "application/x-www-form-urlencoded"
+NOT_OURS: Final = "This is not a form of ours."
+
+
+async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
+    """Its fields; of a name that comes twice the last one. Raises InvalidRequest for what no form of ours sends, and for a
+    body that comes too slowly.
+
+    `request.content_type` and `request.post()` are not used: the time that they take to read Content-Type grows with the
+    square of its length, before anything is known of the client. Our pages are UTF-8, so their forms are.
+    """
+    if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
+        raise InvalidRequest("invalid_body", NOT_OURS, close=True)
+    try:
+        await read_within(request, limit_bytes, NOT_OURS)
+        body = (await request.read()).decode("ascii")
+        return dict(parse_qsl(body, keep_blank_values=True, errors="strict"))
+    except (BodyTooLarge, UnicodeError):  # bytes that browsers do not send
+        raise InvalidRequest("invalid_body", NOT_OURS, close=True) from None
+
+
+PARAMS: Final = "params"
+CREDENTIALS: Final = "credentials"
+ASSERTION: Final = "assertionOption"
+SECRETIVE: Final = re.compile(r"password|secret|token|key|pin\b|passphrase|certificate", re.IGNORECASE)
+LONG: Final = re.compile(r"private_?key|certificate|pem\b|service_account|json", re.IGNORECASE)
+TYPES: Final = {"email": "email", "uri": "url"}
+# What no form of an entry says for these modes.
+OPTIONAL: Final = {
+    ("AWS_SIGV4", "region"),
+    ("BASIC", "password"),
+    ("OAUTH2_CC", CERTIFICATE),
+    ("OAUTH2_CC", PRIVATE_KEY),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One input. `name` is as the form posts it (``params[subdomain]``), `key` as the entry calls it."""
+
+    name: str
+    group: str
+    key: str
+    id: str
+    title: str
+    description: str | None = None
+    example: str | None = None
+    pattern: str | None = None
+    options: tuple[str, ...] = ()
+    value: str = ""
+    prefix: str | None = None
+    suffix: str | None = None
+    help: str | None = None
+    type: str = "text"
+    secret: bool = False
+    long: bool = False
+    optional: bool = False
+    when_field: str | None = None
+    when_equals: str | None = None
+    fault: str | None = None
+
+
+def fields_of(
+    provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
+) -> list[Field]:
+    """All inputs: not those the service sets itself, nor those the back end has fixed. `before`: plain settings of the
+    connection that is renewed, filled in.
+    """
+    fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
+    settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}
+    override = session.overrides.get(integration_id, {}).get("docs_connect")
+    docs = override or provider.docs_connect
+    groups: list[tuple[str, Mapping[str, Setting]]] = [(PARAMS, settings)]
+    if not isinstance(modes()[provider.auth_mode], GrantingMode):
+        groups += [(CREDENTIALS, credentials_of(provider, words)), (ASSERTION, provider.assertion_option)]
+    found = [
+        _field(group, key, setting, docs, before.get(key) if group == PARAMS else None)
+        for group, forms in groups
+        for key, setting in forms.items()
+        if not (setting.automated or setting.hidden)
+    ]
+    order = {PARAMS: 0, CREDENTIALS: 1, ASSERTION: 2}
+    wanted = {(group, key): setting.order for group, forms in groups for key, setting in forms.items()}
+    return sorted(found, key=lambda one: (order[one.group], _place(wanted[one.group, one.key])))
+
+
+def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:
+    """The entry's own forms, else what its auth mode asks for."""
+    if provider.credentials:
+        return provider.credentials
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    return {
+        name: Setting(
+            title=words(f"field_{name}") if words.has(f"field_{name}") else title_from(name),
+            secret=bool(SECRETIVE.search(name)) and name != "token_id",
+            optional=(provider.auth_mode, name) in OPTIONAL,
+        )
+        for name in mode.asks
+    }
+
+
+def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Issue]) -> list[Field]:
+    """The same with what was typed, secrets left out, and with what is wrong beside it."""
+    told: dict[tuple[str, ...], str] = {}
+    for fault in faults:
+        told.setdefault(fault.path, fault.message)
+    return [
+        replace(
+            one,
+            value="" if one.secret else form.get(one.name, ""),
+            fault=told.get((one.group, one.key)) or (told.get((one.key,)) if one.group != PARAMS else None),
+        )
+        for one in fields
+    ]
+
+
+def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The settings, and the credential's fields; a dotted name is a member of an object. Other names are not looked at."""
+    params: dict[str, str] = {}
+    credential: dict[str, Any] = {}
+    for field in fields:
+        text = form.get(field.name, "")
+        text = text.strip() if not field.secret or not field.long else text
+        if field.group == PARAMS:
+            if text:
+                params[field.key] = _bare(field, text)
+        elif field.group == ASSERTION:
+            if text:
+                credential.setdefault(ASSERTION, {})[field.key] = text
+        elif text or not field.optional or field.key == "password":
+            _set(credential, field.key.split("."), text)
+    return params, credential
+
+
+def _bare(field: Field, text: str) -> str:
+    """Without the prefix and suffix that stand beside the input, which people paste along."""
+    if field.prefix and text.startswith(field.prefix):
+        text = text[len(field.prefix) :]
+    if field.suffix and text.lower().endswith(field.suffix.lower()) and len(text) > len(field.suffix):
+        text = text[: -len(field.suffix)]
+    return text
+
+
+def _set(into: dict[str, Any], path: list[str], text: str) -> None:
+    for step in path[:-1]:
+        into = into.setdefault(step, {})
+    into[path[-1]] = text
+
+
+def _field(group: str, key: str, setting: Setting, docs: str | None, before: Any) -> Field:
+    when = setting.visible_when
+    known = before if isinstance(before, str) and not setting.secret else None
+    return Field(
+        name=f"{group}[{key}]",
+        group=group,
+        key=key,
+        id=f"field-{group}-{re.sub(r'[^A-Za-z0-9_-]', '-', key)}",
+        title=setting.title or title_from(key),
+        description=setting.description,
+        example=None if setting.enum else setting.example,
+        pattern=browser_pattern(setting, setting.pattern),
+        options=tuple(setting.enum or ()),
+        value=known or setting.default_value or "",
+        prefix=setting.prefix,
+        suffix=setting.suffix,
+        help=f"{docs}#{setting.doc_section}" if docs and setting.doc_section else None,
+        type=TYPES.get(setting.format or "", "text"),
+        secret=setting.secret,
+        long=bool(LONG.search(key)) and setting.secret,
+        optional=setting.optional or setting.default_value is not None,
+        when_field=f"{group}[{when.field}]" if when else None,
+        when_equals=when.equals if when else None,
+    )
+
+
+def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
+    r"""`pattern` for an input's attribute, which browsers read with the ``v`` flag: in a class ``-`` ``/`` ``|`` and others
+    must be escaped where they stand for themselves. None where a prefix or suffix may be typed along.
+    """
+    if pattern is None or setting.prefix or setting.suffix:
+        return None
+    told, in_class, at = "", False, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            told += pattern[at : at + 2]
+            at += 2
+            continue
+        if in_class and char == "]":
+            in_class = False
+        elif char == "[" and not in_class:
+            in_class = True
+            told += char
+            at += 1
+            if pattern[at : at + 1] == "^":
+                told += "^"
+                at += 1
+            continue
+        elif in_class and (char in "()[{}/|" or (char == "-" and (told[-1] in "[^" or pattern[at + 1] == "]"))):
+            char = "\\" + char
+        told += char
+        at += 1
+    return told
+
+
+def _place(order: int | None) -> int:
+    return 1000 if order is None else order

@@ -1,0 +1,75 @@
+"""The pages' handlers, loaded with the first request for one: most workers never serve any, and they cost each a megabyte."""
+
+from aiohttp import web
+
+
+async def entrance(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect_page
+
+    return await connect_page.entrance(request)
+
+
+async def start(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect_page
+
+    return await connect_page.start(request)
+
+
+async def form(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect_page
+
+    return await connect_page.form(request)
+
+
+async def act(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect_page
+
+    return await connect_page.act(request)
+
+
+async def leave(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import connect_page
+
+    return await connect_page.leave(request)
+
+
+async def result(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.result import result as own
+
+    return await own(request)
+
+
+async def to_application(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.result import to_application as own
+
+    return await own(request)
+
+
+async def asset(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import frame
+
+    return await frame.asset(request)
+
+
+async def begin(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.redirects import begin as own
+
+    return await own(request)
+
+
+async def callback(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.redirects import callback as own
+
+    return await own(request)
+
+
+async def site(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.redirects import site as own
+
+    return await own(request)
+
+
+async def guide(request: web.Request) -> web.StreamResponse:
+    from gateway.pages.guide import guide as own
+
+    return await own(request)

@@ -1,0 +1,235 @@
+"""To the provider's consent page and back: the browser sets out, and returns with what came of it."""
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.authorization.flows import Departure, FlowOptions, state_in
+from gateway.authorization.results import LIFETIME, Arrived, CallbackFailed, Choice
+from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
+from gateway.http.url import members
+from gateway.middleware.facts import REQUEST_ID
+from gateway.pages.confirmation import Browser, claim, in_other_browser, is_browser
+from gateway.pages.connect_cookie import address_of, base_of, holds, keep, quoted
+from gateway.pages.connect_offer import offer
+from gateway.pages.error_page import failed
+from gateway.pages.form_fields import posted
+from gateway.pages.frame import PageWords, connect_page, see_other, words_for
+from gateway.pages.result import application_address, connected_page, way_to_application
+from gateway.records.connecting import ConnectSession, Outcome
+from gateway.secret import digest
+from gateway.services import SERVICES
+
+# ── Where the end user's browser sets out for the provider's consent page (api-contract 1.6).
+
+OVERRIDES: Final = {
+    "oauth_client_id_override": "client_id",
+    "oauth_client_secret_override": "client_secret",
+    "oauth_refresh_token_override": "refresh_token",
+}
+LONGEST_CLIENT_ID: Final = 255
+
+
+async def begin(request: web.Request) -> web.StreamResponse:
+    """A browser is led to the confirmation page (303), which keeps what the address says; its cookie binds the session to it.
+    A program, which holds nobody's cookies, gets the 302 to the provider with the cookie that binds the flow to it.
+
+    A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
+    The window's WebSocket hears of it either way.
+    """
+    services = request.app[SERVICES]
+    session = await services.sessions.find(request.query.get("connect_session_token", ""))
+    integration_id = request.match_info["integration_id"]
+    ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
+    try:
+        asked = await _asked(request, session, integration_id, ws_client_id)
+        if is_browser(request):
+            return await _to_confirmation(request, session, integration_id, asked)
+        browser = Browser(request, session)
+        await claim(request, browser, session)
+        departure = await services.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
+    except Unauthorized:
+        raise
+    except GatewayError as fault:
+        if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
+            raise
+        return failed(request, fault, integration_id=integration_id, tells=True, environment=session.environment)
+    answer = web.Response(
+        status=302,
+        headers={
+            hdrs.LOCATION: departure.url,
+            hdrs.CACHE_CONTROL: "no-store",
+            "Referrer-Policy": "no-referrer",  # the address we come from holds the session's token
+        },
+    )
+    bind(answer, departure)
+    if session.for_one_browser:
+        browser.keep(answer)
+    return answer
+
+
+def bind(answer: web.Response, departure: Departure) -> None:
+    """The cookie that shows on return that it is the same browser."""
+    set_flow_cookie(answer, departure.cookie_name, departure.cookie_value.reveal())
+
+
+def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:
+    answer.set_cookie(
+        name,
+        value,
+        max_age=int(LIFETIME.total_seconds()),
+        path="/",
+        secure=name.startswith("__Host-"),
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+async def _to_confirmation(
+    request: web.Request, session: ConnectSession, integration_id: str, asked: FlowOptions
+) -> web.Response:
+    if not Browser(request, session).has_it:
+        raise in_other_browser()
+    token = await request.app[SERVICES].flows.ask(session, integration_id, asked)
+    words = words_for(request, asked.lang)
+    address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)
+    answer = see_other(address)
+    keep(request, answer, request.query.get("connect_session_token", ""), session)
+    return answer
+
+
+async def _asked(
+    request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
+) -> FlowOptions:
+    services = request.app[SERVICES]
+    if "connection_id" in request.query:
+        message = "The session decides about the connection id; leave it out."
+        fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
+        await services.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
+        raise fault
+    brought = members(request.query, "credentials")
+    return FlowOptions(
+        config=members(request.query, "params"),
+        authorization_params=members(request.query, "authorization_params"),
+        user_scope=request.query.get("user_scope"),
+        override={OVERRIDES[name]: text for name, text in brought.items() if name in OVERRIDES and text},
+        ws_client_id=ws_client_id,
+        lang=request.query.get("lang"),
+        request_id=request[REQUEST_ID],
+    )
+
+
+LONGEST_FORM: Final = 4096
+
+
+async def callback(request: web.Request) -> web.Response:
+    """303 to the page of the result, or to the application; in a browser that does not hold the session, that page itself.
+    200 with sites to choose from; 400 with what went wrong."""
+    services = request.app[SERVICES]
+    name = services.flows.cookie_name(state_in(request.query))
+    try:
+        came = await services.flows.finish(request.query, request.cookies, request[REQUEST_ID])
+    except GatewayError as fault:
+        if fault.code == "invalid_state" and (done := await _done_before(request, state_in(request.query))) is not None:
+            return done
+        answer = await _failed(request, fault)
+        if fault.code == "invalid_state" and not getattr(fault, "spent", False):
+            return answer  # such a one may be another browser's, or still to come
+    else:
+        answer = await _told(request, came)
+    _spend(request, answer, name)
+    return answer
+
+
+async def site(request: web.Request) -> web.Response:
+    """POST /oauth/site: which of several sites a grant is for. The form's token is good for one use, in one browser."""
+    services, token = request.app[SERVICES], ""
+    try:
+        form = await posted(request, LONGEST_FORM)
+        token = form.get("token", "")
+        came = await services.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
+    except GatewayError as fault:
+        return await _failed(request, fault)
+    answer = await _told(request, came)
+    _spend(request, answer, services.flows.cookie_name(token))
+    return answer
+
+
+async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
+    words = words_for(request, came.lang)
+    if isinstance(came, Arrived):
+        return await _arrived(request, came, words)
+    answer = connect_page(
+        request,
+        "connect/sites.html",
+        words,
+        name=came.provider.display_name,
+        action=f"{request.app[SERVICES].config.server.public_url}/oauth/site",
+        token=came.token,
+        sites=came.sites,
+    )
+    set_flow_cookie(answer, came.cookie_name, came.cookie_value.reveal())
+    return answer
+
+
+async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
+    if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
+        return failed(request, fault, tells=True)
+    services, words = request.app[SERVICES], words_for(request)
+    session = await _held_session(request, fault.session_digest)
+    integration = services.integrations.find(session.environment, fault.integration_id) if session else None
+    if session is None or integration is None or services.catalog.get(integration.provider) is None:
+        return failed(request, fault, words=words, integration_id=fault.integration_id, tells=True)
+    one = offer(services, integration, base_of(request, session.digest, words), words)
+    return failed(
+        request,
+        fault,
+        words=words,
+        name=one.name,
+        integration_id=one.key,
+        back=one.address,
+        done=way_to_application(request, session, words, one.key),
+        tells=True,
+    )
+
+
+async def _arrived(request: web.Request, came: Arrived, words: PageWords) -> web.Response:
+    ref = came.connection.ref
+    made = Outcome(
+        environment=ref.environment,
+        session_digest=came.session_digest,
+        integration_id=ref.integration_id,
+        connection_id=ref.connection_id,
+        is_pending=came.is_pending,
+        at=clock.now(),
+    )
+    if not holds(request, came.session_digest):
+        return await connected_page(request, words, made, None)
+    session = await request.app[SERVICES].sessions.known(came.session_digest)
+    if came.is_pending and session is not None and session.return_url is not None:
+        address = await application_address(request, session, made, ref.integration_id)
+    else:
+        address = address_of(request, came.session_digest, words, f"/i/{quoted(ref.integration_id)}/result")
+    return see_other(address)
+
+
+async def _done_before(request: web.Request, state: str) -> web.Response | None:
+    """Where this browser has come back with this state before and was connected then: the page that says so."""
+    made = await request.app[SERVICES].store.flow_results.of_flow(digest(state)) if state else None
+    if made is None or not made.succeeded or not holds(request, made.session_digest):
+        return None
+    words = words_for(request)
+    return see_other(address_of(request, made.session_digest, words, f"/i/{quoted(made.integration_id)}/result"))
+
+
+async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
+    if session_digest is None or not holds(request, session_digest):
+        return None
+    return await request.app[SERVICES].sessions.known(session_digest)
+
+
+def _spend(request: web.Request, answer: web.Response, name: str) -> None:
+    if name in request.cookies:
+        answer.del_cookie(name, path="/", secure=name.startswith("__Host-"), httponly=True, samesite="Lax")

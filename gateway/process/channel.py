@@ -1,0 +1,53 @@
+"""Messages between the parent and a worker over a socket pair, once their event loops run; `handshake` has what comes before."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.process.handshake import LENGTH, Message, framed
+
+
+class Channel:
+    """One end. `received` is called with each message, `lost` once the other end is gone, unless this one was closed before."""
+
+    def __init__(self, received: Callable[[Message], None], lost: Callable[[], None]) -> None:
+        self._received = received
+        self._lost = lost
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def open(self, sock: socket.socket) -> None:
+        reader, self._writer = await asyncio.open_connection(sock=sock)
+        self._reading = asyncio.create_task(self._read(reader), name="channel")
+
+    @property
+    def up(self) -> bool:
+        return self._writer is not None and not self._writer.is_closing()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Nothing happens where the other end is gone."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(framed(message))
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._writer is not None:
+            self._writer.close()
+        if self._reading is not None:
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                self._received(json.loads(await reader.readexactly(length)))
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            assert self._writer is not None
+            self._writer.close()
+            if not self._closed:
+                self._lost()

@@ -1,0 +1,130 @@
+"""One reload for all workers: one of them reads and checks the files, the others take over what it has accepted.
+
+So either all run the new configuration or none does, and faults are logged once.
+"""
+
+import asyncio
+import signal
+from collections.abc import Collection
+from typing import Final
+
+import structlog
+
+from gateway.pauses import FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses
+from gateway.process.handshake import Message
+from gateway.process.workers import WorkerProcess, Workers
+
+SHORTER: Final = 0.8  # than a worker's own pauses, so that one worker's wish never comes just before its time
+LOOK_AGAIN_S: Final = 0.1
+ANSWER_S: Final = 60.0  # a large configuration on a busy machine takes seconds
+
+log = structlog.get_logger(__name__)
+
+
+class Reloads:
+    """`generation` counts the accepted configurations; that of number n lies in the shared memory number n modulo 2."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self.generation = 0
+        self._wanted = asyncio.Event()
+        self._pending = False  # a reload is wanted or under way
+        self._answers: dict[WorkerProcess, asyncio.Future[bool]] = {}
+        self._turn = asyncio.Lock()
+        self._pauses = Pauses(first_s=SHORTER * FIRST_PAUSE_S, longest_s=SHORTER * LONGEST_PAUSE_S)
+
+    def want(self) -> None:
+        """Several wishes before one has begun are one reload."""
+        self._pending = True
+        self._wanted.set()
+
+    def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
+        """A worker misses these master keys: read the files again, ever more rarely where they do not come.
+
+        While a reload is pending, its end is the answer: another worker may have asked for the same key just before.
+        """
+        if self._pauses.due(set(ids)):
+            self.want()
+        elif not self._pending:
+            worker.send({"type": "nothing_new"})
+
+    def answered(self, worker: WorkerProcess, message: Message) -> None:
+        """A worker's ``reloaded``."""
+        answer = self._answers.get(worker)
+        if answer is not None and not answer.done():
+            answer.set_result(message["ok"])
+
+    async def run(self) -> None:
+        """One at a time, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self._everybody_has_read()
+            async with self._turn:
+                await self._reload()
+            self._pending = self._wanted.is_set()
+
+    async def _everybody_has_read(self) -> None:
+        """No worker that starts still reads the memory that is written next, and there is one to read the files."""
+        while True:
+            for worker in list(self._workers.living.values()):
+                await _first(worker.ready, worker.exited)
+            if self._workers.ready:
+                return
+            await asyncio.sleep(LOOK_AGAIN_S)  # a dead one is replaced after a pause
+
+    async def _reload(self) -> None:
+        following = self.generation + 1
+        for loader in self._workers.ready:
+            accepted = await self._asked(loader, {"type": "reload", "memory": following % 2})
+            if accepted is not None:
+                break
+        else:
+            return  # each died at it, and who replaces them runs what they ran
+        if not accepted:
+            self._workers.send({"type": "nothing_new"})
+            return
+        self.generation = loader.generation = following
+        others = [worker for worker in self._workers.ready if worker is not loader]
+        await asyncio.gather(*(self._take_over(worker) for worker in others))
+
+    async def bring_up_to_date(self, worker: WorkerProcess) -> None:
+        """One that is ready only now, and began before the last reload was accepted."""
+        async with self._turn:
+            await self._take_over(worker)
+
+    async def _take_over(self, worker: WorkerProcess) -> None:
+        """A worker that cannot take over what another has accepted is replaced by one that starts with it."""
+        following = self.generation
+        if worker.generation == following:
+            return
+        done = await self._asked(worker, {"type": "take_over", "memory": following % 2})
+        if done:
+            worker.generation = following
+        elif worker.code is None:
+            log.error("worker_kept_old_configuration", pid=worker.pid, effect="it is replaced")
+            worker.signal(signal.SIGTERM)
+
+    async def _asked(self, worker: WorkerProcess, message: Message) -> bool | None:
+        """What the worker answers; None where it dies, as one does that is silent: nobody knows what it runs."""
+        answer = self._answers[worker] = asyncio.get_running_loop().create_future()
+        worker.send(message)
+        gone = asyncio.ensure_future(worker.exited.wait())
+        try:
+            await asyncio.wait({answer, gone}, timeout=ANSWER_S, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and worker.code is None:
+                log.error("worker_silent", pid=worker.pid, effect="it is killed and replaced", waited_s=ANSWER_S)
+                worker.signal(signal.SIGKILL)
+            return answer.result() if answer.done() else None
+        finally:
+            gone.cancel()
+            del self._answers[worker]
+
+
+async def _first(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

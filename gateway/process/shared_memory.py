@@ -1,0 +1,25 @@
+"""Memory that the parent and its workers share by open files without a name: each worker gets their descriptors."""
+
+import os
+import tempfile
+
+
+class SharedMemory:
+    """`configurations`: two, each for a pickled configuration that workers wrote (`handed_on`), the one in use and the next.
+    `board`: the pages of metrics. The parent never reads a configuration, which holds secrets.
+    """
+
+    def __init__(self) -> None:
+        self.configurations = (_unnamed("configuration-0"), _unnamed("configuration-1"))
+        self.board = _unnamed("metrics")
+
+    @property
+    def descriptors(self) -> list[int]:
+        return [*self.configurations, self.board]
+
+
+def _unnamed(name: str) -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    with tempfile.TemporaryFile() as file:  # macOS
+        return os.dup(file.fileno())

@@ -1,0 +1,334 @@
+"""The attempts of one exchange, each signed: sent until there is an answer to pass on.
+
+One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be renewed: the new one
+gets its chance. `wire.replay` says what may be repeated and when; here it is done, within the provider's budget.
+"""
+
+import asyncio
+import random
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.connections.opened import Opened
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.limits import Outcome
+from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange
+from gateway.errors import BodyTooLarge, GatewayError
+from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
+from gateway.middleware.credentials import place
+from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.proxy.caller_body import CallerBody
+from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.services import SERVICES
+
+# ── What the fast lane hands over: the first attempt of a request that the chain goes on with.
+
+FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost
+
+
+class Handed(NamedTuple):
+    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with."""
+
+    outcome: FirstOutcome
+    spent_s: float
+    opened: Opened
+
+
+# ── Signs UPSTREAM for one attempt, where the connection's auth mode signs requests; see `gateway.auth.mode`.
+
+HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that the services take which want its hash
+
+
+async def gather(request: web.Request, upload: CallerBody) -> None:
+    """Take the whole body, if it goes into the signature or gets members of the entry's. Raises BodyTooLarge."""
+    placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
+    kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
+    members = placement.body if placement.body and placement.body.fit(request.method, kind, coding) else None
+    signed = placement.signer is not None and placement.signer.wants_body(upstream)
+    if not request.body_exists or not (signed or members):
+        return
+    body = await upload.gathered(HELD_BYTES)
+    if body is None:
+        raise BodyTooLarge(
+            "body_too_large",
+            f"This provider wants the credential in the body or requests signed over it, and one of more than "
+            f"{HELD_BYTES >> 20} MiB is not held for that. For AWS, send its SHA-256 in hex as X-Amz-Content-Sha256, and it "
+            "streams.",
+            close=True,
+        )
+    if members is not None:
+        put = members.put_into
+        upload.replace(put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(put, kind, body))
+
+
+async def sign(request: web.Request, upload: CallerBody) -> None:
+    """Sign what is about to be sent, with a nonce and a time of its own. `gather` has been awaited."""
+    signer = request[CONNECTION].placement.signer
+    if signer is None:
+        return
+    upstream = request[UPSTREAM]
+    body: bytes | None = b""
+    if request.body_exists:
+        body = await upload.gathered(HELD_BYTES) if signer.wants_body(upstream) else None
+    signer.sign(upstream, body)
+
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
+SWALLOWED_S: Final = 1.0
+REFUSING: Final = frozenset({401, 403})
+_SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
+
+
+class Attempts:
+    """`count`: how often the request has been sent so far. `upgrade`: the protocol to switch to, if that is asked."""
+
+    __slots__ = (
+        "_gate",
+        "_judged",
+        "_renewed",
+        "_request",
+        "_retried",
+        "_sent_with",
+        "_services",
+        "_timing",
+        "_upgrade",
+        "_upload",
+        "_waited_s",
+        "_watch",
+        "count",
+    )
+
+    def __init__(
+        self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, upgrade: str | None = None
+    ) -> None:
+        self.count = 0
+        self._upgrade = upgrade
+        self._request = request
+        self._upload = upload
+        self._watch = watch
+        self._services = request.app[SERVICES]
+        self._timing = request[TIMING]
+        upstream = request[UPSTREAM]
+        self._gate = self._services.gates.to((upstream.scheme, upstream.host, upstream.port))
+        self._retried = 0
+        self._waited_s = 0.0
+        self._renewed = False
+        self._judged = False
+        self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
+
+    async def answer(self) -> ProviderExchange:
+        """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
+        self._gate.budget.requests += 1
+        await gather(self._request, self._upload)
+        with self._timing.waiting_for_upstream():
+            return await self._answer()
+
+    async def _answer(self) -> ProviderExchange:
+        while True:
+            try:
+                exchange = await self._send()
+            except (EgressError, StoodStill) as fault:
+                if not await self._after_fault(fault):
+                    raise
+                continue
+            more = may_lead_to_more(exchange.status, retries=self._retries_left)
+            if not more or not await self._after_answer(exchange):
+                self._judge(exchange.status)
+                return exchange
+
+    async def _send(self) -> ProviderExchange:
+        before = self._outcome_of_lane()
+        if before is not None and not isinstance(before, ConnectionLost):
+            self.count += 1
+            if isinstance(before, Exception):
+                raise before
+            return before
+        gate = self._gate
+        probe = False if gate.enter_at_once() else await gate.enter()
+        outcome: Outcome = "untold"
+        self.count += 1
+        try:
+            await sign(self._request, self._upload)
+            exchange = await self._services.egress.send(
+                self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
+            )
+            outcome = "answered"
+        except EgressError as fault:
+            if fault.kind in _SAYS_DOWN and self._upload.fault is None:
+                outcome = "failed"
+            raise
+        except asyncio.CancelledError:
+            silence = self._watch.taken_back()
+            if silence is None:
+                raise
+            # A caller who has no patience says nothing about the provider.
+            if not self._upload.waiting and silence.limit_s >= self._services.egress.timeouts.first_byte_s:
+                outcome = "failed"
+            raise silence from None
+        finally:
+            gate.leave(outcome, probe=probe)
+        return exchange
+
+    def _outcome_of_lane(self) -> FirstOutcome | None:
+        """What has come of the request on the fast lane, if it began there: that was the first attempt."""
+        take = getattr(self._request.protocol, "take_handed", None)
+        handed: Handed | None = take() if take is not None and self.count == 0 else None
+        if handed is None:
+            return None
+        self._timing.began -= handed.spent_s
+        self._timing.upstream_s += handed.spent_s
+        self._watch.began_earlier(handed.spent_s)
+        if handed.opened.base != self._request[CONNECTION].base:  # a reload has moved it meanwhile: ask the new place
+            close = getattr(handed.outcome, "close", None)
+            if close is not None:
+                close()
+            return None
+        self._sent_with = handed.opened
+        return handed.outcome
+
+    async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
+        """Whether to send it again, after the wait that is due."""
+        if isinstance(fault, EgressError):
+            repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
+        else:
+            repeats, sent = not self._upload.waiting and not fault.total, True
+        return repeats and self._may_repeat(sent=sent) and await self._waited(None)
+
+    async def _after_answer(self, exchange: ProviderExchange) -> bool:
+        """Whether to send it again instead of passing this answer on; if so, it is done with."""
+        if exchange.status == 401 and not self._renewed:
+            self._renewed = True
+            if await self._newer_credential():
+                await _swallow(exchange)
+                return True
+        if not self._retries_left or not self._may_repeat(sent=True):
+            return False
+        rules = self._rules()
+        if not rules.wanted(exchange.status, exchange.headers):
+            return False
+        told_s = rules.told_wait_s(exchange.status, exchange.headers, clock.now())
+        return await self._waited(told_s, exchange)
+
+    async def _newer_credential(self) -> bool:
+        """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
+        refusals, sent = self._services.live.refusals, self._sent_with or self._request[CONNECTION]
+        self._sent_with = None
+        if not self._may_repeat(sent=True):
+            self._judged = True
+            refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
+            return False
+        if self._request[CONNECTION].connection.version > sent.connection.version:
+            return True  # renewed while the lane waited: the request carries the newer one already
+        with self._watch.resting(), self._timing.waiting_for_token():
+            newer = await refusals.newer_than(sent)
+        if newer is None:
+            return False
+        self._place(newer)
+        return True
+
+    def _judge(self, status: int) -> None:
+        """Note whether the API takes the credential, from an answer that is passed on."""
+        rejections = self._services.live.rejections
+        if status in REFUSING:
+            if not self._judged and self._at_home:
+                path = self._request[UPSTREAM].target.partition("?")[0]
+                rejections.refused(self._request[CONNECTION], status, path)
+        elif rejections.suspected and (200 <= status < 300 or status == 101):
+            ref = self._request[CONNECTION].connection.ref
+            if ref in rejections.suspected:
+                rejections.accepted(ref)
+
+    def _judge_later(self, sent: Opened, renewal: "asyncio.Task[Opened | None]") -> None:
+        """A 401 counts where the renewal that it led to brought nothing newer."""
+        if renewal.cancelled() or renewal.exception() is not None or not self._at_home:
+            return
+        newer = renewal.result()
+        if newer is None or newer.connection.version <= sent.connection.version:
+            path = self._request[UPSTREAM].target.partition("?")[0]
+            self._services.live.rejections.refused(sent, 401, path)
+
+    @property
+    def _at_home(self) -> bool:
+        """Whether it goes to the connection's own API: another origin may know nothing of its credential."""
+        base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
+        return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
+
+    async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+        """Whether a retry is due; then its wait is over, and the request carries the credential of now."""
+        if not self._retries_left:
+            return False
+        wait = self._wait_s(told_s)
+        if wait is None or wait >= self._watch.left_s or not self._gate.budget.take(clock.monotonic()):
+            return False
+        if not await self._key_spends():
+            return False
+        if exchange is not None:
+            await _swallow(exchange)
+        self._retried += 1
+        self._waited_s += wait
+        with self._watch.resting():
+            await clock.sleep(wait)
+            ref = self._request[CONNECTION].connection.ref
+            live = self._services.live
+            with self._timing.waiting_for_token():
+                self._place(live.peek(ref) or await live.opened(*ref))
+        return True
+
+    async def _key_spends(self) -> bool:
+        """Whether the caller's key has a call left for a retry, which reaches the provider as any other does."""
+        access = self._request[CALLER].access
+        if access is None or access.meter is None:
+            return True
+        try:
+            await access.meter.spend()
+        except GatewayError:
+            return False  # what there is so far is passed on
+        return True
+
+    def _wait_s(self, told_s: float | None) -> float | None:
+        return wait_s(told_s, self._retried + 1, random.random(), waited_s=self._waited_s)  # noqa: S311 (spread, not secrecy)
+
+    def _place(self, opened: Opened) -> None:
+        if opened is not self._request[CONNECTION]:
+            place(opened, self._request[UPSTREAM], has_body=self._request.body_exists)
+            self._request[CONNECTION] = opened
+
+    @property
+    def _retries_left(self) -> bool:
+        return self._retried < self._request[ASKED].retries
+
+    def _may_repeat(self, *, sent: bool) -> bool:
+        upload, request = self._upload, self._request
+        keyed = bool(request[UPSTREAM].headers.get(IDEMPOTENCY_KEY))
+        return upload.fault is None and repeatable(request.method, keyed=keyed, kept=upload.kept, sent=sent)
+
+    def _rules(self) -> Rules:
+        retry = self._request[CONNECTION].provider.proxy.retry
+        retry_on = self._request[ASKED].retry_on
+        if retry is None:
+            return Rules.of(retry_on=retry_on)
+        return Rules.of(
+            error_code=retry.error_code,
+            after=retry.after,
+            at=retry.at,
+            remaining=retry.remaining,
+            retry_on=retry_on,
+        )
+
+
+async def _swallow(exchange: ProviderExchange) -> None:
+    """Be done with an answer that is not passed on, keeping its connection if little of it is left."""
+    try:
+        if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
+            async with asyncio.timeout(SWALLOWED_S):
+                while await exchange.read():
+                    pass
+    except (EgressError, TimeoutError):
+        pass
+    finally:
+        exchange.close()

@@ -1,0 +1,169 @@
+"""The caller's body on its way to the provider: taken piece by piece, as fast as the provider takes them.
+
+The beginning is kept for as long as it is small, so that a short body can be sent a second time.
+"""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from itertools import count
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.egress.provider_exchange import Body, ProviderExchange
+from gateway.errors import InvalidRequest
+from gateway.middleware.read_body import limits_of
+from gateway.proxy.exchange_watch import ExchangeWatch
+from gateway.text import counted
+
+_LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
+_INFLATED_CODINGS: Final = frozenset({"gzip", "deflate", "br", "zstd"})
+KEPT_BYTES: Final = 64 * 1024
+_inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+class CallerBody:
+    """What the caller sends, and how far it got.
+
+    `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
+    `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
+    `kept`: all that has been taken is still there, and `body()` begins with it anew. `keep_bytes`: how much may be kept.
+    """
+
+    def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
+        self._request = request
+        self._watch = watch
+        self.exchange: ProviderExchange | None = None
+        self.fault: Exception | None = None
+        self.waiting = False
+        self.inflated = arrives_inflated(request)
+        self.kept = True
+        self.keep_bytes = KEPT_BYTES
+        self._length: int | None = None
+        self._kept_pieces: list[bytes] = []
+        self._kept_bytes = 0
+        self._turn: asyncio.Lock | None = None
+        self._limits = limits_of(request)
+        self._received = 0
+        self._waited_s = 0.0  # for the caller's bytes; the time that the provider takes to read them does not count
+
+    def body(self) -> Body | None:
+        """With the declared length, if there is one that still holds; None if the message has no body and says so."""
+        request = self._request
+        if not request.body_exists:
+            declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
+            return Body(self._pieces(), 0) if declared else None
+        length = self._length if self._length is not None else None if self.inflated else request.content_length
+        return Body(self._pieces(), length, self._whole())
+
+    async def gathered(self, limit_bytes: int) -> bytes | None:
+        """All of it, taken before any of it is sent; None if it has more than `limit_bytes`, and is then no longer kept."""
+        self.keep_bytes = limit_bytes
+        if (self._request.content_length or 0) > limit_bytes:
+            return None
+        at = 0
+        while await self._piece(at):
+            self._watch.moved()
+            at += 1
+            if not self.kept:
+                return None
+        return b"".join(self._kept_pieces)
+
+    def replace(self, body: bytes) -> None:
+        """Send this instead of what has been `gathered`."""
+        self._kept_pieces = [body] if body else []
+        self._length = len(body)
+
+    def _whole(self) -> bytes | None:
+        """All of it, if it has arrived and is still there; None while it is on its way."""
+        content = self._request.content
+        held_up = self._turn is not None and self._turn.locked()
+        if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
+            return None
+        whole = b"".join((*self._kept_pieces, rest := content.read_nowait()))
+        self._keep(rest)
+        return whole
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.
+        yield b""
+        for at in count():
+            piece = await self._piece(at)
+            if not piece:
+                return
+            self._watch.moved()
+            yield piece
+            self._watch.moved()
+
+    async def _piece(self, at: int) -> bytes:
+        """The `at`-th piece of the body, taken from the caller once however often it is sent; empty at the end."""
+        if at < len(self._kept_pieces):
+            return self._kept_pieces[at]
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        async with self._turn:  # an attempt that was given up may not have let go yet
+            if at < len(self._kept_pieces):
+                return self._kept_pieces[at]
+            piece = await self._take()
+            self._keep(piece)
+            return piece
+
+    def _keep(self, piece: bytes) -> None:
+        self._kept_bytes += len(piece)
+        if self._kept_bytes > self.keep_bytes:
+            self.kept = False
+            self._kept_pieces.clear()  # whoever took this piece is past them all, and nobody will begin anew
+        elif self.kept and piece:
+            self._kept_pieces.append(piece)
+
+    async def _take(self) -> bytes:
+        self.waiting = True
+        self._watch.caller_idle_s = self._limits.body_idle_s
+        since = clock.monotonic()
+        try:
+            piece = await self._request.content.readany()
+            self._waited_s += clock.monotonic() - since
+            self._received += len(piece)
+            if piece:
+                self._check_pace()
+            return piece
+        except Exception as fault:
+            self.fault = fault
+            if self.exchange is not None:
+                self.exchange.close()
+            raise
+        finally:
+            self.waiting = False
+            self._watch.caller_idle_s = None
+
+    def _check_pace(self) -> None:
+        """Raises InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
+        limits, waited_s = self._limits, self._waited_s
+        if waited_s > limits.upload_grace_s and self._received < limits.upload_bytes_per_s * waited_s:
+            slow = f"The body came too slowly: {counted(self._received, 'byte')} in {waited_s:.0f} s"
+            raise InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
+
+
+def arrives_inflated(request: web.Request) -> bool:
+    """Whether the runner has undone the body's coding although Content-Encoding still names it.
+
+    A runner's options decide that, and nothing in a request tells; so a parser of the same runner is shown a message.
+    """
+    if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
+        return False
+    server = getattr(request.protocol, "_manager", None)
+    if server is None:
+        return False
+    if server not in _inflating:
+        _inflating[server] = _inflates(server)
+    return _inflating[server]
+
+
+def _inflates(server: Any) -> bool:
+    coded = zlib.compress(b"probe", wbits=31)
+    head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
+    messages, _, _ = server()._parser.feed_data(head.encode() + coded)
+    return bool(messages[0][1].read_nowait() != coded)

@@ -1,0 +1,105 @@
+"""One exchange from end to end."""
+
+from collections.abc import Iterator
+
+from aiohttp import hdrs, web
+
+from gateway.access.scopes import PROXY
+from gateway.egress.client import Timeouts
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.provider_exchange import ProviderExchange
+from gateway.http.content_coding import CodingError
+from gateway.http.headers import MalformedAnswer
+from gateway.http.websocket import asked_for
+from gateway.middleware.facts import ASKED, PAGING, UPSTREAM
+from gateway.middleware.scope import needs
+from gateway.proxy.attempts import Attempts
+from gateway.proxy.caller_body import CallerBody
+from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.proxy.no_answer import heard_by_caller
+from gateway.proxy.page_fetch import PageAttempts
+from gateway.proxy.paged_answer import page_stream, pass_pages
+from gateway.proxy.passed_answer import ATTEMPTS, AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
+from gateway.proxy.upgrade_tunnel import Tunnel
+from gateway.services import SERVICES
+
+
+@needs(PROXY, limits=True)
+async def forward(request: web.Request) -> web.StreamResponse:
+    """Send UPSTREAM with the caller's body and pass the answer on, whatever its status.
+
+    Raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable as long as nothing has been answered.
+    """
+    timeouts = request.app[SERVICES].egress.timeouts
+    watch = ExchangeWatch(request, _first_byte_s(request, timeouts), timeouts.total_s)
+    upload = CallerBody(request, watch)
+    upgrade = asked_for(request)
+    attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
+    answer: PassedAnswer | None = None
+    try:
+        with watch:
+            upstream = request[UPSTREAM]
+            if upload.inflated:
+                upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
+            upload.exchange = exchange = await attempts.answer()
+            watch.moved()
+            watch.limit_s = timeouts.idle_s
+            if upgrade is not None and exchange.status == 101:
+                answer = signed(switched(request, exchange, upgrade), request, attempts.count)
+                await _relay(exchange, answer, request, watch)
+                return answer
+            if PAGING in request and 200 <= exchange.status < 300:
+                answer = signed(page_stream(), request, attempts.count)
+                if upgrade is not None:
+                    answer.force_close()
+                await pass_pages(request, exchange, answer, upload, watch, _first_byte_s(request, timeouts))
+                return answer
+            body = await body_of(request, exchange)
+            answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)
+            if upgrade is not None:
+                answer.force_close()  # the connection is no longer read as HTTP
+            await _pass_on(body, answer, request, watch)
+    except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
+        if answer is None or not answer.prepared:
+            heard = heard_by_caller(fault, request, upload)
+            heard.headers[ATTEMPTS] = str(attempts.count)
+            heard.close |= upgrade is not None
+            raise heard from fault
+        answer.abort()
+    except ConnectionError:  # the caller left while it was being written to
+        if answer is None:
+            raise
+        answer.abort()
+    finally:
+        if upload.exchange is not None:
+            upload.exchange.close()
+    return answer
+
+
+def _first_byte_s(request: web.Request, timeouts: Timeouts) -> float:
+    asked_s = request[ASKED].timeout_s
+    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
+
+
+async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
+    """Both sides of a connection that has switched; it may be silent for as long as it likes."""
+    await answer.prepare(request)
+    tunnel = Tunnel(request)
+    try:
+        with watch.resting():
+            await tunnel.run(exchange)
+    finally:
+        answer.count(tunnel.bytes_out)
+
+
+async def _pass_on(body: AnswerBody, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
+    await answer.prepare(request)
+    parts: Iterator[bytes] | None = body.first
+    while parts is not None:
+        for part in parts:
+            if part:
+                await answer.write(part)
+                watch.moved()
+        parts = await body.next()
+        watch.moved()
+    await answer.write_eof()

@@ -1,0 +1,59 @@
+"""What the caller hears when there is no answer to pass on."""
+
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.egress.egress_errors import EgressError, Kind, TurnedAway
+from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
+from gateway.middleware.facts import UPSTREAM
+from gateway.proxy.caller_body import CallerBody
+from gateway.proxy.exchange_watch import StoodStill
+
+_HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
+    "refused": (InvalidRequest, "address_refused"),
+    "unreachable": (UpstreamFailed, "upstream_unreachable"),
+    "tls": (UpstreamFailed, "upstream_tls"),
+    "timeout": (UpstreamTimeout, "upstream_timeout"),
+    "protocol": (UpstreamFailed, "upstream_protocol"),
+    "too_large": (UpstreamFailed, "upstream_protocol"),
+    "busy": (Unavailable, "busy"),
+}
+
+
+def heard_by_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
+    """`fault` as an error of ours. What is left of the body on the connection must not be read as a request."""
+    close = not request.content.is_eof()
+    if isinstance(upload.fault, GatewayError):
+        return upload.fault
+    if upload.fault is not None:
+        return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
+    if isinstance(fault, StoodStill):
+        return _too_late(fault, request, upload, close=close)
+    if isinstance(fault, TurnedAway):
+        return _turned_away(fault, close=close)
+    if isinstance(fault, EgressError):
+        kind, code = _HEARD_AS[fault.kind]
+        return kind(code, fault.message, close=close)
+    return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
+
+
+def _too_late(fault: StoodStill, request: web.Request, upload: CallerBody, *, close: bool) -> GatewayError:
+    origin = request[UPSTREAM].origin
+    if fault.total:
+        return UpstreamTimeout(
+            "upstream_timeout",
+            f"The call to {origin} was not over within {fault.limit_s:g} s (egress.timeouts.total_s).",
+            close=close,
+        )
+    if upload.waiting:
+        return InvalidRequest("invalid_body", f"No byte of the body came for {fault.limit_s:g} s.", close=True)
+    return UpstreamTimeout("upstream_timeout", f"{origin} did not answer within {fault.limit_s:g} s.", close=close)
+
+
+def _turned_away(fault: TurnedAway, *, close: bool) -> GatewayError:
+    retry_at = clock.now() + timedelta(seconds=fault.retry_after_s)
+    payload = {"reason": fault.reason, "retry_at": retry_at.isoformat(timespec="milliseconds")}
+    return Unavailable("busy", fault.message, payload=payload, retry_after_s=fault.retry_after_s, close=close)

@@ -1,0 +1,224 @@
+"""One page: asked for, also later where its provider says so, read within bounds, decoded."""
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.page_memory import NoPageMemory, Reservation
+from gateway.egress.provider_exchange import ProviderExchange
+from gateway.errors import Unavailable, UpstreamFailed
+from gateway.http.content_coding import CodingError, Decoder, codings_of
+from gateway.http.fields import Fields
+from gateway.http.retry import wait_s
+from gateway.middleware.facts import ASKED, CALLER, UPSTREAM
+from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.attempts import Attempts
+from gateway.proxy.caller_body import CallerBody
+from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.proxy.passed_answer import values
+from gateway.services import SERVICES
+
+# ── The attempts for one page: a provider that says when to come back is waited for, though nobody has asked for
+# retries.
+
+RETRIES: Final = 5  # of each page, where the caller does not say
+LONGEST_WAIT_S: Final = 60.0  # quotas are often counted by the minute
+ALL_WAITS_S: Final = 120.0
+HEADER: Final = "Retries"
+
+
+class PageAttempts(Attempts):
+    """`later`: the answer has begun, so there is no other way to tell of a failure than to break off."""
+
+    __slots__ = ("_later", "_most")
+
+    def __init__(
+        self,
+        request: web.Request,
+        upload: CallerBody,
+        watch: ExchangeWatch,
+        upgrade: str | None = None,
+        *,
+        later: bool = False,
+    ) -> None:
+        super().__init__(request, upload, watch, upgrade)
+        self._later = later
+        self._most = retries_of(request)
+
+    @property
+    def _retries_left(self) -> bool:
+        return self._retried < self._most
+
+    def told_wait_s(self, exchange: ProviderExchange) -> float | None:
+        """Seconds after which the provider wants to be asked again, None if it does not say."""
+        return self._rules().told_wait_s(exchange.status, exchange.headers, clock.now())
+
+    async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
+        """Of the first page a failure is passed on as ever, unless the provider says when it will be over."""
+        if told_s is None and not self._later and self._retried >= self._request[ASKED].retries:
+            return False
+        return await super()._waited(told_s, exchange)
+
+    def _wait_s(self, told_s: float | None) -> float | None:
+        chance = random.random()  # noqa: S311 (spread, not secrecy)
+        return wait_s(
+            told_s,
+            self._retried + 1,
+            chance,
+            waited_s=self._waited_s,
+            longest_s=LONGEST_WAIT_S,
+            all_s=ALL_WAITS_S,
+        )
+
+
+def retries_of(request: web.Request) -> int:
+    """How often each page may be asked for again."""
+    return request[ASKED].retries if request.headers.get(HEADER) else RETRIES
+
+
+PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
+FORMS: Final = 2  # a page is held as it came and as the text that is taken apart
+COME_BACK_S: Final = 5
+TOLD_BYTES: Final = 2048  # so much of a provider's refusal is passed on
+BROKEN: Final = (EgressError, CodingError, StoodStill)
+
+
+class PageReader:
+    """`attempts`: requests sent so far. `first_byte_s`: how long an answer may take to begin."""
+
+    def __init__(
+        self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, first_byte_s: float, attempts: int
+    ) -> None:
+        self.attempts = attempts
+        self._request = request
+        self._upload = upload
+        self._watch = watch
+        self._first_byte_s = first_byte_s
+        self._reserved: Reservation | None = None
+
+    def holds(self, size: int) -> None:
+        """Only so many bytes of the page are still in memory."""
+        if self._reserved is not None:
+            self._reserved.shrink(size)
+
+    async def page(self, exchange: ProviderExchange | None = None) -> tuple[bytearray | None, Fields]:
+        """The page that UPSTREAM asks for, decoded, and its head's fields; None for a 204.
+
+        `exchange`: its answer, if it is there already.
+
+        An answer that breaks off is asked for again. Raises EgressError, CodingError, StoodStill, GatewayError.
+        """
+        broken = 0
+        while True:
+            self.holds(0)
+            if exchange is None:
+                exchange = await self._asked()
+            try:
+                content = await self._content(exchange)
+                break
+            except (EgressError, StoodStill):
+                broken += 1
+                if broken > retries_of(self._request):
+                    raise
+            finally:
+                exchange.close()
+            exchange = None
+            with self._watch.resting():
+                await clock.sleep(wait_s(None, broken, random.random(), waited_s=0.0) or 0.0)  # noqa: S311 (spread)
+        return None if exchange.status == 204 else content, exchange.headers
+
+    async def _asked(self) -> ProviderExchange:
+        """The answer, an accepted one. Raises UpstreamFailed ``page_failed`` for any other."""
+        watch = self._watch
+        watch.limit_s = self._first_byte_s
+        watch.begin_anew()
+        attempts = PageAttempts(self._request, self._upload, watch, later=True)
+        try:
+            exchange = await attempts.answer()
+        finally:
+            self.attempts += attempts.count
+        watch.limit_s = self._request.app[SERVICES].egress.timeouts.idle_s
+        watch.moved()
+        if 200 <= exchange.status < 300:
+            return exchange
+        try:
+            raise await self._refusal(exchange, attempts)
+        finally:
+            exchange.close()
+
+    async def _content(self, exchange: ProviderExchange) -> bytearray:
+        """All of the body. Raises UpstreamFailed for one that is too large or coded as nobody can undo."""
+        try:
+            return await self._read(exchange, PAGE_BYTES)
+        except asyncio.CancelledError:
+            silence = self._watch.taken_back()
+            if silence is None:
+                raise
+            raise silence from None
+
+    async def _read(self, exchange: ProviderExchange, limit_bytes: int) -> bytearray:
+        coding = ",".join(values(exchange.headers, "content-encoding"))
+        if codings_of(coding) is None:
+            raise UpstreamFailed(
+                "page_unreadable", f"The provider's answer is coded as {coding}, which is not known here."
+            )
+        decoder = Decoder()
+        coded = decoder.start(coding)
+        content = bytearray()
+        counted = False
+        while piece := await exchange.read():
+            self._watch.moved()
+            for part in decoder.feed(piece) if coded else (piece,):
+                content += part
+                if len(content) > limit_bytes:
+                    raise UpstreamFailed(
+                        "page_too_large",
+                        f"One page of the provider has more than {limit_bytes} bytes. Ask for smaller pages, by its own "
+                        "parameter or by 'Gateway-Paginate: all; limit=…'.",
+                    )
+                if len(content) > INLINE_BYTES and not counted:
+                    counted = True
+                    whole = PAGE_BYTES if coded or exchange.length is None else exchange.length
+                    await self._reserve(min(whole, PAGE_BYTES))
+        decoder.finish()
+        self.holds(FORMS * len(content))
+        return content
+
+    async def _reserve(self, size: int) -> None:
+        """Wait until there is memory for a page of `size` bytes; its provider waits as well. Raises Unavailable ``busy``."""
+        services, caller = self._request.app[SERVICES], self._request[CALLER]
+        key = caller.environment.name if caller.key is None else caller.key.id
+        wait_s = services.config.egress.limits.wait_s
+        try:
+            with self._watch.resting():
+                self._reserved = await services.page_memory.reserve(key, FORMS * size, wait_s)
+        except NoPageMemory:
+            retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
+            payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
+            raise Unavailable(
+                "busy",
+                f"Paged calls hold all the memory that they may (egress.page_memory_bytes). Send fewer at once, or come back "
+                f"in {COME_BACK_S} s.",
+                payload=payload,
+                retry_after_s=COME_BACK_S,
+            ) from None
+
+    async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
+        """The provider's own words, as far as they are short."""
+        told: dict[str, Any] = {"status": exchange.status}
+        wait = attempts.told_wait_s(exchange)
+        if wait is not None:
+            told["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
+        try:
+            body = await self._read(exchange, 16 * TOLD_BYTES)
+        except (*BROKEN, UpstreamFailed):
+            body = bytearray()
+        if body:
+            told["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
+        origin = self._request[UPSTREAM].origin
+        return UpstreamFailed("page_failed", f"{origin} answered a later page with {exchange.status}.", payload=told)

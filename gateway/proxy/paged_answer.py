@@ -1,0 +1,293 @@
+"""A whole list for one call: page after page, their records as one stream of lines; a trailer says how it ended."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.access.caller import Caller
+from gateway.egress.provider_exchange import ProviderExchange
+from gateway.errors import GatewayError, UpstreamFailed
+from gateway.http.added_fields import NOT_RENDERED
+from gateway.http.fields import Fields
+from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, taken_apart
+from gateway.http.paging.page_document import NO_RECORDS, Records
+from gateway.http.paging.resume_position import OffLimits, aim, written
+from gateway.middleware.credentials import place
+from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
+from gateway.middleware.policy import check
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.proxy.caller_body import CallerBody
+from gateway.proxy.exchange_watch import ExchangeWatch
+from gateway.proxy.no_answer import heard_by_caller
+from gateway.proxy.page_fetch import BROKEN, PageReader
+from gateway.proxy.passed_answer import PassedAnswer
+from gateway.records.proxied_call import Position, UpstreamRequest
+from gateway.services import SERVICES
+
+# ── The lines of a list: records as they came, and ours, which no record can be taken for.
+#
+# A line of ours begins with the very bytes ``{"gateway_``; a record that would begin so gets a blank behind its
+# brace, which means nothing to JSON. The trailer is the last line, always; a stream without one was cut.
+
+OURS: Final = b'{"gateway_'
+TRAILER: Final = "gateway_trailer"
+MARK: Final = "gateway_page"
+BATCH_BYTES: Final = 64 * 1024
+
+
+def page_stream() -> PassedAnswer:
+    """The head of the answer, before anyone has said how it is paged."""
+    fields = [
+        ("Content-Type", "application/x-ndjson"),
+        ("Cache-Control", "no-store"),
+        ("X-Accel-Buffering", "no"),  # nginx in front of us would hold records back
+        *NOT_RENDERED,
+    ]
+    return PassedAnswer(200, "OK", fields, None)
+
+
+def batches(records: Records) -> Iterator[bytes]:
+    """Whole lines, some `BATCH_BYTES` at a time."""
+    batch = bytearray()
+    for record in records:
+        batch += b"{ " + record[1:] if record.startswith(OURS) else record
+        batch += b"\n"
+        if len(batch) >= BATCH_BYTES:
+            yield bytes(batch)
+            batch.clear()
+    if batch:
+        yield bytes(batch)
+
+
+def line_of(name: str, told: Mapping[str, Any]) -> bytes:
+    """One of ours, ASCII throughout."""
+    return json.dumps({name: told}, separators=(",", ":")).encode() + b"\n"
+
+
+def error_of(fault: GatewayError) -> dict[str, Any]:
+    """As the body of an error has it, with the status that it would have had."""
+    return {"status": fault.status, **fault.as_json()}
+
+
+# ── Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what.
+
+ATTEMPTS: Final = "Gateway-Attempts"
+CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
+
+
+async def pass_pages(
+    request: web.Request,
+    first: ProviderExchange,
+    answer: PassedAnswer,
+    upload: CallerBody,
+    watch: ExchangeWatch,
+    first_byte_s: float,
+) -> None:
+    """Read on from `first`, which is accepted, and write `answer` to its end.
+
+    What breaks before the first record leaves is raised; what breaks later stands in the trailer.
+    """
+    reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
+    try:
+        await _pass_pages(request, first, answer, upload, watch, reader)
+    finally:
+        reader.holds(0)
+
+
+async def _pass_pages(
+    request: web.Request,
+    first: ProviderExchange,
+    answer: PassedAnswer,
+    upload: CallerBody,
+    watch: ExchangeWatch,
+    reader: PageReader,
+) -> None:
+    run = _Run(request, reader)
+    asked_first = request[UPSTREAM]
+    try:
+        page = await run.first(first)
+    except (GatewayError, *BROKEN) as fault:
+        heard = _heard(fault, request, upload, watch)
+        heard.headers[ATTEMPTS] = str(reader.attempts)
+        raise heard from fault
+    answer.headers[ATTEMPTS] = str(reader.attempts)
+    answer.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
+    await answer.prepare(request)
+    while True:
+        for batch in batches(page.records):
+            await answer.write(batch)
+            watch.moved()
+            await clock.give_way()  # a write that need not wait lets nobody else in
+        run.passed(page)
+        following = page.next
+        if following is None or run.enough:
+            break
+        if request[PAGING].marks:
+            await answer.write(line_of(MARK, run.progress(following)))
+        del page  # from here on its memory is free
+        try:
+            page = await run.following(following)
+        except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
+            run.fault = _heard(fault, request, upload, watch)
+            break
+    request[UPSTREAM] = asked_first  # what the log tells of
+    await answer.write(line_of(TRAILER, run.trailer(following)))
+    await answer.write_eof()
+    answer.broke_off = None if run.fault is None else run.fault.code
+
+
+def _heard(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
+    """`fault` in our words. Raises it where nobody is left to hear them."""
+    if isinstance(fault, asyncio.CancelledError):
+        silence = watch.taken_back(total=True)
+        if silence is None:
+            raise fault
+        fault = silence
+    if isinstance(fault, GatewayError):
+        return fault
+    assert isinstance(fault, Exception)
+    return heard_by_caller(fault, request, upload)
+
+
+class _Run:
+    """How far it came: `pages` answers read, `records` written. `fault`: why it goes no further."""
+
+    def __init__(self, request: web.Request, reader: PageReader) -> None:
+        self.reader = reader
+        self.pages = self.records = 0
+        self.fault: GatewayError | None = None
+        self._cursor_seen = False
+        self._unseen_at: str | None = None
+        self._request = request
+        self._paging = request[PAGING]
+        self._base_path = request[UPSTREAM].base_path
+        self._circle = Circle()
+        if self._paging.start is not None:
+            self._circle.closed(self._paging.start.at)
+
+    @property
+    def enough(self) -> bool:
+        return self._paging.pages is not None and self.pages >= self._paging.pages
+
+    async def first(self, exchange: ProviderExchange) -> PageTurn:
+        content, headers = await self.reader.page(exchange)
+        return await self._turned(content, headers)
+
+    async def following(self, position: Position) -> PageTurn:
+        """The page at `position`, asked for with the credential of now."""
+        request = self._request
+        live, ref = request.app[SERVICES].live, request[CONNECTION].connection.ref
+        opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
+        before = request[UPSTREAM]
+        upstream = replace(before, headers=CIMultiDict(before.headers), base_path=self._base_path)
+        for name in _CONDITIONS:
+            upstream.headers.popall(name, None)
+        try:
+            aim(upstream, position, opened.allowed_origins | {opened.base.origin})
+        except OffLimits as fault:
+            raise _off_limits(fault.origin) from fault
+        await _check(request[CALLER], upstream)
+        place(opened, upstream, has_body=False)
+        request[UPSTREAM] = upstream
+        content, headers = await self.reader.page()
+        return await self._turned(content, headers, position)
+
+    def passed(self, page: PageTurn) -> None:
+        self.pages += 1
+        self.records += len(page.records)
+        self._cursor_seen = self._cursor_seen or page.unseen is None
+        self._unseen_at = page.way.cursor_path_in_response
+        self.fault = page.refused
+
+    def progress(self, following: Position | None) -> dict[str, Any]:
+        told: dict[str, Any] = {"pages": self.pages, "records": self.records}
+        if following is not None:
+            text = written(following, self._paging.request_digest)
+            cursor = self._request.app[SERVICES].page_cursors.seal(text)
+            if len(cursor) <= CURSOR_CHARS:
+                told["cursor"] = cursor
+        return told
+
+    def trailer(self, following: Position | None) -> dict[str, Any]:
+        complete = following is None and self.fault is None
+        told = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
+        if complete and self.pages and not self._cursor_seen:
+            told["note"] = (
+                f"No page had anything at '{self._unseen_at}' (cursor_path_in_response), so this is all if that is its place. "
+                "Providers that leave the cursor out at the end do so."
+            )
+        return told if self.fault is None else {**told, "error": error_of(self.fault)}
+
+    async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageTurn:
+        upstream = self._request[UPSTREAM]
+        at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target)
+        ways = self._paging.ways if position is None else [position.way]
+        if content is None:
+            return PageTurn(NO_RECORDS, ways[0], None)
+        large = len(content) > INLINE_BYTES
+        if not large:
+            page = taken_apart(content, headers, ways, at)
+        else:
+            page = await off_loop(taken_apart, content, headers, ways, at)
+            content.clear()  # the records are pieces of the text that was made of it
+            self.reader.holds(len(page.records.text))
+        digest = ""
+        if page.way.type == "offset" and page.records.hold_objects:
+            digest = await off_loop(lambda: page.records.digest) if large else page.records.digest
+        return self._checked(page, digest)
+
+    def _checked(self, page: PageTurn, digest: str) -> PageTurn:
+        """Less what must not be gone on with: a page that came before, an address that is not to be asked."""
+        if page.way.type == "offset":
+            if digest and self._circle.closed(digest):
+                return PageTurn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
+            return page
+        if page.next is None:
+            misnamed = self._paging.cursor_named and not self._cursor_seen and page.refused is None
+            return replace(page, refused=_misnamed(page)) if misnamed and page.unseen else page
+        if self._circle.closed(page.next.at):
+            return replace(page, next=None, refused=_circling("its own pages"))
+        opened = self._request[CONNECTION]
+        if page.way.type == "link":
+            origin = place_of(page.next.at).origin
+            if origin not in opened.allowed_origins | {opened.base.origin}:
+                return replace(page, next=None, refused=_off_limits(origin))
+        return page
+
+
+def _misnamed(page: PageTurn) -> UpstreamFailed:
+    return UpstreamFailed(
+        "page_unreadable",
+        f"The provider's page has nothing at '{page.way.cursor_path_in_response}' (cursor_path_in_response), but has "
+        f"{', '.join(list(page.unseen or ())[:5])}. Say which of them is the cursor.",
+    )
+
+
+async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
+    """A page is a call like any other. Raises Forbidden."""
+    check(caller, upstream)
+    if caller.access is not None and caller.access.meter is not None:
+        await caller.access.meter.spend()
+
+
+def _circling(what: str) -> UpstreamFailed:
+    return UpstreamFailed(
+        "next_page_refused",
+        f"The provider gives the same page again: it does not follow {what}. Check how this list is paged, and say it "
+        "in Gateway-Paginate.",
+    )
+
+
+def _off_limits(origin: str) -> UpstreamFailed:
+    return UpstreamFailed(
+        "next_page_refused",
+        f"The provider's page leads to {origin}, where this credential does not travel. The integration's "
+        "allowed_origins can add it.",
+    )

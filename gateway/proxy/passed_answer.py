@@ -1,0 +1,226 @@
+"""A provider's answer on its way to the caller: framing, body as it came or decoded, head."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.helpers import rfc822_formatted_time
+
+from gateway import clock
+from gateway.connections.opened import Opened
+from gateway.egress.provider_exchange import ProviderExchange
+from gateway.http.abort import cut
+from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
+from gateway.http.content_coding import Decoder
+from gateway.http.fields import Fields
+from gateway.http.headers import MalformedAnswer, decoded_fields, response_fields
+from gateway.http.origin import Address
+from gateway.http.passed_head import framing, head_bytes, printable
+from gateway.http.references import Rewriter
+from gateway.middleware.capability import REFERRER_POLICY, unreferred
+from gateway.middleware.cors import readable
+from gateway.middleware.facts import CAPABILITY, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.pace import paced
+from gateway.middleware.request_id import HEADER
+from gateway.services import SERVICES
+
+# ── The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.
+#
+# `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
+
+
+class PassedAnswer(web.StreamResponse):
+    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
+
+    `broke_off`: the code of an error that its last line tells of, the status being sent already.
+    """
+
+    cut = False
+    broke_off: str | None = None
+
+    def __init__(self, status: int, reason: str, fields: Fields, length: int | None) -> None:
+        super().__init__(status=status, reason=printable(reason))
+        self.headers.extend(fields)
+        self._length = length
+
+    async def _prepare_headers(self) -> None:
+        """Frame it (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end."""
+        request, writer = self._req, self._payload_writer
+        assert request is not None
+        assert writer is not None
+        keep_alive = request.keep_alive if self._keep_alive is None else self._keep_alive
+        frame = framing(request.method, request.version, self.status, self._length, keep_alive=bool(keep_alive))
+        for name, value in frame.fields:
+            self.headers[name] = value
+        if frame.chunked:
+            writer.enable_chunking()
+        elif not frame.bodiless:
+            writer.length = self._length
+        self._keep_alive = frame.keep_alive
+        self.headers.setdefault(hdrs.DATE, rfc822_formatted_time())  # RFC 9110 §6.6.1
+
+    async def _write_headers(self) -> None:
+        request, writer = self._req, self._payload_writer
+        assert request is not None
+        assert writer is not None
+        head = head_bytes(request.version, self.status, self.reason or "", list(self.headers.items()))
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the caller has left")
+        transport.write(head)
+        writer.output_size += len(head)
+
+    def count(self, sent_bytes: int) -> None:
+        """Bytes that went to the caller past this object."""
+        if self._payload_writer is not None:
+            self._payload_writer.output_size += sent_bytes
+
+    def abort(self) -> None:
+        """Cut the client's connection: it must not see a clean end.
+
+        An HTTP/1.0 client takes even a closed connection for one, hence the reset.
+        """
+        self.cut = True
+        framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
+        cut(self._req.transport if self._req is not None else None, reset=not framed)
+
+
+class SwitchedAnswer(PassedAnswer):
+    """A 101: the connection speaks `protocol` from here on."""
+
+    def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
+        super().__init__(101, reason, fields, None)
+        self._protocol = protocol
+
+    async def _prepare_headers(self) -> None:
+        self._keep_alive = False
+        self.headers[hdrs.CONNECTION] = "Upgrade"
+        self.headers[hdrs.UPGRADE] = self._protocol
+
+
+# ── An answer's body on its way to the caller: as it came, or decoded.
+
+_LIVE: Final = frozenset(
+    {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
+)
+_BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
+
+
+@dataclass(slots=True)
+class AnswerBody:
+    """An answer's body, with its first piece already taken where it is decoded."""
+
+    exchange: ProviderExchange
+    decoder: Decoder | None
+    first: Iterator[bytes]
+
+    async def next(self) -> Iterator[bytes] | None:
+        """The parts of the next piece, to be taken before asking again; None at the clean end."""
+        piece = await self.exchange.read()
+        if not piece:
+            if self.decoder is not None:
+                self.decoder.finish()
+            return None
+        return iter((piece,)) if self.decoder is None else self.decoder.feed(piece)
+
+
+async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
+    """Decoded if that is asked for and can be done; a body that is not what it says is then still a 502."""
+    decoder = request.get(DECODER)
+    coding = ",".join(values(exchange.headers, "content-encoding"))
+    if (
+        decoder is None
+        or request.method == hdrs.METH_HEAD
+        or exchange.status in _BODY_AS_IT_IS
+        or not decoder.start(coding)
+    ):
+        return AnswerBody(exchange, None, iter(()))
+    body = AnswerBody(exchange, decoder, iter(()))
+    if not is_live(exchange.headers):
+        parts = await body.next() or iter(())
+        body.first = chain([next(parts, b"")], parts)
+    return body
+
+
+def values(fields: Fields, name: str) -> list[str]:
+    """Of the fields with that lower-case name, in order."""
+    return [value for field, value in fields if field.lower() == name]
+
+
+def is_live(fields: Fields) -> bool:
+    """Whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    for name, value in fields:
+        if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
+            return True
+    return False
+
+
+# ── An answer's head on its way to the caller.
+
+ATTEMPTS: Final = "Gateway-Attempts"
+UNBUFFERED: Final = ("X-Accel-Buffering", "no")
+"""On an answer that is sent bit by bit: nginx in front of us would hold events back."""
+
+
+def answer_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedAnswer:
+    """The head of the answer. Raises MalformedAnswer."""
+    fields = _fields(request, exchange)
+    if decoded:
+        fields = decoded_fields(fields)
+    fields = guarded(fields, by_headers=CAPABILITY not in request)
+    answer = PassedAnswer(exchange.status, exchange.reason, fields, None if decoded else exchange.length)
+    if is_live(exchange.headers):
+        answer.headers.extend([UNBUFFERED])
+    return answer
+
+
+def switched(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedAnswer:
+    """The 101 as the caller gets it. Raises MalformedAnswer."""
+    if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
+        raise MalformedAnswer(f"it switches to another protocol than {protocol}")
+    return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
+
+
+def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
+    """With what we say about the exchange."""
+    readable(request, answer.headers)
+    paced(answer, request)
+    unreferred(answer, request)
+    if REQUEST_ID in request:
+        answer.headers[HEADER] = request[REQUEST_ID]
+    answer.headers[ATTEMPTS] = str(attempts)
+    timing = request[TIMING]
+    timing.head_at = now = clock.monotonic()
+    told = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
+    answer.headers.add(SERVER_TIMING, told)  # the provider's own may be there too
+    return answer
+
+
+def _fields(request: web.Request, exchange: ProviderExchange) -> Fields:
+    upstream = request[UPSTREAM]
+    base = Address(upstream.scheme, upstream.host, upstream.port, upstream.base_path)
+    return passed_fields(exchange.headers, base, request[CONNECTION], _shown_at(request))
+
+
+def _shown_at(request: web.Request) -> str:
+    called_by, public_url = request.get(CAPABILITY), request.app[SERVICES].config.server.public_url
+    return f"{public_url}/proxy" if called_by is None else f"{public_url}/c/{called_by.token.reveal()}"
+
+
+def unreferred_fields(fields: Fields) -> Fields:
+    """`fields`, with our Referrer-Policy in place of the provider's: the address that was asked for is a secret."""
+    return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
+
+
+def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str) -> Fields:
+    """The fields of an answer from below `base` that travel on to the caller, who asked below `shown_at` for it.
+
+    Raises MalformedAnswer.
+    """
+
+    def rewrite(name: str, value: str) -> str:
+        return opened.without_secrets(Rewriter(base, shown_at, opened.placement.query_names)(name, value))
+
+    return response_fields(received, set_cookie=opened.integration.forward_set_cookie, rewrite=rewrite)

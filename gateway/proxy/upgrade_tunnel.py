@@ -1,0 +1,100 @@
+"""After 101: bytes both ways as they come, until one side ends (RFC 9110 §7.8). Nothing in between is looked at.
+
+Each side is read only as fast as the other takes it. A side that closes closes the other once all of its bytes are
+through; one that resets resets the other.
+"""
+
+import asyncio
+from typing import Final
+
+from aiohttp import web
+
+from gateway.egress.provider_exchange import ProviderExchange
+
+LINGER_S: Final = 2.0  # for what one side sent last before it left
+
+
+class Tunnel(asyncio.Protocol):
+    """The provider's end is this protocol; the caller's end is aiohttp's, which hands its bytes to `feed_data`.
+
+    `run` must be entered after the 101 has been written to the caller. `bytes_in`, `bytes_out`: from and to the caller.
+    """
+
+    def __init__(self, request: web.Request) -> None:
+        assert request.transport is not None
+        self.bytes_in = self.bytes_out = 0
+        self._ends = request.protocol
+        self._caller: asyncio.Transport = request.transport
+        self._provider: asyncio.Transport | None = None
+        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over = False
+        self._fault: Exception | None = None
+
+    async def run(self, exchange: ProviderExchange) -> None:
+        """Until the provider ends it; the caller's leaving cancels. Raises ConnectionError if it was not an orderly end."""
+        provider, held = exchange.switch(self)
+        self._provider = provider
+        try:
+            if held:
+                self.data_received(held)
+            self._ends.set_parser(self)  # type: ignore[arg-type]  # of a parser it uses no more than we have
+            if not provider.is_closing():
+                provider.resume_reading()
+            while not self._over:
+                await self._news
+                self._news = asyncio.get_running_loop().create_future()
+                await self._ends._drain_helper()
+                if not self._over:
+                    provider.resume_reading()
+        finally:
+            _close(provider)
+        if self._fault is not None:
+            raise ConnectionError("the provider broke off") from self._fault
+
+    # ── the provider's side ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        if self._caller.is_closing():
+            return
+        self._caller.write(data)
+        self.bytes_out += len(data)
+        if self._ends.writing_paused and self._provider is not None:
+            self._provider.pause_reading()
+            self._tell()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over, self._fault = True, exc
+        self._tell()
+
+    def pause_writing(self) -> None:
+        if not self._caller.is_closing():
+            self._caller.pause_reading()
+
+    def resume_writing(self) -> None:
+        if not self._caller.is_closing():
+            self._caller.resume_reading()
+
+    # ── the caller's side, as aiohttp's protocol expects of a parser ────────────────────────────────────────────────
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        if self._provider is not None and not self._provider.is_closing():
+            self._provider.write(data)
+            self.bytes_in += len(data)
+        return False, b""
+
+    def feed_eof(self) -> None:
+        """The caller has left; the task that runs this is cancelled for that."""
+
+    def set_exception(self, *_: object) -> None:
+        """As `feed_eof`."""
+
+    def _tell(self) -> None:
+        if not self._news.done():
+            self._news.set_result(None)
+
+
+def _close(transport: asyncio.Transport) -> None:
+    """What was written last still leaves, if it is taken soon."""
+    transport.close()
+    if transport.get_write_buffer_size():
+        asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -1,0 +1,169 @@
+"""One proxied call: the request in the making, where its time went, its pages, and its record."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.records.provider_call import ClientIdentity
+
+# ── The request in the making: what will be sent to the provider. The one mutable record.
+
+
+@dataclass(slots=True)
+class UpstreamRequest:
+    """Where it goes and what it says, without its body.
+
+    `target` is the request line's path and query as it will be written, percent-encoding untouched.
+    `headers` holds end-to-end fields only; framing and Host are written by whoever sends it.
+    `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
+    `identity` is shown in mutual TLS; connections made with it serve nobody else.
+    """
+
+    method: str
+    scheme: str
+    host: str
+    port: int
+    target: str
+    headers: CIMultiDict[str] = field(default_factory=CIMultiDict)
+    base_path: str = ""
+    identity: ClientIdentity | None = None
+
+    @property
+    def origin(self) -> str:
+        """``https://api.example.com:443``: scheme, host and port always spelled out, for comparing."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return self.origin + self.target
+
+
+# ── Where the time of one proxied call went.
+
+
+@dataclass(slots=True)
+class Timing:
+    """Seconds, by the monotonic clock; whoever waits for something adds what it took.
+
+    `token_s`: for the store and for token endpoints. `upstream_s`: for the provider, from the first attempt to the head of
+    the answer that is passed on, waits between attempts and the caller's own body included. `head_at`: when the head of
+    our answer left, None while it has not. `proxied`: on the way to a provider, its key accepted.
+    """
+
+    began: float
+    token_s: float = 0.0
+    upstream_s: float = 0.0
+    head_at: float | None = None
+    proxied: bool = False
+
+    @contextmanager
+    def waiting_for_token(self) -> Iterator[None]:
+        """What the block takes is added to `token_s`, and is none of `upstream_s` where that is being measured."""
+        began = clock.monotonic()
+        try:
+            yield
+        finally:
+            self.token_s += clock.monotonic() - began
+
+    @contextmanager
+    def waiting_for_upstream(self) -> Iterator[None]:
+        """What the block takes is added to `upstream_s`, less what was waited for a token meanwhile."""
+        began, token_s = clock.monotonic(), self.token_s
+        try:
+            yield
+        finally:
+            self.upstream_s += clock.monotonic() - began - (self.token_s - token_s)
+
+    def gateway_s(self, now: float) -> float:
+        """What the gateway itself took until the head of the answer, or until `now` where none has left."""
+        until = now if self.head_at is None else self.head_at
+        return max(0.0, until - self.began - self.token_s - self.upstream_s)
+
+
+# ── A list fetched page by page: how its provider cuts it, and how far one call has come.
+
+Kind = Literal["cursor", "link", "offset"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry."""
+
+    type: Kind
+    cursor_path_in_response: str | None = None
+    cursor_name_in_request: str | None = None
+    limit_name_in_request: str | None = None
+    response_path: str | None = None
+    has_more_path_in_response: str | None = None
+    link_rel_in_response_header: str | None = None
+    link_path_in_response_body: str | None = None
+    offset_name_in_request: str | None = None
+    offset_start_value: int | None = None
+    offset_calculation_method: Literal["per-page", "by-response-size"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a page lies: `at` is the cursor, the absolute address or the offset, by the way's type."""
+
+    way: Way
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """What one call asked for.
+
+    `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
+    `cursor_named`: the caller said where the cursor is.
+    `start`: the position to go on from, None for the beginning. `marks`: a line after each page tells how far it came.
+    `request_digest` names the call that a resume cursor belongs to.
+    """
+
+    pages: int | None
+    ways: Sequence[Way]
+    start: Position | None
+    marks: bool
+    request_digest: str
+    cursor_named: bool = False
+
+
+# ── One exchange as the logs keep it: who, where to, how it went; never a query, a header or a body.
+
+
+class ExchangeRecord(NamedTuple):
+    """`path` has no query; of a proxied request it is what the caller wrote after ``/proxy``, and `host` the provider's.
+
+    A request to our own API has no integration, connection or host: these are empty. Only those that name a connection
+    are stored. `error_code` is ours, ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not
+    wait; None where the answer went out as it came.
+
+    `gateway_ms`, `token_ms` and `upstream_ms` say how the time until the head of a proxied call's answer was spent: in
+    the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
+    """
+
+    # A tuple, and the stored members first, in the order of their columns: one is made for each request, and a row is a
+    # slice of it.
+
+    at: datetime
+    request_id: str
+    environment: str
+    integration_id: str
+    connection_id: str
+    method: str
+    host: str
+    path: str
+    status: int
+    duration_ms: float
+    bytes_in: int
+    bytes_out: int
+    error_code: str | None = None  # the last that is stored
+    gateway_ms: float | None = None
+    token_ms: float | None = None
+    upstream_ms: float | None = None

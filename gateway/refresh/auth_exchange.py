@@ -1,0 +1,148 @@
+"""What auth modes ask providers, done in one place: the one where codes, passwords and refresh tokens leave."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from gateway import clock
+from gateway.access import refusals
+from gateway.auth import modes
+from gateway.auth.mode import AuthMode, Dialogue
+from gateway.catalog.provider import Provider
+from gateway.egress.client import Egress, replied
+from gateway.egress.egress_errors import EgressError
+from gateway.errors import ReconnectNeeded
+from gateway.journal import Entry, Recorded
+from gateway.journal.record import call_name
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.connection import ConnectionRef
+from gateway.records.provider_call import ProviderCall, Reply, scrubbed
+from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
+
+# ── One attempt to refresh a credential: its replies are journalled, and what one before it was answered is not asked
+# again.
+
+
+class Attempt:
+    """`entry` None: there is no journal. `recorded`: replies to calls of earlier attempts.
+
+    `asked`: whether a provider was asked anything.
+    """
+
+    def __init__(self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[Recorded] = ()) -> None:
+        self._exchange = exchange
+        self._entry = entry
+        self._recorded = list(recorded)
+        self._earlier = {one.attempt for one in recorded}
+        self._lost = False
+        self._step = 0
+        self.asked = False
+
+    def recorded(self, call: ProviderCall) -> Reply | None:
+        """The reply that an earlier attempt had to the same call, if it got that far."""
+        for one in self._recorded:
+            if one.call == call_name(call):
+                self._recorded.remove(one)
+                return one.reply
+        return None
+
+    async def ask(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
+        """Raises EgressError."""
+        self.asked = True
+        step = self._step
+        self._step += 1
+        try:
+            return await self._exchange.ask(call, self._entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes)
+        except ExchangeLost:
+            self._lost = True
+            raise
+
+    def release(self) -> None:
+        """What was recorded is in the database, or of no use. Of an exchange that was lost nobody knows that."""
+        for attempt in self._earlier:
+            self._exchange.released(attempt)
+        if self._entry is not None and self._step and not self._lost:
+            self._exchange.released(self._entry.attempt)
+
+
+TIMEOUT_S: Final = 10.0
+LIMIT_BYTES: Final = 128 * 1024  # it is read, and sealed, on the event loop
+LAST_CALL_S: Final = 15.0  # no call begins later
+MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
+
+T = TypeVar("T")
+
+
+class Dialogues:
+    """Asks what a dialogue yields, and hands it what came back."""
+
+    def __init__(self, egress: Egress, exchange: TokenExchange) -> None:
+        """`exchange`: for the calls of refreshes, whose replies are journalled."""
+        self._egress = egress
+        self.exchange = exchange
+
+    async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
+        """What the dialogue returns. `timeout_s`: for each answer. `attempt`: of a refresh, whose calls are journalled.
+
+        Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
+        where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
+        and shown; so its secrets are taken out of them here.
+        """
+        secrets: list[str] = []
+        try:
+            call = next(dialogue)
+            until = clock.monotonic() + LAST_CALL_S
+            for _ in range(MOST_CALLS):
+                if clock.monotonic() >= until:
+                    raise TokenUnavailable("the provider took too long for all that had to be asked")
+                secrets += call.secrets
+                try:
+                    reply = await self._answered(call, timeout_s, attempt)
+                except EgressError as fault:
+                    maybe_done = fault.sent and fault.kind != "refused"
+                    reason, lost = (
+                        f"the token endpoint: {fault.message}",
+                        maybe_done and isinstance(fault, ExchangeLost),
+                    )
+                    unanswered = TokenUnavailable(reason, maybe_done=maybe_done, maybe_journalled=lost)
+                    call = dialogue.throw(unanswered)
+                else:
+                    call = dialogue.send(reply)
+            raise TokenUnavailable(f"the provider wanted more than {MOST_CALLS} requests")
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        except TokenRefused as fault:
+            known = tuple(secrets)
+            raise TokenRefused(scrubbed(fault.code, known), scrubbed(fault.description, known)) from None
+        except TokenUnavailable as fault:
+            reason = scrubbed(fault.reason, tuple(secrets))
+            raise TokenUnavailable(
+                reason,
+                fault.retry_after_s,
+                maybe_done=fault.maybe_done,
+                maybe_journalled=fault.maybe_journalled,
+                refused_with=fault.refused_with,
+            ) from None
+        finally:
+            dialogue.close()
+
+    async def _answered(self, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
+        if attempt is not None:
+            return attempt.recorded(call) or await attempt.ask(call, timeout_s, LIMIT_BYTES)
+        return await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+
+
+# ── Which auth mode a stored credential belongs to: that of its provider's entry, as long as the two still fit.
+
+
+def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) -> AuthMode:
+    """Raises ReconnectNeeded where the entry has got another mode since the connection was made."""
+    mode = modes()[provider.auth_mode]
+    if held["type"] not in mode.types():
+        raise ReconnectNeeded(
+            "reconnect_needed",
+            f"Connection '{ref.connection_id}' holds a credential of type {held['type']}, but provider "
+            f"'{provider.name}' now uses {provider.auth_mode}. {refusals.sentence(refusals.RECONNECT)}",
+            payload={"provider_config_key": ref.integration_id, "connection_id": ref.connection_id},
+        )
+    return mode

@@ -1,0 +1,226 @@
+"""What a failed refresh means for the next one, and for callers meanwhile; how often a refusal must repeat before it counts."""
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway.access import refusals
+from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
+from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.records.connection import Connection, RefreshFailure
+from gateway.records.states import REJECTED, State
+from gateway.text import sentence
+
+# ── How often a refusal must repeat before it counts: one table for token endpoints, one for APIs.
+# docs/connections.md has both.
+#
+# A refusal that names its reason needs no rule (`oauth.error_codes`). An outage never counts: 5xx, 408, 425, 429, a
+# timeout, a connection that fails.
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """`count` refusals in a row, the last of them at least `over` after the first. `paths`: on so many paths, two at most."""
+
+    count: int
+    over: timedelta = timedelta()
+    paths: int = 1
+
+    def reached(self, count: int, over: timedelta, paths: int = 1) -> bool:
+        return count >= self.count and over >= self.over and paths >= self.paths
+
+
+MINUTES: Final = timedelta(minutes=5)
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+
+TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit(5, MINUTES), 403: Limit(5, HOUR)}
+"""By the status of a token endpoint's answers without a known code: when the connection becomes ``needs_reauth``.
+
+403 is also what a firewall answers, for an hour of wrong configuration.
+"""
+WITH_2XX: Final = Limit(5, MINUTES)
+"""The same for an unknown `error` in an answer of 2xx."""
+API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
+"""By the status of an API's answers to proxied calls, with no 2xx in between: when the connection becomes ``degraded``."""
+API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}
+"""The same, ``needs_reauth``. 403 also means that a permission is missing, so one path alone never ends a connection."""
+
+
+def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
+    """Whether `count` refusals of unknown meaning in a row are final; `status` is the last one's."""
+    return TOKEN_ENDPOINT.get(status, WITH_2XX).reached(count, over)
+
+
+def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
+    """What `count` answers of `status` in a row mean for a credential: True it is over, False it is in doubt, None nothing."""
+    ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
+    if ended is not None and ended.reached(count, over, paths):
+        return True
+    return False if degraded is not None and degraded.reached(count, over) else None
+
+
+FIRST: Final = timedelta(seconds=30)
+TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
+LONGEST: Final = timedelta(minutes=15)
+ROTATION_LOST: Final = "rotation_lost"
+NOT_RENEWABLE: Final = "no_refresh_token"
+REFUSED: Final = "token_endpoint_refused"
+INTERRUPTED: Final = "refresh_interrupted"
+CLOCK_RETRY_S: Final = 30
+GONE: Final = GRANT_GONE | {ROTATION_LOST}
+MAYBE_GONE: Final = GONE | {REFUSED}
+
+
+def failure(
+    fault: TokenRefused | TokenUnavailable,
+    before: RefreshFailure | None,
+    now: datetime,
+    *,
+    lost_at: datetime | None = None,
+    since: datetime | None = None,
+) -> RefreshFailure:
+    """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
+
+    A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
+    so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
+    refresh token was sent before, without anybody here ever learning what came of it; a provider that refuses it now has
+    most likely replaced it then. `since`: when the failure `before` was noted for the first time in a row.
+    """
+    unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
+    code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
+    again = before is not None and before.code == code
+    attempts = before.attempts + 1 if before is not None and again else 1
+    wait = _wait(attempts, before)
+    if isinstance(fault, TokenRefused):
+        words, gone, final = fault.description or "the token endpoint refused", code in GRANT_GONE, True
+    else:
+        words, gone, final = fault.reason, False, False
+        if fault.refused_with is not None:
+            over = now - since if since is not None and again else timedelta()
+            final = bool(again and before and before.final) or token_endpoint_ended(fault.refused_with, attempts, over)
+        if fault.retry_after_s is not None:
+            wait = max(wait, min(timedelta(seconds=fault.retry_after_s), LONGEST))
+    if lost_at is not None and (gone or (final and code == REFUSED)):
+        sent = f"The refresh token was sent at {lost_at:%Y-%m-%d %H:%M:%S} UTC and its answer never arrived here"
+        words = f"{sent}; the provider now refuses it ({code}: {words})"
+        return RefreshFailure(ROTATION_LOST, words[:500], True, now, attempts, None)
+    return RefreshFailure(code, words[:500], final, now, attempts, None if gone else now + wait)
+
+
+def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
+    """Until the next try: twice as long each time, and no shorter than the last wait where the failure is of another kind."""
+    last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
+    wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
+    return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
+
+
+def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
+    """The refresh token was sent by a node that has not returned, and a provider that rotates tokens takes each once."""
+    message = (
+        f"The refresh token was sent at {sent_at:%Y-%m-%d %H:%M:%S} UTC by a node that has stopped since. It is for one use, "
+        "so it is not sent again; if that node returns with the provider's reply, the connection recovers by itself."
+    )
+    attempts = connection.failure.attempts + 1 if connection.failure else 1
+    return RefreshFailure(ROTATION_LOST, message, True, now, attempts, None)
+
+
+def interrupted(connection: Connection, until: datetime, now: datetime) -> Unavailable:
+    """Another node stopped amid a refresh, and may still have the provider's reply."""
+    wait_s = max(1, math.ceil((until - now).total_seconds()))
+    ref = connection.ref
+    return Unavailable(
+        "token_endpoint_unavailable",
+        f"The node that refreshed the token of connection '{ref.connection_id}' has stopped; others wait for it until "
+        f"{until:%H:%M:%S} UTC. Try again in {wait_s} s.",
+        payload={
+            "provider_config_key": ref.integration_id,
+            "connection_id": ref.connection_id,
+            "reason": INTERRUPTED,
+            "retry_at": until.isoformat(timespec="milliseconds"),
+        },
+        retry_after_s=wait_s,
+    )
+
+
+def clock_off(offset_s: float) -> Unavailable:
+    """This node's clock or the database's is wrong, so it cannot judge which token has expired."""
+    return Unavailable(
+        "store_unavailable",
+        f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
+        "by NTP.",
+        payload={"reason": "clock_offset"},
+        retry_after_s=CLOCK_RETRY_S,
+    )
+
+
+def may_try(connection: Connection, now: datetime) -> bool:
+    """Whether the token endpoint may be asked again."""
+    noted = connection.failure
+    return noted is None or noted.code == REJECTED or (noted.retry_at is not None and now >= noted.retry_at)
+
+
+def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
+    """What a caller hears whose connection has no usable token."""
+    if noted.code == NOT_RENEWABLE:
+        return no_way_to_renew(connection)
+    if connection.state is State.INCOMPLETE:
+        return InvalidRequest("unresolved_setting", noted.message)
+    ref = connection.ref
+    payload = {
+        "provider_config_key": ref.integration_id,
+        "connection_id": ref.connection_id,
+        "reason": noted.code,
+        "provider_message": noted.message,
+        "failed_at": noted.at.isoformat(timespec="milliseconds"),
+    }
+    retry_at = noted.retry_at or ask_again_at(noted, now)
+    wait_s = max(1, round((retry_at - now).total_seconds()))
+    payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
+    if noted.final:
+        return ReconnectNeeded(
+            "reconnect_needed",
+            f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
+            + (
+                refusals.sentence(refusals.RECONNECT)
+                if noted.code in MAYBE_GONE
+                else refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
+                if noted.code in TYPED_IN
+                else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are "
+                f"right, {refusals.RECONNECT}."
+            ),
+            payload=payload,
+            retry_after_s=wait_s,
+        )
+    return Unavailable(
+        "token_endpoint_unavailable",
+        f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {sentence(noted.message)} "
+        f"Try again in {wait_s} s.",
+        payload=payload,
+        retry_after_s=wait_s,
+    )
+
+
+def ask_again_at(noted: RefreshFailure, now: datetime) -> datetime:
+    """When it makes sense to ask us again: the provider is not asked, but the end user may have come back by then."""
+    return now + min(max(FIRST, (now - noted.at) / 2), LONGEST)
+
+
+def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
+    """The token has ended and came without a refresh token."""
+    ref = connection.ref
+    return ReconnectNeeded(
+        "reconnect_needed",
+        f"The token of connection '{ref.connection_id}' has expired and the provider gave no refresh token. "
+        + refusals.sentence(
+            f"{refusals.RECONNECT}; `gateway connections why {ref.connection_id}` names what brings a refresh token"
+        ),
+        payload={
+            "provider_config_key": ref.integration_id,
+            "connection_id": ref.connection_id,
+            "reason": NOT_RENEWABLE,
+        },
+    )

@@ -1,0 +1,70 @@
+"""Connections that end with their access token: nothing renews them, so their end is noted when it comes, call or no call."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth import modes
+from gateway.catalog.load_catalog import Catalog
+from gateway.errors import CredentialUnreadable, Unavailable
+from gateway.integrations.registry import Integrations
+from gateway.records.connection import Connection, RefreshFailure
+from gateway.refresh.backoff import NOT_RENEWABLE
+from gateway.refresh.refresh_token_expiry import outlives_its_token
+from gateway.refresh.save_tokens import who
+from gateway.store import Store
+
+AT_ONCE: Final = 100  # opened before the event loop has its turn again
+WORDS: Final = "the access token has expired, and the provider gave no refresh token"
+
+log = structlog.get_logger(__name__)
+
+
+def ended(now: datetime) -> RefreshFailure:
+    """What is noted of a connection whose access token has ended for good."""
+    return RefreshFailure(NOT_RENEWABLE, WORDS, True, now, 1)
+
+
+class Ends:
+    """Used by the one process that keeps connections alive. `declared` gives what is declared now."""
+
+    def __init__(self, store: Store, declared: Callable[[], tuple[Integrations, Catalog]]) -> None:
+        self._store = store
+        self._declared = declared
+
+    async def note(self) -> int:
+        """Note every end that has come; how many connections need their end user from now on.
+
+        What another holds a lease on is left for the next time.
+        """
+        done, after = 0, None
+        while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
+            after = rows[-1]
+            judged = [(row, self._is_dead(row)) for row in rows]
+            dead = [row for row, is_dead in judged if is_dead]
+            alive = [row for row, is_dead in judged if is_dead is False]
+            await self._store.expiring.settle(alive, now=clock.now())
+            for row in await self._store.expiring.end(dead, ended(clock.now())):
+                log.info("connection_needs_reauth", **who(row.ref), reason=NOT_RENEWABLE)
+                done += 1
+        return done
+
+    def _is_dead(self, row: Connection) -> bool | None:
+        """False also where nothing can be said: the entry is gone or has another auth mode by now, the row is damaged.
+
+        None: not yet, since its key is not at hand.
+        """
+        provider = self._declared()[1].get(row.provider)
+        mode = modes().get(provider.auth_mode) if provider is not None else None
+        if provider is None or mode is None:
+            return False
+        try:
+            held = self._store.open(row.credential)
+        except CredentialUnreadable:
+            return False
+        except Unavailable:
+            return None
+        return held["type"] in mode.types() and not outlives_its_token(provider, held)

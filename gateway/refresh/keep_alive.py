@@ -1,0 +1,148 @@
+"""Refreshes connections that nobody uses before their refresh token dies of that, and notes those that end. One node does it
+for all.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.provider import Provider
+from gateway.errors import GatewayError
+from gateway.integrations.registry import Integrations
+from gateway.records.connection import Connection
+from gateway.refresh.ending_connections import Ends
+from gateway.refresh.refresh_token_expiry import FROM, SPREAD, idle_limit, lifespan, limited
+from gateway.refresh.refresher import Refresher
+from gateway.store import Store
+
+TASK: Final = "keep_alive"
+EVERY_S: Final = 60.0
+HELD: Final = timedelta(seconds=180)
+BATCH: Final = 100
+PLANNED_AT_ONCE: Final = 500
+LATER: Final = timedelta(hours=1)  # what cannot be refreshed stands in nobody's way
+
+log = structlog.get_logger(__name__)
+
+
+class KeepAlive:
+    """`declared` gives what is declared now, since a reload puts others in their place."""
+
+    def __init__(self, store: Store, renewer: Refresher, declared: Callable[[], tuple[Integrations, Catalog]]) -> None:
+        self._store = store
+        self._renewer = renewer
+        self._declared = declared
+        self._owner = uuid.uuid4().hex
+        self._ends = Ends(store, declared)
+        self._planned_for: tuple[Integrations, Catalog] | None = None
+
+    async def run(self) -> None:
+        """For as long as the gateway runs: look each minute, if no other node does."""
+        try:
+            while True:
+                try:
+                    await self.once()
+                except GatewayError as fault:
+                    log.warning("keep_alive_failed", detail=fault.message)
+                await asyncio.sleep(EVERY_S)
+        finally:
+            try:
+                await self._store.tasks.release(TASK, owner=self._owner)
+            except GatewayError as fault:
+                log.warning("keep_alive_not_handed_over", detail=fault.message)
+
+    async def once(self) -> int:
+        """Refresh all that is due, if it is ours to do; how many were."""
+        if not await self._mine():
+            self._planned_for = None
+            return 0
+        await self._ends.note()
+        declared, done = self._declared(), 0
+        integrations, catalog = declared
+        names = [name for name in integrations.providers() if (entry := catalog.get(name)) and limited(entry)]
+        if self._planned_for != declared:
+            for name in names:
+                await self._plan(catalog, name)
+            self._planned_for = declared
+        for name in names:
+            done += await self._refresh(name)
+        return done
+
+    async def _mine(self) -> bool:
+        return await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD)
+
+    async def _refresh(self, name: str) -> int:
+        done = 0
+        while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
+            if not await self._mine():
+                break
+            await self._ends.note()  # refreshes may take minutes
+            tasks = [self._renewer.start(row) for row in rows]
+            pending = set(tasks)
+            while pending and await self._mine():
+                _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
+            if any(task.cancelled() for task in tasks):  # the gateway stops; another node goes on
+                break
+            failed = [row for row, task in zip(rows, tasks, strict=True) if _failed(task)]
+            await self._put_off(failed)
+            done += len(rows) - len(failed)
+            log.info("kept_alive", provider=name, refreshed=len(rows) - len(failed), failed=len(failed))
+        return done
+
+    async def _put_off(self, rows: Sequence[Connection]) -> None:
+        later, planned = clock.now() + LATER, []
+        for row in rows:
+            now_there = await self._store.connections.get(row.ref)
+            due = now_there.life.keep_alive_at if now_there else None
+            if now_there is not None and due is not None and due < later:
+                planned.append((now_there, replace(now_there.life, keep_alive_at=later)))
+        await self._store.keep_alive.plan(planned)
+
+    async def _plan(self, catalog: Catalog, name: str) -> None:
+        """Give connections their times that were made before the entry told its limits, or while it told longer ones."""
+        provider = catalog.get(name)
+        if provider is None:
+            return
+        after_id = 0
+        while rows := await self._store.keep_alive.unplanned(name, after_id=after_id, limit=PLANNED_AT_ONCE):
+            await self._planned(provider, rows)
+            after_id = rows[-1].id
+        idle = idle_limit(provider)
+        if idle is None:
+            return
+        latest = clock.now() + idle * (FROM + SPREAD) + LATER
+        while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
+            if not await self._planned(provider, rows):
+                return  # what is left cannot be opened
+
+    async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
+        """How many of them have another time now."""
+        await self._mine()
+        planned = []
+        for row in rows:
+            try:
+                credential = self._store.open(row.credential)
+            except GatewayError:
+                continue  # the store has logged it; the others are not to suffer from it
+            life = lifespan(
+                provider,
+                credential,
+                key=row.uid,
+                granted_at=row.granted_at or row.created_at,
+                refreshed_at=row.last_refreshed_at or row.created_at,
+            )
+            if life != row.life:
+                planned.append((row, life))
+        await self._store.keep_alive.plan(planned)
+        return len(planned)
+
+
+def _failed(task: "asyncio.Task[Connection]") -> bool:
+    return not task.done() or task.cancelled() or task.exception() is not None

@@ -1,0 +1,377 @@
+"""One refresh from the claim to the commit (ADR 20).
+
+    claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
+    ▸ the new pair, in the database
+
+A refresh token may be good for one use only, and a provider that sees it twice may revoke the whole grant. So the intent
+says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.auth.context import Context
+from gateway.auth.mode import AuthMode, Dialogue
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.provider import Provider
+from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
+from gateway.integrations.registry import Integrations
+from gateway.journal import Recorded
+from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.observe.metrics import REFRESHES, Metrics
+from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
+from gateway.records.provider_call import scrubbed
+from gateway.records.states import REJECTED, Happening
+from gateway.refresh import backoff, decision
+from gateway.refresh.auth_exchange import Attempt, Dialogues, mode_for
+from gateway.refresh.backoff import ROTATION_LOST
+from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
+from gateway.refresh.ending_connections import ended
+from gateway.refresh.save_tokens import LEASE, LOOK_AGAIN_S, TOKEN_CALL_S, Pair, again, commit, held, rescue, same, who
+from gateway.secret import digest
+from gateway.store import Store
+from gateway.store.journal_recovery import Left
+from gateway.store.refreshes import AT_ONCE
+
+# ── The facts about a connection's refresh by which `gateway.refresh.decision` decides: its row, this machine, this
+# node.
+
+FENCE: Final = timedelta(seconds=60)
+"""How long after the end of a lease its holder's machine may still come back and finish, before others go on without it."""
+TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
+CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
+
+
+class Standing:
+    """Reads files of this machine where an intent is open, and nothing else."""
+
+    def __init__(self, store: Store, catalog: Catalog) -> None:
+        self._store = store
+        self._catalog = catalog
+
+    async def step(self, row: Connection) -> RefreshStep:
+        """What this node may do with `row` now."""
+        return next_step(await self.facts(row))
+
+    async def facts(self, row: Connection) -> Facts:
+        intent, lease = row.intent is not None, _lease(row, clock.now())
+        holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
+        if intent:
+            holder = await self._store.holders.of(row.lease)
+            asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP  # else it decides nothing
+            recorded = asked and await self._store.journal.recorded(row)
+        return Facts(
+            node=self._node(),
+            intent=intent,
+            lease=lease,
+            holder=holder,
+            recorded=recorded,
+            rotates=row.rotates or self._declared_rotating(row),
+            reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
+        )
+
+    def _node(self) -> Node:
+        if clock.offset.refused:
+            return Node.CLOCK_OFF
+        return Node.RECONCILING if self._store.failover.reconciling else Node.READY
+
+    def _declared_rotating(self, row: Connection) -> bool:
+        provider = self._catalog.get(row.provider)
+        return provider is not None and provider.refresh is not None and bool(provider.refresh.rotating)
+
+
+def _lease(row: Connection, now: datetime) -> decision.LeaseState:
+    """By this node's measure of the database's time; the claim itself is judged by the database."""
+    if row.lease is None:
+        return decision.LeaseState.FREE
+    if row.lease.until > now:
+        return decision.LeaseState.HELD
+    return decision.LeaseState.RUN_OUT if row.lease.until + FENCE > now else decision.LeaseState.LONG_RUN_OUT
+
+
+# ── Where a new pair comes from: the journal, where a process that died has left the reply, or else the provider.
+
+log = structlog.get_logger(__name__)
+
+Release = Callable[[], None]
+
+
+class TokenSource:
+    """By the lease's holder, and by nobody else."""
+
+    def __init__(self, store: Store, dialogues: Dialogues) -> None:
+        self._store = store
+        self._dialogues = dialogues
+
+    async def pair(
+        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context
+    ) -> tuple[Pair, Release]:
+        """Its reply is in the journal by then, if it can be; what to call once the database has the pair comes with it.
+
+        Raises TokenRefused, TokenUnavailable and GatewayError.
+        """
+        left = await self._store.journal.left(row) if row.intent is not None else Left()
+        if left.credential is not None:
+            log.info("refresh_found_in_journal", **who(row.ref))
+            return Pair(context.provider, kept, left.credential.values, left.credential.expires_at), _nothing
+        await self._store.journal.prepare(row.ref.environment)
+        await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
+        attempt, fresh = await self._asked(row, mode, kept, context, left.replies)
+        return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
+
+    async def _asked(
+        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
+    ) -> tuple[Attempt, dict[str, Any]]:
+        if replies:
+            log.info("refresh_found_in_journal", **who(row.ref))
+            again = self._attempt(row, replies)
+            try:
+                return again, await self._held(mode.renew(kept, context), again)
+            except (TokenRefused, TokenUnavailable):
+                if again.asked:
+                    raise  # by the provider, and not by what was recorded
+        first = self._attempt(row)
+        try:
+            return first, await self._held(mode.renew(kept, context), first)
+        except TokenRefused as fault:
+            before = self._before(row)
+            if fault.code not in GRANT_GONE or before is None:
+                raise
+            # The provider still takes the token before this one, for the case that it, not we, lost the rotation.
+            log.warning("previous_refresh_token_tried", **who(row.ref), reason=fault.code)
+            second = self._attempt(row)
+            return second, await self._held(mode.renew({**kept, **before}, context), second)
+
+    def _attempt(self, row: Connection, replies: Sequence[Recorded] = ()) -> Attempt:
+        return Attempt(self._dialogues.exchange, self._store.journal.entry(row), replies)
+
+    async def _held(self, dialogue: Dialogue[dict[str, Any]], attempt: Attempt) -> dict[str, Any]:
+        try:
+            return await self._dialogues.hold(dialogue, timeout_s=TOKEN_CALL_S, attempt=attempt)
+        except Exception:
+            attempt.release()
+            raise
+
+    def _before(self, row: Connection) -> Mapping[str, Any] | None:
+        in_time = row.previous_until is not None and clock.now() < row.previous_until
+        return (self._store.open_or_nothing(row.previous) or None) if in_time else None
+
+
+def _nothing() -> None:
+    pass
+
+
+class RefreshProtocol:
+    """Holds what a refresh needs; each call of `redeem` is one refresh."""
+
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._integrations = integrations
+        self._catalog = catalog
+        self._asker = TokenSource(store, dialogues)
+        self.standing = Standing(store, catalog)
+        self._metrics = metrics
+
+    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
+        """Work by another configuration, also where a turn is being waited for: what is not declared is not asked for."""
+        self._integrations, self._catalog = integrations, catalog
+        self._asker = TokenSource(self._store, dialogues)
+        self.standing = Standing(self._store, catalog)
+
+    async def redeem(self, seen: Connection, *, force: bool) -> Connection:
+        """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
+        try:
+            self._entry(seen)
+        except ReconnectNeeded as fault:
+            await self._ended(seen, fault)
+            raise
+        while True:
+            owner = await self._store.holders.new_owner()
+            row = await self._claimed(seen, owner, force)
+            if not same(row, seen):
+                return row
+            renewed = await self._asked(row, owner)
+            if renewed is not None and not same(renewed, seen):
+                return renewed
+            # The lease was lost to another, who is still at it: wait for what that one writes.
+
+    def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
+        """Raises ReconnectNeeded where there is nothing to renew it with, or no entry any more after a reload."""
+        kept = self._store.open(seen.credential)
+        provider = self._catalog.get(seen.provider)
+        if provider is None:
+            raise backoff.no_way_to_renew(seen)
+        mode = mode_for(provider, kept, seen.ref)
+        if not mode.refreshable(kept, provider):
+            raise backoff.no_way_to_renew(seen)
+        return provider, mode, kept
+
+    async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
+        """The row with our lease and intent on it, or the row with another credential than `seen` has."""
+        row, waits = seen, again(LOOK_AGAIN_S)
+        while True:
+            noted, now = row.failure, clock.now()
+            if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
+                raise backoff.refusal(row, noted, now)  # told no before; with force only if just now, by another
+            intent = self._digest(row)
+            facts = await self.standing.facts(row)
+            step = next_step(facts)
+            if step in CLAIMING:
+                held = facts.lease is LeaseState.HELD
+                long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
+                ran_out = FENCE if long_ago else AT_ONCE
+                if await self._store.connections.lease_refresh(
+                    seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
+                ):
+                    return row
+            elif row is not seen:  # what is in memory may be old
+                await self._not_now(row, step, now)
+            known, row = row, await self._read(seen.ref)
+            if not same(row, seen):
+                return row
+            if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
+                await clock.sleep(next(waits))
+
+    async def _not_now(self, row: Connection, step: RefreshStep, now: datetime) -> None:
+        """Raise what the caller is to be answered, where waiting a moment does not help."""
+        if step is RefreshStep.HALT:
+            raise backoff.clock_off(clock.offset.seconds)
+        if step is RefreshStep.DEFER and row.lease is not None:
+            raise backoff.interrupted(row, row.lease.until + FENCE, now)
+        if step is RefreshStep.REFUSE and row.failure is not None:
+            raise backoff.refusal(row, row.failure, now)
+        if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
+            # In the name of the holder, which stays: its machine may still have the reply, and go on with it.
+            lost = backoff.lost(row, row.intent.at, now)
+            await self._noted(row, row.lease.owner, lost, now, still_open=True)
+
+    async def _asked(self, row: Connection, owner: str) -> Connection | None:
+        """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
+        async with held(self._store, row.ref, owner):
+            started = clock.monotonic()
+            try:
+                await clock.give_way()
+                integration = self._integrations.get(*row.ref[:2])
+                provider, mode, kept = self._entry(row)
+                config = {**row.config, **self._store.open(row.secret_config)}
+                context = Context(provider, integration, config, row.metadata)
+                pair, release = await self._asker.pair(row, mode, kept, context)
+            except (TokenRefused, TokenUnavailable) as fault:
+                return await self._failed(row, owner, fault)
+            except InvalidRequest as fault:  # a setting is missing, and nothing was asked
+                await self._unfinished(row, owner, fault)
+                raise
+            except GatewayError:  # nothing was asked: a reload took its entry away
+                still_open = row.intent is not None
+                await self._store.connections.release_lease(
+                    row.ref, owner=owner, still_open=still_open, former=row.lease
+                )
+                raise
+            except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
+                await self._store.connections.end_lease(row.ref, owner=owner)
+                raise
+            saved = await commit(self._store, row, owner, pair)
+        if saved is None:
+            saved = await rescue(self._store, row, pair)
+        release()
+        if saved is not None:
+            took_ms = round((clock.monotonic() - started) * 1000)
+            self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
+            log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
+        return saved
+
+    async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
+        """Judged by the row as it is now: whoever holds another credential or the lease by now overrules us."""
+        now = clock.now()
+        lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
+        noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
+        held = self._store.open(row.credential)
+        known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
+        noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers
+        settled = noted.code == backoff.ROTATION_LOST  # it was sent again, and refused
+        maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
+        keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
+        try:
+            await self._noted(row, owner, noted, now, still_open=maybe_done, keep_lease=keep_lease)
+        except GatewayError as refusal:
+            if keep_lease:  # other machines wait for this one, which finishes from its journal
+                with suppress(GatewayError):
+                    await self._store.connections.end_lease(row.ref, owner=owner)
+            raise refusal from fault
+        return None
+
+    async def _noted(
+        self,
+        row: Connection,
+        owner: str,
+        failure: RefreshFailure,
+        now: datetime,
+        *,
+        still_open: bool,
+        keep_lease: bool = False,
+    ) -> None:
+        """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
+        kept = row.lease if row.lease is not None and row.lease.owner == owner else None
+        after = await self._store.connections.record_failure(
+            row.ref,
+            owner=owner,
+            version=row.version,
+            failure=failure,
+            still_open=still_open,
+            former=kept,
+            keep_lease=keep_lease,
+        )
+        if after is None:
+            return
+        why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
+        log.warning("token_refresh_failed", **who(row.ref), **why)
+        self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
+        raise backoff.refusal(after, failure, now)
+
+    async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
+        """Note that a token without a refresh token has come to its end: its state says so from now on."""
+        now = clock.now()
+        if (
+            (seen.failure is not None and seen.failure.code != REJECTED)
+            or seen.expires_at is None
+            or seen.expires_at > now
+        ):
+            return
+        if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
+            return
+        owner = await self._store.holders.new_owner()
+        if await self._store.connections.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
+            await self._store.connections.record_failure(
+                seen.ref, owner=owner, version=seen.version, failure=ended(now)
+            )
+
+    async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
+        noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
+        await self._store.connections.record_failure(
+            row.ref,
+            owner=owner,
+            version=row.version,
+            failure=noted,
+            still_open=row.intent is not None,
+            former=row.lease,
+            happening=Happening.UNFINISHED,
+        )
+
+    def _digest(self, row: Connection) -> str:
+        """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
+        token = self._store.open(row.credential).get("refresh_token")
+        return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
+
+    async def _read(self, ref: ConnectionRef) -> Connection:
+        row = await self._store.connections.get(ref)
+        if row is None:
+            raise NotFound("unknown_connection", f"Connection '{ref.connection_id}' has been deleted.")
+        return row

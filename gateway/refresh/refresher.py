@@ -1,0 +1,229 @@
+"""The refresh queue, and one task a node for all who wait for a refresh; no leaving client can cancel it.
+
+Who may renew now. A thousand tokens that end in one minute must not stand in the way of everything else.
+
+Renewals that somebody waits for go first, so many at once for an integration; those that nobody waits for go few at once
+and one after the other, so that they cost other calls nothing that these would notice.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.catalog.load_catalog import Catalog
+from gateway.errors import GatewayError, Unavailable
+from gateway.integrations.registry import Integrations
+from gateway.observe.metrics import REFRESHES, Metrics
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.refresh.auth_exchange import Dialogues
+from gateway.refresh.decision import RefreshStep
+from gateway.refresh.protocol import RefreshProtocol
+from gateway.store import Store
+
+URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
+BEHIND: Final = 4
+PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
+HURRY_S: Final = 0.024  # where that many would not be through in time
+PART: Final = 0.5  # of the time that is left to the last of them, within which they are to be through
+
+
+@dataclass(slots=True)
+class QueueTurn:
+    """`ends_at` (monotonic seconds): until then its token serves, and whoever needs it has nothing to wait for."""
+
+    come: "asyncio.Future[None]"
+    ends_at: float
+
+
+Waiting = OrderedDict[ConnectionRef, QueueTurn]
+
+
+@dataclass(slots=True)
+class Line:
+    """Of one integration."""
+
+    running: set[ConnectionRef] = field(default_factory=set)
+    urgent: Waiting = field(default_factory=OrderedDict)
+    behind: Waiting = field(default_factory=OrderedDict)
+    running_behind: set[ConnectionRef] = field(default_factory=set)
+    paced: bool = False
+
+    @property
+    def idle(self) -> bool:
+        return not (self.running or self.urgent or self.behind)
+
+
+class RefreshQueue:
+    """One line an integration; the pace is of all together."""
+
+    def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
+        self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
+        self._lines: dict[tuple[str, str], Line] = {}
+        self._next_behind = 0.0
+        self._closed = False
+
+    async def take(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
+        """Return when it is this connection's turn; `give_back` ends it. Raises CancelledError where it will not come."""
+        if self._closed and not urgent:
+            raise asyncio.CancelledError
+        line = self._lines.setdefault(ref[:2], Line())
+        turn = QueueTurn(asyncio.get_running_loop().create_future(), ends_at)
+        (line.urgent if urgent else line.behind)[ref] = turn
+        self._admit(line)
+        try:
+            await turn.come
+        except BaseException:
+            self.give_back(ref)
+            raise
+
+    def urge(self, ref: ConnectionRef) -> None:
+        """Somebody waits for it by now."""
+        line = self._lines.get(ref[:2])
+        turn = line.behind.pop(ref, None) if line is not None else None
+        if line is not None and turn is not None:
+            line.urgent[ref] = turn
+            self._admit(line)
+
+    def give_back(self, ref: ConnectionRef) -> None:
+        line = self._lines.get(ref[:2])
+        if line is None:
+            return
+        for place in (line.urgent, line.behind):
+            place.pop(ref, None)
+        line.running.discard(ref)
+        line.running_behind.discard(ref)
+        self._admit(line)
+        if line.idle:
+            self._lines.pop(ref[:2], None)
+
+    def close(self) -> None:
+        """Send those home whose turn has not come and for whom nobody waits: they have begun nothing."""
+        self._closed = True
+        for line in self._lines.values():
+            for turn in line.behind.values():
+                turn.come.cancel()
+            line.behind.clear()
+
+    def _admit(self, line: Line) -> None:
+        while line.urgent and len(line.running) - len(line.running_behind) < self._urgent:
+            self._begin(line, line.urgent)
+        while line.behind and len(line.running_behind) < self._behind:
+            now = clock.monotonic()
+            if now < self._next_behind:
+                if not line.paced:
+                    line.paced = True
+                    asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
+                return
+            self._next_behind = now + self._pause_s(line, now)
+            line.running_behind.add(self._begin(line, line.behind))
+
+    def _pause_s(self, line: Line, now: float) -> float:
+        """Until the next one that nobody waits for. What has ended already is no reason to hurry: nothing is saved by it."""
+        last = next(reversed(line.behind.values()))
+        waiting = sum(len(one.behind) for one in self._lines.values())
+        in_time_s = (last.ends_at - now) * PART / waiting
+        return max(min(self._pace_s, in_time_s), min(self._pace_s, HURRY_S)) if in_time_s > 0 else self._pace_s
+
+    def _go_on(self, line: Line) -> None:
+        line.paced = False
+        self._admit(line)
+
+    @staticmethod
+    def _begin(line: Line, waiting: Waiting) -> ConnectionRef:
+        ref, turn = waiting.popitem(last=False)
+        line.running.add(ref)
+        if not turn.come.done():
+            turn.come.set_result(None)
+        return ref
+
+
+# ── Renews a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
+
+WAIT_S: Final = 45.0
+
+log = structlog.get_logger(__name__)
+
+
+class Refresher:
+    """Shared by everything that needs a fresh token."""
+
+    def __init__(
+        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
+    ) -> None:
+        self.metrics = metrics
+        self._redeemer = RefreshProtocol(store, integrations, catalog, dialogues, metrics)
+        self._turns = RefreshQueue()
+        self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+
+    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
+        """Work by another configuration; what is being asked for ends under the one it began with."""
+        self._redeemer.turn_to(integrations, catalog, dialogues)
+
+    async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
+        """The connection with a newer credential than `connection` holds.
+
+        `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable, the
+        latter also where a new pair is there and the store does not take it; it is kept and offered again meanwhile.
+        """
+        task = self.start(connection, force=force, urgent=True)
+        done, _ = await asyncio.wait({task}, timeout=WAIT_S)
+        if not done:
+            raise Unavailable(
+                "store_unavailable",
+                "The token is being renewed, and that is slow: its provider, or the gateway's database that is to store "
+                "it, takes long. Try again in 5 seconds.",
+                retry_after_s=5,
+            )
+        return task.result()
+
+    def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
+        """The task that renews it, begun or joined; it outlives whoever asked for it. `urgent`: somebody waits for it."""
+        task = self._running.get(connection.ref)
+        if task is None:
+            task = asyncio.create_task(self._renew(connection, force, urgent))
+            self._running[connection.ref] = task
+            task.add_done_callback(lambda done: self._ended(connection.ref, done))
+        elif urgent:
+            self._turns.urge(connection.ref)
+        return task
+
+    def under_way(self, ref: ConnectionRef) -> bool:
+        """Whether it is being renewed by this process, or waits for its turn."""
+        return ref in self._running
+
+    async def next_step(self, row: Connection) -> RefreshStep:
+        """What this node may do with `row`, as it is in the store now."""
+        return await self._redeemer.standing.step(row)
+
+    def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
+        """As `start`, unless it is under way: then whoever began it has asked already."""
+        if connection.ref not in self._running:
+            self.start(connection).add_done_callback(then)
+
+    async def close(self, within_s: float = 30) -> None:
+        """Let what is under way finish: an answer that arrives now may hold the only refresh token there is."""
+        self._turns.close()
+        if self._running:
+            await asyncio.wait(list(self._running.values()), timeout=within_s)
+
+    def _ended(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
+        self._running.pop(ref, None)
+        if task.cancelled():
+            return
+        fault = task.exception()
+        if fault is not None and not isinstance(fault, GatewayError):
+            self.metrics.add(REFRESHES, *ref[:2], "failed")
+            log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
+
+    async def _renew(self, seen: Connection, force: bool, urgent: bool) -> Connection:
+        left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
+        await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
+        try:
+            return await self._redeemer.redeem(seen, force=force)
+        finally:
+            self._turns.give_back(seen.ref)

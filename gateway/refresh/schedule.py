@@ -1,0 +1,138 @@
+"""When a token is refreshed ahead of its end, and how refreshes that are due together are spread.
+
+On the last stretch of that a request waits for the renewal. Many servers round the end of a token down to a whole second,
+so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of
+a few seconds is renewed when half of its lifetime is over, at the earliest.
+"""
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Final
+
+from gateway import clock
+from gateway.catalog.provider import Provider
+from gateway.records.connection import Connection
+
+# ── When renewals that are due together are begun: one after the other, the last of them when it is due.
+#
+# A token may be renewed somewhat earlier than it is due, never later. So each renewal gets the latest moment, up to
+# when it is due, that no other has yet: few keep their own moments, and of 10,000 that are due within a minute the
+# first begin a quarter of an hour ahead of it.
+
+WIDTH_S: Final = 0.1
+SPARE: Final = 1024
+
+
+class RefreshSlots:
+    """Moments on the monotonic clock, in seconds, `WIDTH_S` apart. What was taken is not given back; it passes."""
+
+    def __init__(self, width_s: float = WIDTH_S) -> None:
+        self._width_s = width_s
+        self._before: dict[int, int] = {}  # a slot that is taken ▸ one before it with none that is free in between
+        self._most = SPARE
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._before)
+
+    def take(self, due: float, *, earliest: float, now: float) -> float:
+        """The latest free moment in `earliest` … `due`; `due` itself where there is none."""
+        if len(self._before) >= self._most:
+            self._forget(now)
+        last = int(due / self._width_s)
+        free = self._free(last)
+        moment = due if free == last else free * self._width_s
+        if moment < max(earliest, now):
+            return due
+        self._before[free] = free - 1
+        return moment
+
+    def _forget(self, now: float) -> None:
+        """Those that have passed; seldom, since all are gone through."""
+        passed = int(now / self._width_s)
+        self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
+        self._most = 2 * len(self._before) + SPARE
+
+    def _free(self, last: int) -> int:
+        """The latest at `last` or before; the way there is the shorter for who comes next."""
+        free, way = last, list[int]()
+        while (before := self._before.get(free)) is not None:
+            way.append(free)
+            free = before
+        for slot in way:
+            self._before[slot] = free
+        return free
+
+
+SHORTEST: Final = timedelta(seconds=2)
+LONGEST: Final = timedelta(seconds=300)
+PART: Final = 0.1
+MOST_OF_LIFE: Final = 0.5  # a token is never born due
+JITTER: Final = 0.2
+LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, and the way to the provider
+LAST_PART: Final = 0.75  # of the margin, at most: below what jitter leaves of it
+
+
+def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
+    """From then on it is renewed behind the requests that use it; None where no end is known.
+
+    The entry's `token_expiration_buffer` (seconds) overrides the margin; both are capped at half the lifetime.
+    """
+    if connection.expires_at is None:
+        return None
+    return connection.expires_at - _margin(connection, provider, connection.expires_at) * (
+        1 - JITTER * _share(connection)
+    )
+
+
+def last_from(connection: Connection, provider: Provider) -> datetime | None:
+    """From then on its renewal is worth waiting for; None where no end is known."""
+    if connection.expires_at is None:
+        return None
+    return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
+
+
+def renew_at(
+    connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
+) -> float | None:
+    """When it is begun, on the monotonic clock, `now` on which it is; None where that has come, or is further than `within_s`.
+
+    In a crowd that is earlier than `refresh_from`, but not before half of its lifetime is over.
+    """
+    due = refresh_from(connection, provider)
+    if due is None or connection.expires_at is None:
+        return None
+    left_s = (due - clock.now()).total_seconds()
+    if not 0 < left_s <= within_s:
+        return None
+    half_s = lifetime(connection, connection.expires_at).total_seconds() / 2
+    ahead_s = (connection.expires_at - due).total_seconds()
+    return slots.take(now + left_s, earliest=now + left_s + ahead_s - half_s, now=now)
+
+
+def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
+    """Until the credential must be looked at again: at its margin, at its last stretch, at its end; else `at_most`."""
+    if connection.expires_at is None:
+        return at_most
+    ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
+    return min(((at - now).total_seconds() for at in ahead if at is not None and now < at), default=0.0)
+
+
+def _margin(connection: Connection, provider: Provider, expires_at: datetime) -> timedelta:
+    life = lifetime(connection, expires_at)
+    if provider.token_expiration_buffer is not None:
+        wanted = timedelta(seconds=provider.token_expiration_buffer)
+    else:
+        wanted = min(max(SHORTEST, life * PART), LONGEST)
+    return min(wanted, life * MOST_OF_LIFE)
+
+
+def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
+    """How long its access token lives, from when it was obtained."""
+    return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
+
+
+def _share(connection: Connection) -> float:
+    """0 … 1, the same on every node for one credential and different for its neighbours, so that renewals spread."""
+    digest = hashlib.blake2s(f"{connection.uid}/{connection.version}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") / 0xFFFFFFFF

@@ -1,0 +1,187 @@
+"""One call to a token endpoint, journalled: that it has begun, then its reply, before the reply is handed on."""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from gateway import clock
+from gateway.egress.client import Egress, replied
+from gateway.egress.egress_errors import EgressError
+from gateway.journal import Entry, Writer
+from gateway.records.provider_call import ProviderCall, Reply
+
+# ── Which credentials this process has sent for, so that no second attempt sends one whose reply it cannot have read
+# yet.
+
+Credential = tuple[str, int]  # row and version
+
+
+class SentCredentials:
+    """An attempt's call is under way, or was answered, until the attempt is released."""
+
+    def __init__(self) -> None:
+        self._answered: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic), infinity while under way
+        self._credentials: dict[str, Credential] = {}
+
+    def unread(self, entry: Entry, asked_at: float) -> bool:
+        """Whether another attempt at the same credential is under way, or was answered after `asked_at` (monotonic)."""
+        others = self._answered.get(_credential(entry), {})
+        return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
+
+    def under_way(self, entry: Entry) -> None:
+        credential = self._credentials[entry.attempt] = _credential(entry)
+        self._answered.setdefault(credential, {})[entry.attempt] = math.inf
+
+    def answered(self, entry: Entry) -> None:
+        if entry.attempt in self._credentials:
+            self._answered[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
+
+    def forget(self, attempt: str) -> None:
+        """There is no reply of it to read, or it is released. An unknown attempt is ignored."""
+        credential = self._credentials.pop(attempt, None)
+        if credential is not None:
+            attempts = self._answered[credential]
+            del attempts[attempt]
+            if not attempts:
+                del self._answered[credential]
+
+
+def _credential(entry: Entry) -> Credential:
+    about = json.loads(entry.about)
+    return about["row"], about["version"]
+
+
+class ExchangeLost(EgressError):
+    """Nobody knows what came of a call; its reply may be in the journal and nowhere else."""
+
+
+class TokenExchange(Protocol):
+    """How a refresh asks a token endpoint. `entry` None: there is no journal, and nothing is recorded."""
+
+    @property
+    def journal_fault(self) -> str | None:
+        """Why replies cannot be journalled just now; None where they can, or none was tried yet."""
+
+    async def ask(
+        self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
+    ) -> Reply:
+        """The reply, which is in the journal by then if it can be. `step`: which of its attempt's calls, from 0.
+
+        Raises EgressError, and ExchangeLost where the reply may be journalled.
+        """
+
+    def released(self, attempt: str) -> None:
+        """What is recorded of that attempt is in the database, or of no use."""
+
+
+class Journals:
+    """The writers of this process, one a folder."""
+
+    def __init__(self) -> None:
+        self._writers: dict[Path, Writer] = {}
+        self.sent = SentCredentials()
+
+    def of(self, folder: Path) -> Writer:
+        writer = self._writers.get(folder)
+        if writer is None:
+            writer = self._writers[folder] = Writer(folder)
+        return writer
+
+    @property
+    def fault(self) -> str | None:
+        return next((writer.fault for writer in self._writers.values() if writer.fault), None)
+
+    def released(self, attempt: str) -> None:
+        self.sent.forget(attempt)
+        for writer in self._writers.values():
+            writer.released(attempt)
+
+    async def try_again(self) -> None:
+        """Look whether a folder that could not be written can be by now."""
+        for writer in self._writers.values():
+            if writer.fault is not None:
+                await writer.ready()
+
+    async def close(self) -> None:
+        for writer in self._writers.values():
+            await writer.close()
+        self._writers.clear()
+
+
+class InProcess:
+    """An Exchange that happens in this process: what is under way dies with it."""
+
+    def __init__(self, journals: Journals, egress: Egress) -> None:
+        self._journals = journals
+        self._egress = egress
+
+    @property
+    def journal_fault(self) -> str | None:
+        return self._journals.fault
+
+    async def ask(
+        self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
+    ) -> Reply:
+        asking = exchanged(
+            self._journals, self._egress, call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
+        )
+        return await asking
+
+    def released(self, attempt: str) -> None:
+        self._journals.released(attempt)
+
+
+async def exchanged(
+    journals: Journals,
+    egress: Egress,
+    call: ProviderCall,
+    entry: Entry | None,
+    step: int,
+    *,
+    timeout_s: float,
+    limit_bytes: int,
+    now: Callable[[], datetime] | None = None,
+    wanted_at: float | None = None,
+    abandoned: Callable[[], bool] = lambda: False,
+) -> Reply:
+    """The reply, which is in the journal by then if it can be. Raises EgressError.
+
+    Only 2xx is recorded: who asks again gets the same refusal again. `abandoned`: whether the process that wanted it is gone.
+    `wanted_at`: when that process asked for it (monotonic), if not now; what was answered since it has not read. Raises
+    ExchangeLost where another attempt sent the same credential, and nobody has read what came of that.
+    """
+    if entry is None:
+        return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+    if journals.sent.unread(entry, clock.monotonic() if wanted_at is None else wanted_at):
+        raise ExchangeLost("timeout", "the answer to an earlier request with the same token was not read yet.")
+    journals.sent.under_way(entry)
+    journalled = False
+    try:
+        writer = journals.of(entry.folder)
+        begun = await writer.begin(entry, step)
+        if abandoned():  # who takes the refresh up may have read the journal before it said that this call is under way
+            if begun is not None:
+                writer.drop(entry, step, begun)
+            raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)
+        try:
+            reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
+        except asyncio.CancelledError:
+            raise  # the token may be spent: that this call had begun stays in the journal
+        except BaseException:
+            if begun is not None:
+                writer.drop(entry, step, begun)
+            raise
+        if begun is not None and 200 <= reply.status < 300:
+            journalled = await writer.reply(entry, step, begun, call, reply)
+        elif begun is not None:
+            writer.drop(entry, step, begun)
+        return reply
+    finally:
+        if journalled:
+            journals.sent.answered(entry)
+        else:
+            journals.sent.forget(entry.attempt)

@@ -1,0 +1,191 @@
+"""The authorization request, and the pages a person walks through: log in, consent or refuse, and back."""
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from aiohttp import web
+
+from gateway.sandbox import pages
+from gateway.sandbox.accounts import ACCOUNTS, DemoAccount, authenticate, unknown
+from gateway.sandbox.faults import Handler
+from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
+from gateway.sandbox.state import SANDBOX, Client
+from gateway.sandbox.tracker import SITES
+
+# ── Reads an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and says where its answer may go. No I/O.
+
+_KNOWN = ("client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method")
+_DEFAULT_SCOPE = "read:sandbox-user"
+
+
+class NotToBeAnswered(Exception):
+    """Client or redirect_uri are not known, so nothing is sent there: the person is told (RFC 6749 §4.1.2.1)."""
+
+
+class RefusedRequest(Exception):
+    """The client is known and hears what is wrong at `redirect`."""
+
+    def __init__(self, redirect: "Redirect", error: str, description: str) -> None:
+        super().__init__(description)
+        self.redirect = redirect
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """The way back to the application."""
+
+    uri: str
+    state: str | None
+    issuer: str
+
+    def to(self, **answer: str) -> str:
+        """The address with the answer in its query, and `iss` so that nobody mixes servers up (RFC 9207 §2)."""
+        state = {} if self.state is None else {"state": self.state}
+        joint = "&" if urlsplit(self.uri).query else "?"
+        return f"{self.uri}{joint}{urlencode({**answer, **state, 'iss': self.issuer})}"
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.uri)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """A request that may be put before a person."""
+
+    client: Client
+    redirect: Redirect
+    scopes: list[str]
+    challenge: str
+
+
+def read(query: str, clients: Mapping[str, Client], issuer: str) -> AuthorizationRequest:
+    """The request in a query string. Raises NotToBeAnswered, RefusedRequest."""
+    pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _KNOWN]
+    sent, redirect = dict(pairs), None
+    repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
+    client = clients.get(sent.get("client_id", ""))
+    if client is None or "client_id" in repeated:
+        raise NotToBeAnswered(f"The application {sent.get('client_id')!r} is not registered here.")
+    if sent.get("redirect_uri") not in client.redirect_uris or "redirect_uri" in repeated:
+        raise NotToBeAnswered(
+            f"{sent.get('redirect_uri')!r} is not a redirect address of {client.name}; "
+            f"registered, letter by letter: {', '.join(client.redirect_uris)}."
+        )
+    redirect = Redirect(sent["redirect_uri"], None if "state" in repeated else sent.get("state"), issuer)
+    if repeated:
+        raise RefusedRequest(redirect, "invalid_request", f"Sent more than once: {', '.join(sorted(repeated))}.")
+    if sent.get("response_type") != "code":
+        raise RefusedRequest(redirect, "unsupported_response_type", "response_type must be code.")
+    if not sent.get("code_challenge") or sent.get("code_challenge_method") != "S256":
+        raise RefusedRequest(
+            redirect, "invalid_request", "PKCE is required here: code_challenge, and S256 as its method."
+        )
+    scopes = list(dict.fromkeys(sent.get("scope", "").split())) or [_DEFAULT_SCOPE]
+    if unknown(scopes):
+        raise RefusedRequest(redirect, "invalid_scope", f"Unknown scopes: {' '.join(unknown(scopes))}")
+    return AuthorizationRequest(client, redirect, scopes, sent["code_challenge"])
+
+
+COOKIE = "sandbox_login"
+
+
+async def authorize(request: web.Request) -> web.Response:
+    """GET /oauth/authorize: the login page, or for who is logged in the consent page."""
+    query = request.rel_url.raw_query_string
+    wanted = _read(request, query)
+    account = _who(request)
+    if account is None:
+        return pages.login(query, form_target=wanted.redirect.origin)
+    return pages.consent(
+        query,
+        form_target=wanted.redirect.origin,
+        csrf=_csrf(request),
+        application=wanted.client.name,
+        account=account,
+        sites=[SITES[cloud_id].name for cloud_id in account.sites],
+        scopes=wanted.scopes,
+    )
+
+
+async def log_in(request: web.Request) -> web.Response:
+    """POST /oauth/login: sets the cookie and goes on to the consent page."""
+    form = await request.post()
+    query = str(form.get("query", ""))
+    wanted = _read(request, query)
+    account = authenticate(str(form.get("email", "")), str(form.get("password", "")))
+    if account is None:
+        return pages.login(query, form_target=wanted.redirect.origin, failed=True)
+    response = _onward(query)
+    token = request.app[SANDBOX].memory.grants.log_in(account.account_id)
+    response.set_cookie(COOKIE, token, max_age=LOGIN_TTL_S, path="/oauth", httponly=True, samesite="Lax")
+    return response
+
+
+async def log_out(request: web.Request) -> web.Response:
+    """POST /oauth/logout: another account, please."""
+    query = str((await request.post()).get("query", ""))
+    _read(request, query)
+    request.app[SANDBOX].memory.grants.log_out(request.cookies.get(COOKIE, ""))
+    response = _onward(query)
+    response.del_cookie(COOKIE, path="/oauth")
+    return response
+
+
+async def decide(request: web.Request) -> web.Response:
+    """POST /oauth/consent: back to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
+    form = await request.post()
+    wanted = _read(request, str(form.get("query", "")))
+    account = _who(request)
+    if account is None or not hmac.compare_digest(str(form.get("csrf", "")).encode(), _csrf(request).encode()):
+        return pages.refusal("This page was open for too long, or in another browser. Go back and start again.")
+    if form.get("decision") != "allow":
+        back = wanted.redirect.to(error="access_denied", error_description="The user did not allow it.")
+    else:
+        code = request.app[SANDBOX].memory.grants.issue_code(
+            client_id=wanted.client.client_id,
+            redirect_uri=wanted.redirect.uri,
+            challenge=wanted.challenge,
+            account_id=account.account_id,
+            scopes=wanted.scopes,
+        )
+        back = wanted.redirect.to(code=code)
+    return _see_other(back)
+
+
+@web.middleware
+async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A request that cannot be granted is told to the person or, where that is safe, to the application."""
+    try:
+        return await handler(request)
+    except NotToBeAnswered as refused:
+        return pages.refusal(str(refused))
+    except RefusedRequest as refused:
+        return _see_other(refused.redirect.to(error=refused.error, error_description=str(refused)))
+
+
+def _read(request: web.Request, query: str) -> AuthorizationRequest:
+    sandbox = request.app[SANDBOX]
+    return read(query, sandbox.clients, sandbox.issuer)
+
+
+def _who(request: web.Request) -> DemoAccount | None:
+    account_id = request.app[SANDBOX].memory.grants.logged_in(request.cookies.get(COOKIE, ""))
+    return ACCOUNTS.get(account_id) if account_id else None
+
+
+def _csrf(request: web.Request) -> str:
+    """Only who holds the login cookie can derive it, and the page does not give the cookie away."""
+    return digest("consent " + request.cookies.get(COOKIE, ""))
+
+
+def _onward(query: str) -> web.Response:
+    return _see_other(f"/oauth/authorize?{query}")
+
+
+def _see_other(address: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": address, "Cache-Control": "no-store"})

@@ -1,0 +1,223 @@
+"""What the authorization server remembers: codes, grants and tokens, the last only as digests.
+
+A grant is one user's yes to one application, and the family of all tokens that came of it. A refresh token names its
+grant, so that any but the newest is seen for what it is, a replay, without a list of every token ever issued.
+"""
+
+import base64
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from gateway import clock
+from gateway.sandbox.accounts import OFFLINE
+
+CODE_TTL_S: Final = 60
+LOGIN_TTL_S: Final = 8 * 3600
+REFRESH_PREFIX: Final = "sbx_rt_"
+
+
+class GrantRefused(Exception):
+    """No token for this request: `error` is the code of RFC 6749 §5.2, the text says why."""
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(description)
+        self.error = error
+
+
+@dataclass(slots=True)
+class Code:
+    """An authorization code on its way. `grant` is set once it was redeemed, so that a replay finds what to revoke."""
+
+    client_id: str
+    redirect_uri: str
+    challenge: str
+    account_id: str
+    scopes: list[str]
+    expires_at: float
+    grant: str | None = None
+
+
+@dataclass(slots=True)
+class Grant:
+    """`refresh` is the digest of the one refresh token that still works; None without `offline_access`."""
+
+    client_id: str
+    account_id: str
+    scopes: list[str]
+    refresh: str | None = None
+    revoked: bool = False
+
+
+@dataclass(slots=True)
+class IssuedAccess:
+    """One access token: whose family it belongs to, what it may do, and until when (epoch seconds)."""
+
+    grant: str
+    scopes: list[str]
+    expires_at: float
+
+
+@dataclass(slots=True)
+class Login:
+    """A browser that has logged in."""
+
+    account_id: str
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """What the token endpoint hands out."""
+
+    access_token: str
+    expires_in: int
+    scopes: list[str]
+    refresh_token: str | None
+
+
+@dataclass(slots=True)
+class IssuedGrants:
+    """The authorization server's memory. Methods change it in place and set `changed`; who owns the file writes it."""
+
+    token_ttl_s: int = 60
+    codes: dict[str, Code] = field(default_factory=dict)
+    grants: dict[str, Grant] = field(default_factory=dict)
+    access: dict[str, IssuedAccess] = field(default_factory=dict)
+    logins: dict[str, Login] = field(default_factory=dict)
+    changed: bool = False
+    replays: int = 0
+
+    def issue_code(
+        self, *, client_id: str, redirect_uri: str, challenge: str, account_id: str, scopes: list[str]
+    ) -> str:
+        """A code for one exchange within the minute (RFC 6749 §4.1.2)."""
+        code = secrets.token_urlsafe(32)
+        self.codes[digest(code)] = Code(client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S)
+        self.changed = True
+        return code
+
+    def redeem(self, code: str, *, client_id: str, redirect_uri: str, verifier: str) -> Issued:
+        """Tokens for a code. A second use revokes what the first one gave (RFC 6749 §4.1.2). Raises GrantRefused."""
+        held = self.codes.get(digest(code))
+        if held is None or held.client_id != client_id:
+            raise GrantRefused("invalid_grant", "This code is unknown here; start the authorization again.")
+        if held.grant is not None:
+            self._revoke(held.grant)
+            self.replays += 1
+            raise GrantRefused("invalid_grant", "This code was used before; all tokens that came of it are revoked.")
+        if held.expires_at <= _now():
+            raise GrantRefused(
+                "invalid_grant", f"This code is older than {CODE_TTL_S} s; start the authorization again."
+            )
+        if held.redirect_uri != redirect_uri:
+            raise GrantRefused("invalid_grant", "redirect_uri differs from the one of the authorization request.")
+        if not secrets.compare_digest(s256(verifier), held.challenge):
+            raise GrantRefused("invalid_grant", "code_verifier does not match the code_challenge.")
+        held.grant = secrets.token_hex(16)
+        self.grants[held.grant] = Grant(client_id, held.account_id, held.scopes)
+        return self._issue(held.grant, held.scopes)
+
+    def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> Issued:
+        """A new pair for a refresh token; the old one is dead from here on. Raises GrantRefused (RFC 9700 §4.14.2)."""
+        name, grant = self._of_refresh(token)
+        if grant is None or grant.client_id != client_id:
+            raise GrantRefused("invalid_grant", "This refresh token is unknown here.")
+        if grant.revoked:
+            raise GrantRefused("invalid_grant", "This grant was revoked; ask the user to authorize again.")
+        if grant.refresh is None or not secrets.compare_digest(digest(token), grant.refresh):
+            self._revoke(name)
+            self.replays += 1
+            raise GrantRefused("invalid_grant", "This refresh token was used before; the whole grant is now revoked.")
+        beyond = [scope for scope in scopes or () if scope not in grant.scopes]
+        if beyond:
+            raise GrantRefused("invalid_scope", f"Not part of the grant: {' '.join(beyond)}")
+        return self._issue(name, scopes or grant.scopes)
+
+    def revoke(self, token: str, *, client_id: str) -> None:
+        """End the grant that a refresh token names, or one access token; unknown ones are no error (RFC 7009 §2.2)."""
+        name, grant = self._of_refresh(token)
+        if grant is not None and grant.client_id == client_id:
+            self._revoke(name)
+            return
+        held = self.access.get(digest(token))
+        if held is not None and self.grants[held.grant].client_id == client_id:
+            del self.access[digest(token)]
+            self.changed = True
+
+    def bearer(self, token: str) -> tuple[Grant, list[str]] | None:
+        """The grant behind an access token and the token's scopes; None when it is unknown, expired or revoked."""
+        held = self.access.get(digest(token))
+        if held is None or held.expires_at <= _now() or self.grants[held.grant].revoked:
+            return None
+        return self.grants[held.grant], held.scopes
+
+    def log_in(self, account_id: str) -> str:
+        """A cookie value that stands for this user for some hours."""
+        token = secrets.token_urlsafe(32)
+        self.logins[digest(token)] = Login(account_id, _now() + LOGIN_TTL_S)
+        self.changed = True
+        return token
+
+    def logged_in(self, token: str) -> str | None:
+        """The account_id behind a cookie."""
+        login = self.logins.get(digest(token))
+        return login.account_id if login is not None and login.expires_at > _now() else None
+
+    def log_out(self, token: str) -> None:
+        self.changed = self.logins.pop(digest(token), None) is not None or self.changed
+
+    def as_json(self) -> dict[str, Any]:
+        """All that must outlive a restart, less what has expired. Spent codes stay a day, to know a replay."""
+        now, yesterday = _now(), _now() - 86400
+        return {
+            "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},
+            "grants": {key: asdict(held) for key, held in self.grants.items()},
+            "access": {key: asdict(held) for key, held in self.access.items() if held.expires_at > now},
+            "logins": {key: asdict(held) for key, held in self.logins.items() if held.expires_at > now},
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any], *, token_ttl_s: int) -> "IssuedGrants":
+        """The memory as `as_json` wrote it. Raises KeyError or TypeError where it did not."""
+        return cls(
+            token_ttl_s=token_ttl_s,
+            codes={key: Code(**held) for key, held in kept["codes"].items()},
+            grants={key: Grant(**held) for key, held in kept["grants"].items()},
+            access={key: IssuedAccess(**held) for key, held in kept["access"].items()},
+            logins={key: Login(**held) for key, held in kept["logins"].items()},
+        )
+
+    def _issue(self, name: str, scopes: list[str]) -> Issued:
+        grant, token = self.grants[name], f"sbx_at_{secrets.token_urlsafe(32)}"
+        self.access[digest(token)] = IssuedAccess(name, scopes, _now() + self.token_ttl_s)
+        successor = f"{REFRESH_PREFIX}{name}_{secrets.token_urlsafe(32)}" if OFFLINE in grant.scopes else None
+        grant.refresh = digest(successor) if successor else None
+        self.changed = True
+        return Issued(token, self.token_ttl_s, scopes, successor)
+
+    def _of_refresh(self, token: str) -> tuple[str, Grant | None]:
+        name = token.removeprefix(REFRESH_PREFIX).partition("_")[0] if token.startswith(REFRESH_PREFIX) else ""
+        return name, self.grants.get(name)
+
+    def _revoke(self, name: str) -> None:
+        self.grants[name].revoked = True
+        self.access = {key: held for key, held in self.access.items() if held.grant != name}
+        self.changed = True
+
+
+def digest(token: str) -> str:
+    """What is kept of a token: its hex SHA-256. They have 256 random bits, so nothing slower is needed."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def s256(verifier: str) -> str:
+    """The code challenge of a verifier (RFC 7636 §4.2), unpadded url-safe base64."""
+    hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
+    return base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()
+
+
+def _now() -> float:
+    return clock.now().timestamp()

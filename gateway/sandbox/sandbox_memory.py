@@ -1,0 +1,64 @@
+"""The file in which the sandbox remembers: JSON, replaced atomically, readable by its owner only."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gateway.sandbox.issued_grants import IssuedGrants
+from gateway.sandbox.tracker import Tracker
+
+VERSION = 1
+
+
+class MemoryUnreadable(Exception):
+    """The file is there, but is not ours or is damaged; the text names it and the way out."""
+
+
+class SandboxMemory:
+    """Grants and issues, and the file behind them; without a path they live as long as the process."""
+
+    def __init__(self, path: Path | None, *, token_ttl_s: int) -> None:
+        """Read `path` if it exists. Raises MemoryUnreadable."""
+        self._path = path
+        self._writing = asyncio.Lock()
+        kept = _read(path) if path is not None else None
+        try:
+            self.grants = (
+                IssuedGrants.from_json(kept["grants"], token_ttl_s=token_ttl_s) if kept else IssuedGrants(token_ttl_s)
+            )
+            self.tracker = Tracker.from_json(kept["issues"]) if kept else Tracker()
+        except (AttributeError, KeyError, TypeError) as fault:
+            raise MemoryUnreadable(f"{path} lacks what a sandbox state file has ({fault}); move it away.") from fault
+
+    async def save(self) -> None:
+        """Write what has changed since the last time; it is on disk on return."""
+        if self._path is None or not (self.grants.changed or self.tracker.changed):
+            return
+        async with self._writing:
+            self.grants.changed = self.tracker.changed = False
+            kept = {"version": VERSION, "grants": self.grants.as_json(), "issues": self.tracker.as_json()}
+            await asyncio.to_thread(_replace, self._path, json.dumps(kept, indent=1).encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        kept = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as fault:
+        raise MemoryUnreadable(f"{path} cannot be read as a sandbox state file ({fault}); move it away.") from fault
+    if not isinstance(kept, dict) or kept.get("version") != VERSION:
+        raise MemoryUnreadable(f"{path} is not a sandbox state file of version {VERSION}; move it away.")
+    return kept
+
+
+def _replace(path: Path, text: bytes) -> None:
+    """A reader, or a crash at any moment, finds the old text whole or the new text whole."""
+    beside = path.with_name(path.name + ".new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,140 @@
+"""The token endpoint (RFC 6749 §3.2, §4.1.3, §6) and the revocation endpoint (RFC 7009)."""
+
+import base64
+import binascii
+import hmac
+from typing import Any
+from urllib.parse import unquote_plus
+
+from aiohttp import web
+
+from gateway.sandbox.issued_grants import GrantRefused, Issued, IssuedGrants, digest
+from gateway.sandbox.state import SANDBOX, Client
+
+_NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+
+class InvalidClient(Exception):
+    """Wrong or missing client authentication: 401 (RFC 6749 §5.2)."""
+
+
+async def token(request: web.Request) -> web.Response:
+    """POST /oauth/token: authorization_code with PKCE, or refresh_token with rotation."""
+    sandbox = request.app[SANDBOX]
+    try:
+        sent = await _parameters(request)
+        grant_type = sent.get("grant_type", "")
+        sandbox.counts[f"token_requests.{grant_type or 'none'}"] += 1
+        client = _authenticated(request, sent)
+        return _answer(_grant(sandbox.memory.grants, client, sent))
+    except GrantRefused as refused:
+        return _refusal(400, refused.error, str(refused))
+    except InvalidClient as refused:
+        return _refusal(401, "invalid_client", str(refused))
+
+
+async def revoke(request: web.Request) -> web.Response:
+    """POST /oauth/revoke: 200 also for a token that nobody knows (RFC 7009 §2.2)."""
+    try:
+        sent = await _parameters(request)
+        client = _authenticated(request, sent)
+        if not sent.get("token"):
+            raise GrantRefused("invalid_request", "token is missing.")
+        request.app[SANDBOX].counts["revocations"] += 1
+        request.app[SANDBOX].memory.grants.revoke(sent["token"], client_id=client.client_id)
+        return web.Response(headers=_NO_STORE)
+    except GrantRefused as refused:
+        return _refusal(400, refused.error, str(refused))
+    except InvalidClient as refused:
+        return _refusal(401, "invalid_client", str(refused))
+
+
+def _grant(grants: IssuedGrants, client: Client, sent: dict[str, str]) -> Issued:
+    match sent.get("grant_type"):
+        case "authorization_code":
+            missing = [name for name in ("code", "redirect_uri", "code_verifier") if not sent.get(name)]
+            if missing:
+                raise GrantRefused("invalid_request", f"Missing: {', '.join(missing)}.")
+            return grants.redeem(
+                sent["code"],
+                client_id=client.client_id,
+                redirect_uri=sent["redirect_uri"],
+                verifier=sent["code_verifier"],
+            )
+        case "refresh_token":
+            if not sent.get("refresh_token"):
+                raise GrantRefused("invalid_request", "refresh_token is missing.")
+            return grants.refresh(
+                sent["refresh_token"], client_id=client.client_id, scopes=sent.get("scope", "").split() or None
+            )
+        case None:
+            raise GrantRefused("invalid_request", "grant_type is missing.")
+        case other:
+            raise GrantRefused("unsupported_grant_type", f"{other!r} is not offered here.")
+
+
+async def _parameters(request: web.Request) -> dict[str, str]:
+    """The body's parameters, from a form or, as some trackers have it, from a JSON object. Raises GrantRefused."""
+    if request.content_type == "application/json":
+        try:
+            sent = await request.json()
+        except ValueError:
+            raise GrantRefused("invalid_request", "The body is not JSON.") from None
+        if not isinstance(sent, dict) or not all(isinstance(value, str) for value in sent.values()):
+            raise GrantRefused("invalid_request", "The body must be a JSON object of strings.")
+        return sent
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise GrantRefused("invalid_request", "Send a form: Content-Type: application/x-www-form-urlencoded.")
+    form = await request.post()
+    if len(form) != len(set(form)):
+        raise GrantRefused("invalid_request", "A parameter was sent more than once.")
+    return {name: str(value) for name, value in form.items()}
+
+
+def _authenticated(request: web.Request, sent: dict[str, str]) -> Client:
+    """The client that proved itself in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
+    in_header = "Authorization" in request.headers
+    if in_header and "client_secret" in sent:
+        raise GrantRefused("invalid_request", "Two client authentications, Basic and body; send exactly one.")
+    client_id, secret = (
+        _basic(request.headers["Authorization"])
+        if in_header
+        else (sent.get("client_id", ""), sent.get("client_secret", ""))
+    )
+    if sent.get("client_id", client_id) != client_id:
+        raise GrantRefused("invalid_request", "client_id differs from the one in Authorization.")
+    client = request.app[SANDBOX].clients.get(client_id)
+    if client is None or not hmac.compare_digest(digest(secret), client.secret_digest):
+        raise InvalidClient("Unknown client, or the secret is wrong.")
+    return client
+
+
+def _basic(field: str) -> tuple[str, str]:
+    """Client ID and secret, which are form-encoded inside (RFC 6749 §2.3.1)."""
+    scheme, _, encoded = field.partition(" ")
+    try:
+        client_id, colon, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        colon = ""
+    if scheme.lower() != "basic" or not colon:
+        raise InvalidClient("Authorization must be 'Basic <base64 of client_id:client_secret>'.")
+    return unquote_plus(client_id), unquote_plus(secret)
+
+
+def _answer(issued: Issued) -> web.Response:
+    body: dict[str, Any] = {
+        "access_token": issued.access_token,
+        "token_type": "Bearer",
+        "expires_in": issued.expires_in,
+        "scope": " ".join(issued.scopes),
+    }
+    if issued.refresh_token is not None:
+        body["refresh_token"] = issued.refresh_token
+    return web.json_response(body, headers=_NO_STORE)
+
+
+def _refusal(status: int, error: str, description: str) -> web.Response:
+    challenge = {"WWW-Authenticate": 'Basic realm="sandbox"'} if status == 401 else {}
+    return web.json_response(
+        {"error": error, "error_description": description}, status=status, headers={**_NO_STORE, **challenge}
+    )

@@ -1,0 +1,254 @@
+"""The tracker's REST API: sites, issues, its corner of JQL, its pages."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.sandbox.accounts import ACCOUNTS
+from gateway.sandbox.callers import AccessRefused, SandboxCaller, the_caller
+from gateway.sandbox.state import SANDBOX
+from gateway.sandbox.tracker import SITES, TYPES, TrackerIssue, TrackerSite
+
+# ── The corner of JQL that the tracker understands: ``project = ACME AND status = "To Do" ORDER BY created DESC``.
+#
+# What it does not understand it refuses, since a filter that is ignored would be worse than none.
+
+_FIELDS: Final[Mapping[str, Callable[[TrackerIssue], str]]] = {
+    "project": lambda issue: SITES[issue.cloud_id].project,
+    "key": lambda issue: issue.key,
+    "status": lambda issue: issue.status,
+    "issuetype": lambda issue: issue.issue_type,
+    "assignee": lambda issue: _name(issue.assignee),
+    "reporter": lambda issue: _name(issue.reporter),
+}
+_ORDERS: Final[Mapping[str, Callable[[TrackerIssue], float]]] = {
+    "created": lambda issue: issue.created_at,
+    "key": lambda issue: float(issue.number),
+}
+_ORDER_BY = re.compile(r"\s*\border\s+by\s+(\w+)(?:\s+(asc|desc))?\s*$", re.IGNORECASE)
+_TERM = re.compile(r"""\s*(\w+)\s*(!?=)\s*(?:"([^"]*)"|'([^']*)'|([\w.-]+))\s*""")
+_AND = re.compile(r"and\b", re.IGNORECASE)
+
+
+class BadQuery(Exception):
+    """The text says what is understood here."""
+
+
+def find(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
+    """The issues that fit, newest first unless it says otherwise. Raises BadQuery."""
+    order = _ORDER_BY.search(query)
+    by = order[1].lower() if order else "created"
+    if by not in _ORDERS:
+        raise BadQuery(f"ORDER BY takes {' or '.join(_ORDERS)} here, not {by!r}.")
+    found = list(issues)
+    for name, wanted, equal in _terms(query[: order.start()] if order else query):
+        found = [issue for issue in found if (_FIELDS[name](issue).lower() == wanted) is equal]
+    ascending = order is not None and (order[2] or "asc").lower() == "asc"
+    return sorted(found, key=_ORDERS[by], reverse=not ascending)
+
+
+def _terms(text: str) -> list[tuple[str, str, bool]]:
+    """Field, value in lower case, and whether it must be equal."""
+    terms: list[tuple[str, str, bool]] = []
+    at = 0
+    while text[at:].strip():
+        joint = _AND.match(text, at) if terms else None
+        term = _TERM.match(text, joint.end() if joint else at)
+        if term is None or (terms and joint is None) or term[1].lower() not in _FIELDS:
+            raise BadQuery(
+                f"Not understood: {text[at:].strip()!r}. This tracker knows 'field = value' or '!=', joined by AND, "
+                f"for {', '.join(_FIELDS)}, and ORDER BY {' or '.join(_ORDERS)}."
+            )
+        terms.append((term[1].lower(), (term[3] or term[4] or term[5] or "").lower(), term[2] == "="))
+        at = term.end()
+    return terms
+
+
+def _name(account_id: str | None) -> str:
+    return ACCOUNTS[account_id].display_name if account_id else "empty"
+
+
+# ── How the tracker cuts long lists: by `startAt` and `maxResults`, or by the `nextPageToken` of the page before.
+
+PAGE_SIZE: Final = 50
+PAGE_LIMIT: Final = 100
+
+
+class BadPage(Exception):
+    """The text names the parameter and what it takes."""
+
+
+def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[str, Any]:
+    """One page as the tracker words it, records under `name`; the last has no `nextPageToken`. Raises BadPage."""
+    token = asked.get("nextPageToken")
+    start = position_in(token) if token else _whole_number(asked, "startAt", 0)
+    size = min(_whole_number(asked, "maxResults", PAGE_SIZE), PAGE_LIMIT)
+    chosen = list(records[start : start + size])
+    page: dict[str, Any] = {"startAt": start, "maxResults": size, "total": len(records), name: chosen}
+    page["isLast"] = start + len(chosen) >= len(records)
+    if not page["isLast"]:
+        page["nextPageToken"] = token_for(start + len(chosen))
+    return page
+
+
+def token_for(position: int) -> str:
+    """A token by which the page from `position` on is asked for."""
+    return base64.urlsafe_b64encode(f"from:{position}".encode()).decode().rstrip("=")
+
+
+def _whole_number(asked: Mapping[str, Any], name: str, default: int) -> int:
+    text = str(asked.get(name, default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadPage(f"{name} must be a whole number from 0, not {text!r}.")
+    return int(text)
+
+
+def position_in(token: object) -> int:
+    """What `token_for` was given. Raises BadPage."""
+    text = str(token)
+    try:
+        word, _, number = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        word = number = b""
+    if word != b"from" or not number.isdigit() or len(number) > 9:
+        raise BadPage("The page's token must be taken as it is from the page before.")
+    return int(number)
+
+
+# ── The tracker's REST API: the sites that a token reaches, who it stands for, and the issues.
+
+
+async def accessible_resources(request: web.Request) -> web.Response:
+    """GET /oauth/token/accessible-resources: every site this token reaches, as an array."""
+    caller = the_caller(request)
+    issuer = request.app[SANDBOX].issuer
+    sites = [SITES[cloud_id] for cloud_id in caller.account.sites]
+    return web.json_response(
+        [
+            {
+                "id": site.cloud_id,
+                "url": site.url,
+                "name": site.name,
+                "scopes": [scope for scope in caller.scopes if ":" in scope],
+                "avatarUrl": f"{issuer}/avatars/{site.label}.svg",
+            }
+            for site in sites
+        ]
+    )
+
+
+async def myself(request: web.Request) -> web.Response:
+    """GET …/myself: the person behind the token."""
+    caller = the_caller(request, "read:sandbox-user")
+    site = _site(request, caller)
+    account = caller.account
+    return web.json_response(
+        {
+            "self": f"{_root(request, site)}/user?accountId={account.account_id}",
+            "accountId": account.account_id,
+            "emailAddress": account.email,
+            "displayName": account.display_name,
+            "active": True,
+            "timeZone": "Etc/UTC",
+        }
+    )
+
+
+async def search(request: web.Request) -> web.Response:
+    """GET and POST …/search: the issues that a query finds, page by page."""
+    caller = the_caller(request, "read:sandbox-work")
+    site = _site(request, caller)
+    asked = await _object(request) if request.method == "POST" else request.query
+    try:
+        found = find(request.app[SANDBOX].memory.tracker.issues(site.cloud_id), str(asked.get("jql") or ""))
+        page = cut(found, asked, name="issues")
+    except (BadQuery, BadPage) as fault:
+        raise AccessRefused(400, str(fault)) from fault
+    page["issues"] = [_shown(request, site, issue) for issue in page["issues"]]
+    return web.json_response(page)
+
+
+async def read_issue(request: web.Request) -> web.Response:
+    """GET …/issue/{key}"""
+    caller = the_caller(request, "read:sandbox-work")
+    site = _site(request, caller)
+    issue = request.app[SANDBOX].memory.tracker.find(site.cloud_id, request.match_info["key"])
+    if issue is None:
+        raise AccessRefused(404, "Issue does not exist or you do not have permission to see it.")
+    return web.json_response(_shown(request, site, issue))
+
+
+async def create_issue(request: web.Request) -> web.Response:
+    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 and where it is."""
+    caller = the_caller(request, "write:sandbox-work")
+    site = _site(request, caller)
+    fields = (await _object(request)).get("fields")
+    fields = fields if isinstance(fields, dict) else {}
+    summary, project, kind = fields.get("summary"), fields.get("project"), fields.get("issuetype")
+    faults = {}
+    if not isinstance(project, dict) or project.get("key") != site.project:
+        faults["project"] = f"This site has one project: {site.project}."
+    if not isinstance(summary, str) or not 1 <= len(summary.strip()) <= 255:
+        faults["summary"] = "You must specify a summary of at most 255 characters."
+    if not isinstance(kind, dict) or kind.get("name") not in TYPES:
+        faults["issuetype"] = f"Choose one of {', '.join(TYPES)}."
+    if faults:
+        raise AccessRefused(400, fields=faults)
+    assert isinstance(summary, str)
+    assert isinstance(kind, dict)
+    issue = request.app[SANDBOX].memory.tracker.create(
+        site.cloud_id, summary=summary.strip(), issue_type=kind["name"], reporter=caller.account.account_id
+    )
+    address = f"{_root(request, site)}/issue/{issue.id}"
+    return web.json_response(
+        {"id": issue.id, "key": issue.key, "self": address}, status=201, headers={"Location": address}
+    )
+
+
+def _site(request: web.Request, caller: SandboxCaller) -> TrackerSite:
+    """A site that is not the caller's looks like none."""
+    cloud_id = request.match_info["cloud_id"].lower()
+    if cloud_id not in caller.account.sites:
+        raise AccessRefused(404, f"No site {cloud_id} is open to this token; see /oauth/token/accessible-resources.")
+    return SITES[cloud_id]
+
+
+def _root(request: web.Request, site: TrackerSite) -> str:
+    return f"{request.app[SANDBOX].issuer}/ex/sandbox/{site.cloud_id}/rest/api/3"
+
+
+def _shown(request: web.Request, site: TrackerSite, issue: TrackerIssue) -> dict[str, Any]:
+    def person(account_id: str | None) -> dict[str, str] | None:
+        if account_id is None:
+            return None
+        return {"accountId": account_id, "displayName": ACCOUNTS[account_id].display_name}
+
+    return {
+        "id": issue.id,
+        "key": issue.key,
+        "self": f"{_root(request, site)}/issue/{issue.id}",
+        "fields": {
+            "summary": issue.summary,
+            "status": {"name": issue.status},
+            "issuetype": {"name": issue.issue_type},
+            "project": {"key": site.project, "name": site.name},
+            "reporter": person(issue.reporter),
+            "assignee": person(issue.assignee),
+            "created": datetime.fromtimestamp(issue.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%S.000+0000"),
+        },
+    }
+
+
+async def _object(request: web.Request) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise AccessRefused(400, "The body must be a JSON object.")
+    return body

@@ -1,0 +1,205 @@
+"""Jira: which site a token is used for, and whose a webhook is.
+
+Which site an issue tracker's token is used for (requirement 5.3): one OAuth grant may reach several.
+
+Runs after the token is there and before the connection is stored, for OAuth and for imports. Every site the token may
+access is fetched; a `Subdomain` picks the one whose host carries that label, and without one the first site is taken.
+"""
+
+import codecs
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from gateway.catalog.provider_parts import WebhookSignature
+from gateway.http.json_scan import Member, members_at, skip_space, string_of
+from gateway.scripts.script_context import (
+    IncomingWebhook,
+    ProviderUnreadable,
+    Refused,
+    Routing,
+    ScriptContext,
+    Site,
+    SiteOpen,
+)
+from gateway.scripts.webhook_signature import verified
+from gateway.secret import Secret
+
+SITES: Final = "/oauth/token/accessible-resources"
+MYSELF: Final = "/ex/jira/${connectionConfig.cloudId}/rest/api/3/<endpoint>"
+CONFLUENCE_MYSELF: Final = "/ex/confluence/${connectionConfig.cloudId}/wiki/rest/api/user/current"
+CLOUD_ID: Final = "${connectionConfig.cloudId}"
+
+
+async def jira_post_connection(context: ScriptContext) -> None:
+    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider tells it.
+
+    Raises Refused where the token reaches no site, or not the one that was asked for, and SiteOpen.
+    """
+    sites = _sites(await context.get_json(SITES))
+    if not sites:
+        raise Refused("The account that authorized can reach no site. Sign in with an account that has one.")
+    fitting = choose(sites, context.config, _suffix(context))
+    if len(fitting) > 1 and context.ask:
+        raise SiteOpen([_offered(site) for site in fitting])
+    site = _only(fitting, _wanted(context.config, "subdomain"))
+    context.set_account(id=None, label=_host(site))
+    context.set_config(cloudId=site["id"], subdomain=_label(site), baseUrl=site["url"])
+    try:
+        me = await context.get_json(_myself(context, site))
+    except ProviderUnreadable:
+        return  # who authorized is nice to know; without the scope to ask, the connection is as good
+    if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
+        context.set_config(accountId=me["accountId"])
+        who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
+        label = f"{who} · {_host(site)}" if who else _host(site)
+        context.set_account(id=me["accountId"], label=label)
+
+
+def choose(
+    sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
+) -> Sequence[Mapping[str, Any]]:
+    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites.
+
+    `suffix`: what the entry shows behind `subdomain`, such as ``.atlassian.net``. A `cloudId` means one site by itself, so
+    that its stored `subdomain` fits without one.
+    """
+    cloud_id, subdomain = _wanted(config, "cloudId"), _wanted(config, "subdomain")
+    fitting = [
+        site
+        for site in sites
+        if (not cloud_id or site["id"] == cloud_id)
+        and (not subdomain or _is_called(site, subdomain, "" if cloud_id else suffix))
+    ]
+    if fitting:
+        return fitting
+    asked = " and ".join(f"{name} '{text}'" for name, text in (("Subdomain", subdomain), ("cloudId", cloud_id)) if text)
+    there = [_label(site) for site in sites]
+    raise Refused(
+        f"No site matches the {asked}. The account that authorized can reach: {', '.join(there)}.",
+        {"sites": [{"cloudId": site["id"], "subdomain": _label(site), "url": site["url"]} for site in sites]},
+    )
+
+
+def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
+    """The first. Raises Refused where a `subdomain` was given and several hosts fit it."""
+    hosts = sorted({_host(site) for site in fitting})
+    if subdomain and len(hosts) > 1:
+        raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
+    return fitting[0]
+
+
+def _offered(site: Mapping[str, Any]) -> Site:
+    name = site.get("name")
+    label = _label(site)
+    settings = {"cloudId": site["id"], "subdomain": label}
+    return Site(site["id"], name if isinstance(name, str) and name else label, site["url"], settings)
+
+
+def _is_called(site: Mapping[str, Any], wanted: str, suffix: str) -> bool:
+    """Equal as a whole: ``acme`` is neither ``xacme`` nor, where the entry has a `suffix`, ``acme`` of any other host."""
+    wanted = wanted.casefold().rstrip(".")
+    if "." not in wanted and suffix:
+        wanted += suffix
+    return wanted == (_host(site) if "." in wanted else _label(site))
+
+
+def _suffix(context: ScriptContext) -> str:
+    setting = context.provider.connection_config.get("subdomain")
+    return (setting.suffix or "").casefold() if setting is not None else ""
+
+
+def _host(site: Mapping[str, Any]) -> str:
+    try:
+        return (urlsplit(site["url"]).hostname or "").casefold()
+    except ValueError:  # no address at all, such as "http://[": a site without a host is none
+        return ""
+
+
+def _label(site: Mapping[str, Any]) -> str:
+    return _host(site).partition(".")[0]
+
+
+def _wanted(config: Mapping[str, Any], name: str) -> str:
+    value = config.get(name)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _sites(answer: Any) -> list[Mapping[str, Any]]:
+    """The well-formed sites of the answer; what lacks an id or an address with a host cannot be used."""
+    if not isinstance(answer, list):
+        raise ProviderUnreadable(f"{SITES} did not answer with a list of sites")
+    return [
+        site
+        for site in answer
+        if isinstance(site, Mapping)
+        and isinstance(site.get("id"), str)
+        and site["id"]
+        and isinstance(site.get("url"), str)
+        and _host(site)
+    ]
+
+
+def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
+    scopes = site.get("scopes")
+    if isinstance(scopes, list) and any(isinstance(scope, str) and "confluence" in scope for scope in scopes):
+        path = CONFLUENCE_MYSELF
+    else:
+        path = (context.provider.proxy.path_form or MYSELF).replace("<endpoint>", "myself")
+    return path.replace(CLOUD_ID, quote(site["id"], safe=""))
+
+
+# ── Whose an issue tracker's webhook is: the site in it is that of the connections it is for (api-contract 7).
+
+SIGNED: Final = WebhookSignature(
+    scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"
+)
+SUBJECTS: Final = (
+    *("issue", "comment", "sprint", "board", "worklog", "version", "issueLink", "project", "attachment", "issuetype"),
+    *("filter", "user"),
+)
+
+
+def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
+    """Where a secret is set the signature must be right; Jira signs only webhooks that were registered with one."""
+    seen = verified(message, how or SIGNED, secrets) if secrets else None
+    origin = _origin(message.body)
+    return Routing((origin,) if origin else (), seen)
+
+
+def _origin(body: bytes) -> str | None:
+    """Of the first subject that says where it is."""
+    subjects = _subjects(body)
+    for name in SUBJECTS:
+        where = subjects.get(name)
+        try:
+            parts = urlsplit(where) if where is not None else None
+        except ValueError:
+            continue
+        if parts is not None and parts.scheme and parts.netloc:
+            return f"{parts.scheme}://{parts.netloc}"
+    return None
+
+
+def _subjects(body: bytes) -> dict[str, str]:
+    """The address of each subject. Nothing else of the body is built: it may have 5 MiB."""
+    text = body.decode("latin-1")
+    found: dict[str, str] = {}
+    try:
+        for member in _members(text, skip_space(text, 3 if body.startswith(codecs.BOM_UTF8) else 0)):
+            name = string_of(text[member.start : member.colon])
+            if name not in SUBJECTS:
+                continue
+            found.pop(name, None)
+            for inner in _members(text, member.value):
+                if string_of(text[inner.start : inner.colon]) == "self":
+                    value = text[inner.value : inner.end]
+                    found[name] = string_of(value) if value.startswith('"') else ""
+    except ValueError:  # no JSON, or no UTF-8
+        return {}
+    return found
+
+
+def _members(text: str, pos: int) -> Iterator[Member]:
+    """None where there is no object."""
+    return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

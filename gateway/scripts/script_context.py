@@ -1,0 +1,124 @@
+"""What a script gets and gives: after a connection was made, and for a webhook that came."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import WebhookSignature
+from gateway.secret import Secret
+
+# ── All that a script may do: read the connection's settings, ask the provider, set settings, or refuse.
+
+
+class Refused(Exception):
+    """The script says no to this connection. `message` tells the end user why and what would work; `payload` tells programs."""
+
+    def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.payload = dict(payload or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One of several places that a credential reaches: its id, its name and address for people, the settings that mean it."""
+
+    id: str
+    name: str
+    url: str
+    settings: Mapping[str, str]
+
+
+class SiteOpen(Exception):
+    """Several sites fit, and the integration wants the end user to choose."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        super().__init__(f"{len(sites)} sites fit")
+        self.sites = tuple(sites)
+
+
+class ProviderUnreadable(Exception):
+    """The provider could not be asked, or its answer cannot be used. `message` names the address and what happened.
+
+    `refused`: it was asked, and does not take this credential.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.refused = refused
+
+
+class ScriptContext(Protocol):
+    """Given to a script once the credential is there and before anything is stored."""
+
+    @property
+    def provider(self) -> Provider: ...
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The settings so far: the caller's, the token answer's, the callback's."""
+
+    @property
+    def ask(self) -> bool:
+        """Whether the end user is to choose where several sites fit: then raise SiteOpen."""
+
+    async def get_json(self, path: str) -> Any:
+        """GET `path` below the entry's `proxy.base_url` with the new credential. Raises ProviderUnreadable."""
+
+    def set_config(self, **settings: str) -> None:
+        """Settings to be stored with the connection."""
+
+    def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
+        """Who authorized: `id` as the provider numbers accounts, `label` for people."""
+
+
+PostConnection = Callable[[ScriptContext], Awaitable[None]]
+
+
+# ── What a routing script gets and gives: a webhook as it came, and whose it is.
+
+CANNOT_CHECK: Final = (
+    "the integration has no secret to check webhooks with: set its webhook_secret, or allow_unsigned_webhooks: true"
+)
+
+
+class SignatureRefused(Exception):
+    """The webhook does not prove that it comes from the provider.
+
+    `why` is for the log: it has no signature (`missing`), a wrong one, or there is no secret to check one with.
+    """
+
+    def __init__(self, message: str, *, missing: bool = False, no_secret: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.why = CANNOT_CHECK if no_secret else "no signature" if missing else "wrong signature"
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingWebhook:
+    """A provider's request: `url` is the address as we publish it, `headers` have lower-case names, `body` is its bytes."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """`origins`: the sites of the connections it is for; none: it is for no one in particular. `seen` names this webhook among
+    all others, so that a replay is known. `reply`: a JSON answer that the provider waits for, in place of passing it on.
+    """
+
+    origins: Sequence[str] = ()
+    seen: str | None = None
+    reply: Mapping[str, Any] | None = None
+
+
+# Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
+# none where the integration allows unsigned webhooks, or forwards none (`webhooks.receive`).
+WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

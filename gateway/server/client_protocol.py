@@ -1,0 +1,581 @@
+"""One client connection: strict heads in, refusals in our shape out, and an orderly end.
+
+to the fast lane for what is plain.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+from aiohttp import HttpVersion11, StreamReader, hdrs, web
+from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import RequestHandler, _ErrInfo
+from yarl import URL
+
+from gateway import clock
+from gateway.egress.provider_exchange import ProviderAnswer
+from gateway.egress.write_batch import WriteBatch
+from gateway.errors import GatewayError, InvalidRequest, Unavailable
+from gateway.http.abort import cut, untaken
+from gateway.http.request_head import check_head
+from gateway.middleware.access_log import PATH_LIMIT
+from gateway.middleware.capability import masked
+from gateway.middleware.error_shape import MARK, answer, unhandled
+from gateway.middleware.facts import REQUEST_ID, UPSTREAM
+from gateway.middleware.request_id import HEADER, new_id
+from gateway.proxy.attempts import Handed
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.server.fast_exchange import FastExchange
+from gateway.server.strict_framing import ChunkWatch, complaint, too_large
+from gateway.services import SERVICES
+
+if TYPE_CHECKING:
+    from gateway.server.runner import GatewayServer
+
+# ── What comes from a client: strict heads, one message after another, and a watch on bodies that are sent in chunks.
+#
+# bytes ▸ _read   cuts them after each head, so that a message's faults fall on that message alone
+#       ▸ _feed   aiohttp's parser; what it makes of a chunked body is watched
+#       ▸ _admit  `check_head`, limits; from here aiohttp handles the request
+
+HEAD_END: Final = b"\r\n\r\n"
+ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
+CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
+
+log = structlog.get_logger(__name__)
+
+
+# ── What goes to a client: refusals in our shape, and an orderly end of the connection.
+#
+# Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
+
+LINGER_S: Final = 2.0  # how long a client may take to read a last answer while it still sends (RFC 9112 §9.6)
+
+
+def crowded() -> bytes:
+    """The answer to a connection that is one too many, whatever it would have asked for."""
+    fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
+    body = json.dumps({"error": fault.as_json()}).encode()
+    lines = (
+        "HTTP/1.1 503 Service Unavailable",
+        "Content-Type: application/json; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        f"{MARK}: {fault.code}",
+        f"{HEADER}: {new_id()}",
+        "Cache-Control: no-store",
+        "Retry-After: 1",
+        "Connection: close",
+        f"Date: {rfc822_formatted_time()}",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+HELD_BYTES: Final = 64 * 1024
+SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed without a word
+
+
+class ClientProtocol(RequestHandler):
+    """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
+
+    __slots__ = (
+        "_at_boundary",
+        "_awaited",
+        "_body",
+        "_chunks",
+        "_deaf",
+        "_due",
+        "_flight",
+        "_gone",
+        "_handed",
+        "_head_bytes",
+        "_held",
+        "_held_back",
+        "_line",
+        "_odd_line",
+        "_server",
+        "_tail",
+        "_turned_away",
+        "_unread",
+        "_unread_since",
+        "_untouched",
+        "head_since",
+        "stopped",
+    )
+
+    checks_heads = True  # so that `gateway.middleware.strict` need not
+
+    def __init__(self, server: "GatewayServer", **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server = server
+        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
+        self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
+        self._at_boundary = False
+        self._awaited = 0  # bytes of that body, if its length was declared
+        self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
+        self._head_bytes = 0
+        self._line: bytes | None = b""  # the request line as far as it has come; None once it is over
+        self._odd_line = False
+        self._held = b""  # what came while too many requests waited already, or one is on the lane
+        self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
+        self._deaf = False  # nothing more is read as HTTP on this connection
+        self.head_since = 0.0
+        self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
+        self._due = b""  # a whole answer from the fast lane that leaves before the loop's turn is over
+        self._held_back = False  # reading is paused, because enough is held
+        self._flight: FastExchange | None = None  # a request on the fast lane
+        self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
+        self._turned_away = False
+        self._unread = (
+            0  # bytes of answers that the client had not taken at the last look, and since when it takes none
+        )
+        self._unread_since = 0.0
+        self.stopped = False
+
+    @property
+    def idle(self) -> bool:
+        """Between two requests, or before the first."""
+        waits = self._waiter is not None and not self._messages
+        return waits and self._gone is None and self._flight is None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.head_since = self._loop.time()
+        if self._server.full:
+            self._turn_away()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._turned_away:
+            self._server.turned_away -= 1
+        if self._flight is not None:
+            self._flight.caller_left(stopped=self.stopped)
+            self._flight = None
+        self._discard_handed()
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        self.depart()  # what follows closes the transport
+        super().eof_received()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._flight is not None:
+            self._flight.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._flight is not None:
+            self._flight.resume()
+
+    def announce_end(self) -> None:
+        """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
+        if self._flight is not None:
+            self._flight.announce_end()
+        current = self._current_request
+        if current is not None:
+            current._message = current._message._replace(should_close=True)
+
+    def look(self, now: float, *, begun_by: float) -> None:
+        """About once a second, in the loop's time: end what takes too long. A head must have begun after `begun_by`."""
+        if self._flight is not None:
+            self._flight.look(now)
+        elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
+            self._look_at_unread(now)
+        elif 0.0 < self.head_since < begun_by and self.idle:
+            self.force_close()
+
+    def _look_at_unread(self, now: float) -> None:
+        """Cut a client that leaves an answer unread. A proxied one has the time limits of its exchange."""
+        assert self.transport is not None
+        unread = untaken(self.transport)
+        current = self._current_request
+        if unread != self._unread or self._upgraded or (current is not None and UPSTREAM in current):
+            self._unread, self._unread_since = unread, now
+        elif now - self._unread_since >= self._server.answer_idle_s:
+            cut(self.transport)
+
+    def _turn_away(self) -> None:
+        """One connection too many (`server.limits.connections`): say so and close, without reading anything."""
+        server = self._server
+        server.count_turned_away()
+        if server.turned_away >= SPEAKING_TO:
+            self._deaf = True
+            self.force_close()
+            return
+        self._turned_away = True
+        server.turned_away += 1
+        assert self.transport is not None
+        self.head_since = 0.0
+        self.transport.write(crowded())
+        self._end_orderly()
+
+    # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def data_received(self, data: bytes) -> None:
+        if self._flight is not None:
+            self._hold(data)
+            return
+        if self._due:
+            self.depart()  # before anything that this leads to
+        lane = self._server.lane
+        waits = self._waiter is not None or self._untouched
+        if lane is not None and waits and not self._messages and self._unoccupied and data:
+            self._flight = lane.take(self, data)
+            if self._flight is not None:
+                self.head_since = 0.0
+                return
+        self._read(data)
+
+    @property
+    def _unoccupied(self) -> bool:
+        """Between two messages, with nothing begun, held or announced."""
+        return not (
+            self._held
+            or self._head_bytes
+            or self._deaf
+            or self._upgraded
+            or self._paused
+            or self._close
+            or self._force_close
+            or self._server.draining
+            or not self._body.is_eof()
+        )
+
+    # ── the fast lane ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def depart_with(self, answer: bytes, departures: WriteBatch) -> None:
+        """Send a whole answer after which the connection stays, together with others' if it can wait for them."""
+        self._due = answer
+        departures.add(self.depart)
+
+    def depart(self) -> None:
+        """Send what is due, before anything that could close the connection or answer behind it."""
+        due, self._due = self._due, b""
+        if due and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(due)
+
+    def force_close(self) -> None:
+        self.depart()
+        super().force_close()
+
+    def landed(self, *, last: bool) -> None:
+        """The flight's answer has left; `last`: it said that the connection ends."""
+        self._flight = None
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if last:
+            self._end_orderly()
+            return
+        if self._server.draining:
+            self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+        if self._held:
+            self._unhold()
+
+    def torn(self) -> None:
+        """The flight's answer broke off: the caller must not see a clean end."""
+        self._flight = None
+        cut(self.transport, reset=False)  # its framing shows that it is torn
+
+    def overtake(self, data: bytes, handed: Handed) -> None:
+        """The chain goes on with the flight's request, and with what has come of it."""
+        self._flight = None
+        self._handed = handed
+        if self._server.lane is not None:
+            self._server.lane.handed_over += 1
+        held, self._held = self._held, b""
+        self._resume_held()  # first: aiohttp may pause it again over what comes of the rest
+        self._read(data + held)
+
+    def take_handed(self) -> Handed | None:
+        """Once: for the first attempt of the request that the chain has taken over."""
+        handed, self._handed = self._handed, None
+        return handed
+
+    def _discard_handed(self) -> None:
+        handed = self.take_handed()
+        if handed is not None and isinstance(handed.outcome, ProviderAnswer):
+            handed.outcome.close()
+
+    def _hold(self, data: bytes) -> None:
+        """What comes behind a request on the lane waits for its answer, and not much of it is taken."""
+        self._held += data
+        if len(self._held) > HELD_BYTES and self.transport is not None:
+            self.transport.pause_reading()
+            self._held_back = True
+
+    def _unhold(self) -> None:
+        held, self._held = self._held, b""
+        self._resume_held()
+        self.data_received(held)
+
+    def _resume_held(self) -> None:
+        if self._held_back and self.transport is not None:
+            self._held_back = False
+            self.transport.resume_reading()
+
+    def _end_orderly(self) -> None:
+        """As `_half_close`, with nobody to wait for it."""
+        self._deaf = True
+        self._held = b""
+        self._resume_held()
+        if self.transport is not None and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._gone = self._loop.create_future()
+            self._loop.call_later(LINGER_S, self.force_close)
+        else:
+            self.force_close()
+
+    def _process_keepalive(self) -> None:
+        if self._flight is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
+    def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        self._discard_handed()
+        if self._deaf or self._server.draining or not request.content.is_eof():
+            return self._finish_last(request, resp, start_time)
+        return super().finish_response(request, resp, start_time)
+
+    async def _finish_last(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
+        if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
+            if resp.prepared and resp.keep_alive and not self._deaf:
+                self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+            else:
+                resp.force_close()
+        elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
+            resp.force_close()  # nobody wants the rest of the body, and aiohttp would wait for it
+        resp, reset = await super().finish_response(request, resp, start_time)
+        if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
+            await self._half_close()
+        return resp, reset
+
+    async def _half_close(self) -> None:
+        """Say that nothing follows, and let the client read it: closing with bytes unread would reset the connection."""
+        self._deaf = True
+        self._lingering_time = 0.0  # of aiohttp, which would wait for the body and say nothing
+        transport = self.transport
+        if transport is None or not transport.can_write_eof():
+            return
+        transport.write_eof()
+        self._reading_paused = self._buffer_paused = False
+        self._resume_transport_reading()
+        self._gone = self._loop.create_future()
+        await asyncio.wait([self._gone], timeout=LINGER_S)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,  # noqa: ARG002 (of aiohttp; what was raised says more)
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
+    ) -> web.StreamResponse:
+        """A refusal, or what escaped the chain, in our shape; an answer that has begun is cut."""
+        if REQUEST_ID not in request:
+            request[REQUEST_ID] = new_id()
+        fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
+        if fault is exc:
+            log.info("refused", request_id=request[REQUEST_ID], status=fault.status, error=fault.code)
+        else:
+            log.error("unhandled_outside_the_chain", request_id=request[REQUEST_ID], exc_info=exc)
+        if request.writer.output_size > 0:
+            cut(self.transport)
+            raise ConnectionError("an answer has begun to leave")
+        response = answer(request, fault)
+        response.force_close()
+        if fault is exc:
+            self._note(request, fault, response)
+        return response
+
+    def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
+        """Into the request log and the metrics: no chain has seen it. What could not be read has no method and no path."""
+        services = self._server.app.get(SERVICES)
+        if services is None:  # a host's application, which has ours somewhere below
+            return
+        known = request.method != "UNKNOWN"  # of aiohttp's stand-in
+        services.request_log.note(
+            ExchangeRecord(
+                at=clock.now(),
+                request_id=request[REQUEST_ID],
+                environment="",
+                integration_id="",
+                connection_id="",
+                method=request.method if known else "",
+                host="",
+                path=masked(request.raw_path).partition("?")[0][:PATH_LIMIT] if known else "",
+                status=refusal.status,
+                duration_ms=0.0,
+                bytes_in=0,
+                bytes_out=response.content_length or 0,
+                error_code=refusal.code,
+            )
+        )
+
+    def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        async def handler(request: web.BaseRequest) -> web.StreamResponse:
+            request._version = HttpVersion11  # the stand-in for a request that nobody could read claims 1.0
+            return self.handle_error(request, err_info.status, err_info.exc)
+
+        return handler
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """A broken body has been told of already, by whoever read it."""
+        if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
+            super().log_exception(*args, **kw)
+
+    def _read(self, data: bytes) -> None:
+        self._untouched = False
+        if self._held:
+            data, self._held = self._held + data, b""
+        at, cuts, size = 0, 0, len(data)
+        while not self._deaf:
+            if self._upgraded or self._payload_parser is not None:
+                super().data_received(data[at:])
+                return
+            between = self._body.is_eof()
+            if between and len(self._messages) >= self._max_msg_queue_size:
+                self._held = data[
+                    at:
+                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
+                return
+            end = size
+            if self._awaited:
+                end = min(size, at + self._awaited)
+                self._awaited -= end - at
+            elif cuts < CUTS and (between or self._chunks is not None):
+                end = self._empty_line(data, at)
+            cuts += 1
+            self._feed(data if end - at == size else data[at:end])
+            at = end
+            if at >= size:
+                return
+
+    def _empty_line(self, data: bytes, at: int) -> int:
+        """Where the first empty line after `at` ends, or else the data; the line may have begun in the piece before."""
+        if self._tail:
+            found = (self._tail + data[at : at + 3]).find(HEAD_END)
+            if found >= 0:
+                return at + found + 4 - len(self._tail)
+        found = data.find(HEAD_END, at)
+        return len(data) if found < 0 else found + 4
+
+    def _feed(self, piece: bytes) -> None:
+        body, chunks, count = self._body, self._chunks, self._request_count
+        in_head = body.is_eof()
+        if in_head and self._line is not None:
+            self._watch_line(self._line + piece if self._line else piece)
+        super().data_received(piece)
+        new = self._request_count - count
+        if in_head:
+            self._head_bytes += len(piece)
+            if new:
+                self._admit(new, piece)
+            elif piece:
+                self._tail = (self._tail + piece[-3:])[-3:]
+                self._head_goes_on()
+            return
+        if chunks is not None:
+            if piece:
+                end = self._tail + piece[-4:]
+                self._at_boundary, self._tail = end.endswith(HEAD_END), end[-3:]
+            if body.is_eof():
+                self._chunked_body_ended(new)
+                return
+        if new and isinstance(self._messages[-1][0], _ErrInfo) and not body.is_eof():
+            self._messages.pop()
+            self._break_body("malformed")
+        elif chunks is not None and chunks.excessive(piece, paused=self._reading_paused):
+            self._break_body("chunk framing larger than its body")
+        elif new:
+            self._admit(new, piece)
+
+    def _watch_line(self, begun: bytes) -> None:
+        """The parser takes any number of spaces between the parts of a request line; others read an empty target there."""
+        line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
+        self._odd_line = self._odd_line or b"  " in line
+        self._line = None if end else line
+
+    def _admit(self, new: int, piece: bytes) -> None:
+        """Look at the `new` messages before they are handled; the first one that is refused is the last."""
+        for at in range(len(self._messages) - new, len(self._messages)):
+            message, payload = self._messages[at]
+            try:
+                if isinstance(message, _ErrInfo):
+                    raise complaint(message.exc, piece)
+                if self._odd_line:
+                    raise InvalidRequest("bad_framing", ODD_LINE, close=True)
+                if self._head_bytes > self._server.head_bytes or len(piece) > self._server.head_bytes:
+                    self._weigh(message)
+                target = check_head(message.method, message.path, message.version, message.headers)
+            except GatewayError as refusal:
+                self._refuse(at, refusal)
+                return
+            if target is not message.path:
+                message = message._replace(path=target, url=URL(target, encoded=True))
+            if self._server.draining or message.upgrade:
+                # After it the parser takes nothing for HTTP any more, whether the upgrade comes about or not.
+                message = message._replace(should_close=True)
+            self._messages[at] = (message, payload)
+            self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
+            self._awaited, self._tail = 0, b""
+            if not payload.is_eof() and self._chunks is None and not message.upgrade:
+                self._awaited = int(message.headers.get(hdrs.CONTENT_LENGTH, 0)) - payload.total_bytes
+            if self._chunks is not None and payload.is_eof():
+                self._at_boundary = piece.endswith(HEAD_END)
+                self._chunked_body_ended(len(self._messages) - at - 1)
+                break
+        self._head_bytes, self.head_since = 0, 0.0
+        self._line, self._odd_line = b"", False
+
+    def _weigh(self, message: RawRequestMessage) -> None:
+        """Raises HeadersTooLarge. Four bytes a line for what the parser has taken out of it."""
+        size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
+        if size > self._server.head_bytes:
+            raise too_large()
+
+    def _head_goes_on(self) -> None:
+        if self.head_since == 0.0:
+            self.head_since = self._loop.time()
+        if self._head_bytes > self._server.head_bytes:
+            self._request_count += 1
+            self._messages.append((_ErrInfo(400, too_large(), ""), EMPTY_PAYLOAD))
+            self._refuse(len(self._messages) - 1, too_large())
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+    def _chunked_body_ended(self, followers: int) -> None:
+        """The parser keeps the last trailer field and gives it to the next message, so the next one gets a new parser.
+
+        That is possible only if nothing of it has been read yet; else what was read is forgotten, and the connection ends.
+        """
+        for _ in range(followers):
+            self._messages.pop()
+        self._chunks, self._tail = None, b""
+        if followers == 0 and self._at_boundary and not self._upgraded:
+            self._parser = self._server.new_parser(self)
+        elif not self._upgraded:
+            self._deaf = True
+            if self.idle:
+                self.force_close()
+
+    def _break_body(self, why: str) -> None:
+        """Whoever reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
+        log.info("body_refused", why=why)
+        self._deaf = True
+        self._body.set_exception(web.RequestPayloadError(why))
+
+    def _refuse(self, at: int, refusal: GatewayError) -> None:
+        """Answer `refusal` in place of message `at`, once those before it are answered, and nothing after it."""
+        while len(self._messages) > at:
+            self._messages.pop()
+        self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))
+        self._deaf = True
+        self.head_since = 0.0

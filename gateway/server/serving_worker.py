@@ -1,0 +1,363 @@
+"""A worker of `gateway serve`: from the sockets that its parent gave it to its last answer."""
+
+import asyncio
+import errno
+import gc
+import io
+import json
+import os
+import pickle
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from gateway.api.health import readiness
+from gateway.app import reload
+from gateway.app.catalog_watch import CatalogWatch
+from gateway.app.compose import create, declared
+from gateway.catalog.load_catalog import Catalog
+from gateway.config import Config
+from gateway.errors import StartRefused
+from gateway.integrations.declared import Examined, integrations
+from gateway.observe import logs
+from gateway.observe.metrics import Board
+from gateway.process.admin import process
+from gateway.process.channel import Channel
+from gateway.process.handshake import Message, receive_now, send_now
+from gateway.refresh.through_parent import ParentLink
+from gateway.secret import Secret
+from gateway.server.runner import GatewayRunner
+from gateway.server.startup_warnings import descriptor_limit, warn
+from gateway.services import SERVICES
+from gateway.startup.hardening import harden
+from gateway.startup.imports import give_back_memory
+
+# ── A task that lasts as long as a block.
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """`work` beside the block, ended with it. If it fails, that is logged at once, and the block goes on."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_done)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _done(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("background_task_failed", exc_info=fault)
+
+
+# ── Accepts connections in batches.
+#
+# uvloop accepts one connection a turn of the loop. Beside a thousand busy clients a turn takes a tenth of a second,
+# so a hundred new connections, health checks among them, would wait ten seconds.
+
+AT_ONCE: Final = 16  # a turn; not more, so that several workers on one socket share a burst
+PAUSE_S: Final = 1.0  # where no descriptor or memory is left for a connection
+EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class BatchSite(web.BaseSite):
+    """In place of `web.SockSite`, for a listening socket that does not block; the caller closes that."""
+
+    def __init__(self, runner: web.BaseRunner, listener: socket.socket) -> None:
+        super().__init__(runner)
+        assert runner.server is not None, "the runner is set up"
+        self._make_protocol = runner.server
+        self._listener = listener
+        self._opening = set[asyncio.Task[object]]()
+        self._resumption: asyncio.TimerHandle | None = None
+
+    @property
+    def name(self) -> str:
+        host, port, *_ = self._listener.getsockname()
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def start(self) -> None:
+        await super().start()
+        self._resume()
+
+    async def stop(self) -> None:
+        """Accept nothing more. What was accepted has its protocol when this returns."""
+        if self._resumption is not None:
+            self._resumption.cancel()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        await asyncio.gather(*self._opening, return_exceptions=True)
+        await super().stop()
+
+    def _resume(self) -> None:
+        self._resumption = None
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(AT_ONCE):
+            try:
+                client, _address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as fault:
+                if fault.errno not in EXHAUSTED:
+                    raise
+                log.error("connections_not_accepted", detail=fault.strerror, again_in_s=PAUSE_S)
+                loop.remove_reader(self._listener)
+                self._resumption = loop.call_later(PAUSE_S, self._resume)
+                return
+            client.setblocking(False)
+            opening = loop.create_task(_opened(loop, self._make_protocol, client), name="accept")
+            self._opening.add(opening)
+            opening.add_done_callback(self._opening.discard)
+
+
+async def _opened(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, client: socket.socket) -> None:
+    try:
+        await loop.connect_accepted_socket(make_protocol, client)
+    except OSError:  # the client has gone
+        client.close()
+
+
+# ── The configuration that workers run, with its catalog, in memory that they share: a replacement starts from it.
+#
+# So it is the same as the others', also where the files are broken or newer by now.
+
+
+class _Pickler(pickle.Pickler):
+    """Takes secrets too, which nothing else pickles: this goes from one of our processes to the next, and to no disk."""
+
+    def reducer_override(self, value: Any) -> Any:
+        return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
+
+
+def write(descriptor: int, config: Config, catalog: Catalog) -> None:
+    """Raises OSError."""
+    held = io.BytesIO()
+    _Pickler(held, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
+    os.ftruncate(descriptor, 0)
+    view = held.getbuffer()
+    at = 0
+    while at < len(view):
+        at += os.pwrite(descriptor, view[at:], at)
+
+
+def read(descriptor: int) -> tuple[Config, Catalog]:
+    size = os.fstat(descriptor).st_size
+    config, catalog = pickle.loads(os.pread(descriptor, size, 0))  # noqa: S301 (written by a worker of ours)
+    return config, catalog
+
+
+GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+REPORT_EVERY_S: Final = 1.0
+
+
+def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
+    """Run until SIGTERM, or until the parent is gone; the exit code. Raises config.Faults, and StartRefused for what else
+    forbids a start.
+
+    `sock`: our end of the channel, `start`: the parent's first message. `config` None: start from what the others run.
+    """
+    logs.setup()
+    harden()
+    found = None
+    if config is None:
+        config, catalog = read(start["configurations"][start["start_from"]])
+        built, faults, warnings = integrations(config, catalog)
+        found = Examined(catalog, built, tuple(faults), tuple(warnings))
+    server = config.server
+    addresses = {name: getattr(server, name) for name in ("host", "port", "metrics_host", "admin_port")}
+    try:
+        send_now(sock, {"type": "needs", "server": addresses, "workers": server.workers})
+        given, descriptors = receive_now(sock)
+    except (EOFError, OSError):
+        return 0  # the parent has ended
+    if "refused" in given:
+        raise StartRefused(given["refused"])
+    public = socket.socket(fileno=descriptors[0])
+    public.setblocking(False)
+    if start["start_from"] is None:
+        config = config.at_port(public.getsockname()[1])
+        warn(config, given["metrics"] and given["metrics"][0])
+    descriptor_limit()
+    found = found or declared(config)
+    app = create(config, found)
+    if start["start_from"] is None:
+        write(start["configurations"][0], config, found.catalog)
+    worker = Worker(app, start, public, given)
+    with asyncio.Runner(loop_factory=loop_factory()) as running:
+        return running.run(worker.run(sock))
+
+
+class Worker:
+    """`given`: the parent's message with the sockets."""
+
+    def __init__(self, app: web.Application, start: Message, public: socket.socket, given: Message) -> None:
+        self._app = app
+        self._start = start
+        self._public = public
+        self._given = given
+        self._stop = asyncio.Event()
+        self._channel = Channel(self._received, self._parent_lost)
+        self._parent = ParentLink(self._channel.send)
+        self._commands: asyncio.Queue[Message] = asyncio.Queue()
+        self._reloading = False
+
+    async def run(self, sock: socket.socket) -> int:
+        """The exit code."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_log_unhandled)
+        for number in ENDING:
+            loop.add_signal_handler(number, self._end)
+        server = self._app[SERVICES].config.server
+        drain_s, notice_s = server.drain_s, server.notice_s
+        run = GatewayRunner(self._app, drain_s=drain_s)
+        async with AsyncExitStack() as around:
+            await self._channel.open(sock)
+            around.push_async_callback(self._channel.close)
+            self._app[SERVICES].parent = self._parent
+            self._count_in_shared_memory(run)
+            around.push_async_callback(run.cleanup)
+            await run.setup()
+            self._app[SERVICES].store.missing_keys.ask = lambda ids: self._channel.send(
+                {"type": "missing_keys", "ids": sorted(ids)}
+            )
+            await around.enter_async_context(beside(self._obey()))
+            await around.enter_async_context(beside(CatalogWatch(self._app, aloud=self._start["place"] == 0).run()))
+            site = BatchSite(run, self._public)
+            await site.start()
+            settle()
+            await around.enter_async_context(beside(self._report()))
+            self._channel.send({"type": "ready", **self._announcement()})
+            await self._stop.wait()
+            log.info("stopping", drain_s=drain_s)
+            self._app[SERVICES].serving = False
+            run.start_draining()
+            await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
+            await site.stop()
+            self._public.close()
+            self._channel.send({"type": "closed"})
+        log.info("stopped")
+        return 0
+
+    def _end(self) -> None:
+        """The first signal drains; more of them do nothing, unless the parent is gone.
+
+        A service manager may signal all processes, and then the parent does once more. That has SIGKILL.
+        The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
+        """
+        self._stop.set()
+        again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
+        for number in ENDING:
+            signal.signal(number, again)
+
+    def _parent_lost(self) -> None:
+        self._parent.lost()
+        if not self._stop.is_set():
+            log.error(
+                "parent_lost", effect="this worker finishes its requests and ends; tokens are not refreshed meanwhile"
+            )
+            self._stop.set()
+
+    def _received(self, message: Message) -> None:
+        match message["type"]:
+            case "exchanged":
+                self._parent.exchanged(message)
+            case "journal":
+                self._parent.journal_fault = message["fault"]
+            case "nothing_new":
+                if not self._reloading:
+                    self._app[SERVICES].store.missing_keys.answered()
+            case "reload" | "take_over":
+                self._commands.put_nowait(message)
+
+    async def _obey(self) -> None:
+        """Reloads that the parent asks for, one after the other."""
+        while True:
+            message = await self._commands.get()
+            memory = self._start["configurations"][message["memory"]]
+            self._reloading = True
+            try:
+                if message["type"] == "reload":
+                    ok = await reload.reload(self._app, accept=partial(_hand_on, memory))
+                else:
+                    ok = await reload.take_over(self._app, partial(read, memory))
+            finally:
+                self._reloading = False
+            self._app[SERVICES].store.missing_keys.answered()
+            self._channel.send({"type": "reloaded", "ok": ok})
+
+    async def _report(self) -> None:
+        """How this worker is, for the admin port, which the parent serves; and its numbers, into the shared memory."""
+        while True:
+            services = self._app[SERVICES]
+            answers = {}
+            for name, required in (("any", False), ("required", True)):
+                status, body = await readiness(services, required=required)
+                answers[name] = {"status": status, "body": body}
+            self._channel.send({"type": "report", **answers})
+            if self._given["metrics"] is not None:
+                services.metrics.publish()
+            await asyncio.sleep(REPORT_EVERY_S)
+
+    def _announcement(self) -> Message:
+        services = self._app[SERVICES]
+        config, metrics = services.config, self._given["metrics"]
+        address, public_url = _address(config.server.host, config.server.port), config.server.public_url
+        more = {"metrics": f"{_address(config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
+        line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
+        folder = services.store.journal.folder
+        about = {"address": address, "public_url": public_url, **more}
+        return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
+
+    def _count_in_shared_memory(self, run: GatewayRunner) -> None:
+        """From where the worker at this place before left off."""
+        if self._given["metrics"] is None:
+            return
+        metrics = self._app[SERVICES].metrics
+        board = Board(self._given["pages"], self._start["board"])
+        metrics.move_to(board.pages[self._start["place"]])
+        metrics.watch(process)
+        metrics.watch(lambda: [(("gateway_workers",), 1), (("gateway_client_connections",), run.client_connections)])
+
+
+def _hand_on(descriptor: int, ready: reload.Next) -> None:
+    write(descriptor, ready.config, ready.catalog)
+
+
+def settle() -> None:
+    """What the start has made stays: the collector need not look at a thousand providers again while requests wait."""
+    gc.collect()
+    give_back_memory()
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 20)
+
+
+def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
+    """uvloop's loop where it is installed: a third less CPU a request."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    fault = context.get("exception")
+    log.error("unhandled", detail=str(context.get("message")), exc_info=fault if isinstance(fault, Exception) else None)

@@ -1,0 +1,58 @@
+"""What a gateway that starts says once to its operator: nothing of it forbids to serve, all of it should be changed."""
+
+import resource
+from typing import Final
+
+import structlog
+
+from gateway.config import Config
+from gateway.config.exposed import open_files, open_to_network
+from gateway.vault import Keyring
+from gateway.vault.keyring import REPLACE
+
+OWN_FILES: Final = 128  # descriptors: libraries, logs, the store
+MOST_FILES: Final = 1 << 20  # beyond which more are of no use
+
+log = structlog.get_logger(__name__)
+
+
+def warn(config: Config, admin: str | None) -> None:
+    """One log event for each. `admin`: the address that the admin port listens on."""
+    for one in open_files(config):
+        log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
+    if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
+        log.warning("metrics_open_to_network", detail=warning.message, fix=warning.fix)
+    for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
+        where = config.where("store", "encryption_keys", str(number))
+        log.warning("encryption_key_weak", where=where, detail=f"encryption key {number + 1} {why}", fix=REPLACE)
+    limit, needed = descriptor_limit(), descriptors_needed(config)
+    if limit is not None and limit < needed:
+        log.warning(
+            "few_file_descriptors",
+            limit=limit,
+            needed=needed,
+            detail="calls to one slow provider may take as many (egress.limits.outstanding and waiting)",
+            fix=f"LimitNOFILE=65536 (systemd), ulimits (Docker) or ulimit -n {needed}; or lower egress.limits",
+        )
+
+
+def descriptor_limit() -> int | None:
+    """How many this process may open, raised as far as it may be; None where there is no telling, or no limit."""
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            soft = most
+    except (OSError, ValueError):  # a service manager may forbid both
+        try:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        except OSError:
+            return None
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def descriptors_needed(config: Config) -> int:
+    """Of one worker, when one provider is slow: a call has the client's, and the provider's once it is sent."""
+    limits, pool = config.egress.limits, config.store.pool
+    return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

@@ -1,0 +1,124 @@
+"""Strict framing: a watch on chunked bodies, and the parser's complaints in our words."""
+
+import re
+from typing import Final
+
+from aiohttp import StreamReader
+from aiohttp.http_exceptions import InvalidURLError, LineTooLong
+
+from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest, NotImplementedHere, VersionNotSupported
+from gateway.http.request_head import UNFIT
+
+# ── Keeps watch over a chunked body, whose framing may be far larger than what it frames.
+
+# A chunk's size line and its extensions, or all trailers. Nobody sends as much; an attacker may without end.
+SPARE_BYTES: Final = 16_384
+# A body in chunks of one byte has five bytes of framing for each of its own.
+FRAMING_PER_BYTE: Final = 8
+
+
+class ChunkWatch:
+    """Compares the bytes that came with those that the parser made of them."""
+
+    __slots__ = ("_body", "_delivered", "_quiet_since", "_received")
+
+    def __init__(self, body: StreamReader) -> None:
+        self._body = body
+        self._received = 0
+        self._delivered = 0
+        self._quiet_since = 0
+
+    def excessive(self, piece: bytes, *, paused: bool) -> bool:
+        """Whether framing has outgrown its body, now that `piece` has come. `paused`: the parser holds bytes back."""
+        self._received += len(piece)
+        if paused:
+            return False
+        if self._body.total_bytes != self._delivered:
+            self._delivered = self._body.total_bytes
+            self._quiet_since = self._received
+        framing = self._received - self._delivered
+        return (
+            self._received - self._quiet_since > SPARE_BYTES
+            or framing > SPARE_BYTES + FRAMING_PER_BYTE * self._delivered
+        )
+
+
+# ── What the parser complains of, in our words. Its own text quotes the request, so it is never passed on.
+
+TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this one
+METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110 §5.6.2)
+VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
+SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
+UNKNOWN_METHOD: Final = (
+    "The method is not one that this gateway's parser knows. Methods are case-sensitive: GET, POST, PATCH and the others "
+    "of the IANA registry, in capitals."
+)
+TWO_FRAMINGS: Final = "Content-Length and Transfer-Encoding exclude each other. Send one of them."
+
+
+# What the parser's words begin with ▸ what was wrong and what to do, in ours.
+BAD_FRAMING: Final = {
+    "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
+    "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
+    "Duplicate Content-Length": "Content-Length was sent more than once. Send it once.",
+    "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
+    "Content-Length overflow": "Content-Length is larger than any body can be.",
+    "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
+    "Unexpected whitespace after header value": "A header goes on in a second line (obs-fold). Send it in one.",
+    "Unexpected space after start line": "A header goes on in a second line (obs-fold). Send it in one.",
+    "Invalid header token": "A header's name holds a byte that no name may have; the colon follows it directly.",
+    "Invalid header value char": "A header's value holds a control character.",
+    "Missing expected LF after header value": "A line ends in CR alone. Lines end in CR and LF.",
+    "Missing expected CR after header value": "A line ends in LF alone. Lines end in CR and LF.",
+    "Expected CRLF after version": "A line ends in LF alone. Lines end in CR and LF.",
+    "Missing 'Host' header in request": "Host is missing. HTTP/1.1 requires it.",
+    "Received HTTPS traffic on an HTTP port": "This port speaks plain HTTP, and TLS was sent. Use http:// here.",
+}
+
+
+def complaint(fault: BaseException, piece: bytes) -> GatewayError:
+    """The refusal that fits best. `piece`: the bytes the parser was given last, which often hold the request line."""
+    if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
+        return too_large()
+    method, target, version = _request_line(piece)
+    if isinstance(fault, InvalidURLError) or (VERSION.fullmatch(version) and UNFIT.search(target)):
+        return InvalidRequest(
+            "bad_path",
+            "The target of a request begins with '/', and what is not visible ASCII in it is percent-encoded.",
+            close=True,
+        )
+    if VERSION.fullmatch(version) and version not in SPOKEN:
+        return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
+    if "method" in str(fault).lower() and METHOD.fullmatch(method) and version in SPOKEN:
+        return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
+    words = _reason(fault)
+    if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
+        return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
+    told = next((told for begins, told in BAD_FRAMING.items() if words.startswith(begins)), None)
+    return malformed() if told is None else InvalidRequest("bad_framing", told, close=True)
+
+
+def _reason(fault: BaseException) -> str:
+    """The parser's own sentence, without the bytes that it quotes below."""
+    lines = (line.strip() for line in str(getattr(fault, "message", fault)).splitlines())
+    return next((line for line in lines if line and line not in {"Bad status line:", "400, message:"}), "")
+
+
+def malformed() -> GatewayError:
+    return InvalidRequest("bad_framing", "This is not a well-formed HTTP/1.1 request.", close=True)
+
+
+def too_large() -> GatewayError:
+    return HeadersTooLarge(
+        "headers_too_large",
+        "The request line and the headers are larger than this gateway takes: 32 KiB in all, 16 KiB each, 256 lines.",
+        close=True,
+    )
+
+
+def _request_line(piece: bytes) -> tuple[str, str, str]:
+    """Method, target and version; the target is whatever stands between the other two, spaces included."""
+    line = piece.lstrip(b"\r\n").partition(b"\n")[0].removesuffix(b"\r").decode("latin-1")
+    method, _, rest = line.partition(" ")
+    target, _, version = rest.rpartition(" ")
+    return method, target, version

@@ -1,0 +1,253 @@
+"""What a server does without, so that a worker stays small: modules loaded at their first use or never.
+
+Modules that are loaded when somebody first uses them, though a library asks for them as it is loaded itself.
+
+Two ways, for the two ways to import. `put_off` is for ``import x``: the module is there, and empty until an attribute of it is
+asked for. `lent` is for ``from x import y``: while the library is loaded, every ``y`` is a `Deferred` that finds the real one
+when it is used.
+Only for our own process: `gateway.startup.imports` says what is put off.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from types import ModuleType
+from typing import Any, Final
+
+from gateway.startup.entry_points import entry_points
+
+_waiting: dict[str, ModuleType] = {}
+
+
+class Deferred:
+    """What a module that is not loaded yet will have under a name; to be called, looked into, or derived from."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def real(self) -> Any:
+        """Loads the module. Raises what that raises, and AttributeError for a name that it does not have."""
+        return getattr(importlib.import_module(self._module), self._name)
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        return self.real()(*args, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what is looked for in every object must not load anything
+            raise AttributeError(name)
+        return getattr(self.real(), name)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self.real()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.real()[key]
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self.real())
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self.real(),)
+
+
+class _Lent(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Deferred(self.__name__, name)
+
+
+@contextmanager
+def lent(*names: str) -> Iterator[None]:
+    """Within, whoever imports from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
+    ours = {name: _Lent(name) for name in names if name not in sys.modules}
+    sys.modules.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            del sys.modules[name]
+
+
+def find_when_asked(module: ModuleType) -> None:
+    """Replace the Deferreds of `module`, whose names others import, by the real things, each when it is first asked for."""
+    late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
+    own = vars(module).get("__getattr__")
+
+    def find(name: str) -> Any:
+        if name in late:
+            found = late[name].real()
+            setattr(module, name, found)
+            return found
+        if own is not None:
+            return own(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    for name in late:
+        delattr(module, name)
+    vars(module)["__getattr__"] = find
+
+
+def put_off(name: str, **meanwhile: Any) -> None:
+    """Load the module `name` when an attribute of it is first asked for that is not in `meanwhile`.
+
+    One that is loaded already stays as it is. Whichever threads ask first, it is loaded once, and whole before the others go on.
+    """
+    if name in sys.modules:
+        return
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    loader, module, lock = spec.loader, importlib.util.module_from_spec(spec), RLock()
+
+    def load(wanted: str) -> Any:
+        if wanted.startswith("__"):
+            raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
+        with lock:
+            if _waiting.get(name) is module:
+                del _waiting[name]  # first: while it is loaded, it may ask itself for what it does not have yet
+                try:
+                    loader.exec_module(module)
+                except BaseException:
+                    _waiting[name] = module
+                    raise
+                if vars(module).get("__getattr__") is load:
+                    del vars(module)["__getattr__"]
+        try:
+            return vars(module)[wanted]
+        except KeyError:
+            raise AttributeError(f"module {name!r} has no attribute {wanted!r}") from None
+
+    vars(module).update(meanwhile, __getattr__=load)
+    sys.modules[name] = module
+    _waiting[name] = module
+    package, _, last = name.rpartition(".")
+    if package:
+        setattr(sys.modules[package], last, module)
+
+
+def loaded(name: str) -> bool:
+    """Whether the module `name` is there, and not only put off."""
+    module = sys.modules.get(name)
+    return module is not None and _waiting.get(name) is not module
+
+
+# ── What a server does without, so that a worker stays small: libraries' parts that it never uses, memory that it has
+# freed.
+#
+# Only for our own process.
+
+# Libraries take these along for what a server does rarely or never: the system's language, dates with a zone of their own,
+# the type of a file by its name.
+RARE: Final = ("locale", "calendar", "mimetypes")
+
+CLIENT: Final = tuple(
+    f"aiohttp.{name}"
+    for name in (
+        "client",
+        "client_middleware_digest_auth",
+        "client_middlewares",
+        "connector",
+        "cookiejar",
+        "formdata",
+        "resolver",
+        "tracing",
+    )
+)
+
+
+def put_off_the_rare() -> None:
+    """Before even the configuration is loaded; takes a millisecond itself."""
+    for name in RARE:
+        put_off(name)
+    put_off("importlib.metadata", entry_points=entry_points)  # which is what is asked of it at a start
+
+
+def leave_out_the_unused() -> None:
+    """Before anything is imported but the configuration. Together 18 MB a worker, and a third of a second of every start."""
+    stay_small()
+    small_web()
+    _sqlalchemy_without_orm()
+
+
+def stay_small() -> None:
+    """The same for a process that knows no database and serves nothing."""
+    put_off_the_rare()
+    _structlog_without_rich()
+    _aiohttp_without_client()
+
+
+def _structlog_without_rich() -> None:
+    """structlog takes rich along where that is installed, for coloured tracebacks that a server never prints."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system says that there is none
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]
+
+
+def _sqlalchemy_without_orm() -> None:
+    """``sqlalchemy.ext.asyncio`` loads the ORM for its sessions, of which we have none: ADR 2 chose Core.
+
+    Its engine is loaded alone. Whoever asks the package for more than that gets the whole of it after all.
+    """
+    name = "sqlalchemy.ext.asyncio"
+    if name in sys.modules:
+        return
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    loader = spec.loader
+    package = importlib.util.module_from_spec(spec)
+
+    def whole(wanted: str) -> Any:
+        if not wanted.startswith("__"):
+            vars(package).pop("__getattr__", None)
+            loader.exec_module(package)
+            if hasattr(package, wanted):
+                return getattr(package, wanted)
+        raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
+
+    sys.modules[name] = package
+    engine: ModuleType = importlib.import_module(f"{name}.engine")
+    for public in ("AsyncConnection", "AsyncEngine", "AsyncTransaction", "create_async_engine"):
+        setattr(package, public, getattr(engine, public))
+    vars(package)["__getattr__"] = whole
+
+
+def _aiohttp_without_client() -> None:
+    """A process of ours has none: what it calls, it calls through `egress`.
+
+    Its client would also make a TLS context with all of the system's authorities. Whoever asks for any of this gets it after all.
+    """
+    if "aiohttp" in sys.modules:
+        return
+    with lent("html.entities"):
+        importlib.import_module("html")
+    with lent("urllib.request", "email.parser", "email.policy", *CLIENT):
+        package = importlib.import_module("aiohttp")
+    find_when_asked(package)
+
+
+def small_web() -> None:
+    """After `stay_small`, in a process that serves: its server sends no files as they lie, and reads no arguments."""
+    if "aiohttp.web" in sys.modules:
+        return
+    with lent("argparse", "tempfile", "aiohttp.web_fileresponse"):
+        web = importlib.import_module("aiohttp.web")
+    find_when_asked(web)
+
+
+def give_back_memory() -> None:
+    """What the start has used and freed goes back to the system (glibc's malloc keeps it otherwise)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)

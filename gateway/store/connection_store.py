@@ -1,0 +1,293 @@
+"""Connections: stored with their credential sealed, and versioned so that a late writer loses."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Row, RowMapping, and_, bindparam, delete, exists, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connecting import SessionTerms
+from gateway.records.connection import MOVED, Connection, ConnectionRef, Mark, NewConnection, Past, Sealed
+from gateway.records.event import Event
+from gateway.records.states import FAILOVER, Happening, State
+from gateway.store.changes import note_change
+from gateway.store.connection_rows import (
+    NO_FAILURE,
+    NO_INTENT,
+    NO_LEASE,
+    NO_PREVIOUS,
+    PREVIOUS,
+    ListFilter,
+    asked_columns,
+    at,
+    connection_of,
+    failure_columns,
+    index_tags,
+    life_columns,
+    listed,
+    sealed_in,
+    search_text,
+    stored,
+)
+from gateway.store.history import BEFORE, note_end, note_happening
+from gateway.store.pending_authorizations import count_connection
+from gateway.store.pending_authorizations import end as end_sessions
+from gateway.store.refreshes import Refreshes
+from gateway.store.tables import connect_sessions, connection_history, connections
+from gateway.store.transactions import insert_if_absent
+from gateway.vault import Damaged, UnknownKey
+
+# ── What a row is given of its past when its connection moves in from elsewhere.
+
+DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
+
+
+async def give_past(db: AsyncConnection, row_id: int, past: Past, *, now: datetime) -> None:
+    """In the caller's transaction, after the row was filled. Its history begins with the move."""
+    state = past.state or State.ACTIVE
+    changed: dict[str, Any] = {
+        "state": state.value,
+        "state_reason": past.state_reason or MOVED,
+        "state_since": past.state_since or now,
+    }
+    changed |= {name: value for name in DATES if (value := getattr(past, name)) is not None}
+    if past.failure is not None:
+        changed |= failure_columns(past.failure)
+    if past.life is not None:
+        changed |= life_columns(past.life)
+    await db.execute(update(connections).where(connections.c.id == row_id).values(changed))
+    await db.execute(delete(connection_history).where(connection_history.c.connection == row_id))
+    entry = {"connection": row_id, "at": now, "state": state.value, "state_before": None, "reason": MOVED}
+    await db.execute(insert(connection_history).values({**entry, "detail": past.state_reason}))
+
+
+MARKS_AT_ONCE: Final = 200
+# An integration at a time: SQLite reads the whole table where addresses are listed as rows of three values.
+MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
+    connections.c.environment == bindparam("environment_"),
+    connections.c.integration_id == bindparam("integration_id_"),
+    connections.c.connection_id.in_(bindparam("ids", expanding=True)),
+)
+WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
+ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
+
+
+class ConnectionStore(Refreshes):
+    """Every change that other processes must see is noted in `changes` within its own transaction."""
+
+    async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
+        """The connections of `environment` that `wanted` describes, newest first. Raises InvalidRequest (cursor)."""
+        found: list[Connection] = []
+        async with self._transactions.read() as db:
+            rows = (await db.execute(listed(environment, wanted))).mappings()
+            for some in rows.partitions(ROWS_AT_ONCE):
+                found += map(connection_of, some)
+                await asyncio.sleep(0)
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        return found
+
+    async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
+        """The mark of each that is there, for a reader to see which of its rows are others by now."""
+        found: dict[ConnectionRef, Mark] = {}
+        asked: dict[tuple[str, str], list[str]] = {}
+        for ref in refs:
+            asked.setdefault(ref[:2], []).append(ref.connection_id)
+        for (environment, integration_id), ids in asked.items():
+            where = {"environment_": environment, "integration_id_": integration_id}
+            for begin in range(0, len(ids), MARKS_AT_ONCE):
+                async with self._transactions.read() as db:
+                    rows = (await db.execute(MARKS, {**where, "ids": ids[begin : begin + MARKS_AT_ONCE]})).all()
+                found |= {ConnectionRef(environment, integration_id, row[0]): (row[1], row[2]) for row in rows}
+        return found
+
+    async def put(
+        self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
+    ) -> tuple[Connection, bool]:
+        """Store `new`, over what its address held before; True: it held nothing.
+
+        The version goes up, a failure and a lease are forgotten: whoever is refreshing the old credential comes late.
+        `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
+        made as many as it may.
+        """
+
+        async def write(db: AsyncConnection) -> tuple[Connection, bool]:
+            written = await self.put_within(db, new, now=now)
+            if terms is not None:
+                await count_connection(db, terms)
+            return written
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+
+    async def put_within(self, db: AsyncConnection, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
+        """The same in the caller's transaction, before which `DataKeys.allow` has run."""
+        created = await self._claim_row(db, new, now)
+        while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
+            created = await self._claim_row(db, new, now)
+        written = await stored(db, new.ref)
+        await note_change(db, new.ref, now)
+        return written, created
+
+    async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
+        """Whether another connection of the integration of `ref` is of this account."""
+        mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
+        other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
+        async with self._transactions.read() as db:
+            return bool((await db.execute(select(exists().where(*mine, *other)))).scalar())
+
+    async def arrive(
+        self, new: NewConnection, past: Past, *, over: bool, now: datetime
+    ) -> tuple[Connection, bool] | None:
+        """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
+
+        None, and nothing is written, where it held something and `over` is false. The application is told of no event: to
+        it, nothing is new.
+        """
+
+        async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
+            created = await self._claim_row(db, new, now)
+            if not (created or over):
+                return None
+            while not await self._fill_row(db, new, now, told=False):
+                created = await self._claim_row(db, new, now)
+            await give_past(db, (await stored(db, new.ref)).id, past, now=now)
+            await note_change(db, new.ref, now)
+            return await stored(db, new.ref), created
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+
+    async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
+        """Store the credential of `newer`, which the database had and lost in a failover.
+
+        Only over an older version of the same row, whatever has become of that. It is sealed again, since its data key may
+        be lost as well. None, and nothing is written, where the database has that version or a newer one, or the row is
+        gone. Raises VaultError where `newer` cannot be opened.
+        """
+        identity = select(*BEFORE, connections.c.version).where(
+            at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
+        )
+
+        def again(sealed: Sealed | None) -> bytes | None:
+            return None if sealed is None else self._vault.seal_anew(sealed).ciphertext
+
+        async def write(db: AsyncConnection) -> Connection | None:
+            row = (await db.execute(identity.with_for_update())).one_or_none()
+            if row is None:
+                return None
+            secret, previous = newer.secret_config, newer.previous
+            changed: dict[str, Any] = {name: getattr(newer, name) for name in WRITTEN_BACK} | life_columns(newer.life)
+            changed |= {"credential": again(newer.credential), "updated_at": now}
+            changed |= {"secret_config": again(secret), "secret_config_version": secret and secret.version}
+            changed |= {PREVIOUS: again(previous), f"{PREVIOUS}_version": previous and previous.version}
+            changed |= {f"{PREVIOUS}_until": newer.previous_until}
+            changed |= NO_FAILURE | NO_LEASE | NO_INTENT
+            detail = f"version {newer.version} from a node's memory over version {row.version}"
+            await note_happening(
+                db, self._outbox, row, Happening.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
+            )
+            written = await stored(db, newer.ref)
+            await note_change(db, newer.ref, now)
+            return written
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(newer.ref.environment))
+
+    async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
+        """Remove it, and the connect sessions that were made for it, which could bring it back. False: no such one."""
+        bound = and_(
+            connect_sessions.c.environment == ref.environment,
+            connect_sessions.c.integration_id == ref.integration_id,
+            connect_sessions.c.connection_id == ref.connection_id,
+        )
+
+        async def write(db: AsyncConnection) -> bool:
+            there = (await db.execute(select(connections.c.id).where(at(ref)).with_for_update())).scalar()
+            if there is None:
+                return False
+            await self._outbox.note(db, there, Event.DELETED, now=now)
+            await db.execute(delete(connections).where(connections.c.id == there))
+            await end_sessions(db, bound)
+            await note_change(db, ref, now)
+            return True
+
+        return await self._transactions.write(write)
+
+    async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
+        """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
+        await self._changed(update(connections).where(at(ref)).values(last_fetched_at=now))
+
+    async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
+        """Make the row if it is absent, as version 0; its credential follows, sealed for the version it gets."""
+        blank = {
+            "uid": uuid.uuid4().hex,
+            **new.ref._asdict(),
+            "provider": new.provider,
+            "version": 0,
+            "credential": b"",
+            "config": {},
+            "tags": {},
+            "search_text": search_text(new.ref.connection_id, None),
+            "created_at": now,
+            "updated_at": now,
+        }
+        return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
+
+    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, told: bool = True) -> bool:
+        """False: there is no such row. `told`: to the application, as an event."""
+        secret = connections.c.secret_config, connections.c.secret_config_version
+        identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
+        row = (await db.execute(identity.with_for_update())).one_or_none()
+        if row is None:
+            return False
+        version = row.version + 1
+        changed = {
+            **asked_columns(new),
+            "version": version,
+            "credential": self._seal(new.credential, new.ref, row.uid, "credential", version),
+            "updated_at": now,
+            "last_refreshed_at": now,
+            "granted_at": now,
+            "expiry_told_days": None,
+        }
+        if new.secret_config is not None:
+            sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)
+            changed |= {"secret_config": sealed, "secret_config_version": version}
+        elif self._is_damaged(new.ref, row):
+            changed |= {"secret_config": None, "secret_config_version": None}
+        changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
+        reason = "authorized" if version == 1 else "reconnected"
+        outbox = self._outbox if told else None
+        authorized = Happening.AUTHORIZED
+        await note_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
+        if new.ended is not None and told:
+            seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
+            await note_end(db, outbox, seen, new.ended)
+        if new.tags is not None:
+            await index_tags(db, row.id, new.tags)
+        return True
+
+    def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
+        """Whether its settings that are secret were changed in the database: who authorizes again starts without them."""
+        if row.secret_config is None:
+            return False
+        version = row.secret_config_version
+        try:
+            self._vault.open_json(
+                Sealed(row.secret_config, ref.environment, "connections", row.uid, "secret_config", version, ref)
+            )
+        except Damaged:
+            return True
+        except UnknownKey:
+            return False
+        return False
+
+    async def _openable(self, found: Connection | None) -> Connection | None:
+        if found is not None:
+            await self._keys.learn(*sealed_in(found))
+        return found
+
+
+async def _read(db: AsyncConnection, ref: ConnectionRef) -> Connection | None:
+    row: RowMapping | None = (await db.execute(select(connections).where(at(ref)))).mappings().first()
+    return None if row is None else connection_of(row)

@@ -1,0 +1,165 @@
+"""Connections that need something soon: whose end is in sight, or whose refresh token dies of disuse."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import Connection, Lifespan, RefreshFailure
+from gateway.records.event import Event
+from gateway.records.states import ENDED
+from gateway.store.changes import note_change
+from gateway.store.connection_rows import connection_of, life_columns, sealed_in
+from gateway.store.data_keys import DataKeys
+from gateway.store.history import BEFORE, note_end
+from gateway.store.outbox import Outbox
+from gateway.store.tables import connections
+from gateway.store.transactions import Transactions
+
+# ── Connections whose end is in sight or has come, and cannot be put off: each is reported in time, and once.
+
+FRESH: Final = timedelta(days=1)  # connections this young were announced with their end
+AT_ONCE: Final = 25  # in one transaction, which others wait for
+
+
+class ExpiringStore:
+    """Asks one range of an index, whatever the number of connections."""
+
+    def __init__(self, transactions: Transactions, outbox: Outbox, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._outbox = outbox
+        self._keys = keys
+
+    async def tell(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
+        """Write `connection.expiring` for those that end within so many `days` and were not reported so late; how many.
+
+        One that ends with its access token is left out on its first day: else each of an hour would be announced at once.
+        """
+        table = connections.c
+        wanted = select(table.id).where(
+            table.environment == environment,
+            table.dies_at > now,
+            table.dies_at <= now + timedelta(days=days),
+            table.keep_alive_at.is_(None),
+            table.state.not_in(sorted(ENDED)),
+            or_(table.expiry_told_days.is_(None), table.expiry_told_days > days),
+            or_(table.end_settled.is_not(None), func.coalesce(table.granted_at, table.created_at) <= now - FRESH),
+        )
+
+        async def write(db: AsyncConnection) -> int:
+            ids = list((await db.execute(wanted.order_by(table.dies_at).limit(limit).with_for_update())).scalars())
+            for one in ids:
+                await db.execute(update(connections).where(table.id == one).values(expiry_told_days=days))
+                await self._outbox.note(db, one, Event.EXPIRING, now=now)
+            return len(ids)
+
+        async with self._transactions.read() as db:  # most often there is none, and no write need wait for its turn
+            if (await db.execute(wanted.limit(1))).first() is None:
+                return 0
+        return await self._transactions.write(write)
+
+    async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
+        """Those whose access token has ended and was not looked at since, the oldest first, from behind `after` on."""
+        table = connections.c
+        wanted = select(connections).where(*_unsettled(now))
+        if after is not None and after.expires_at is not None:
+            same = and_(table.expires_at == after.expires_at, table.id > after.id)
+            wanted = wanted.where(table.expires_at >= after.expires_at, or_(table.expires_at > after.expires_at, same))
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted.order_by(table.expires_at, table.id).limit(limit))).mappings().all()
+        found = [connection_of(row) for row in rows]
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        return found
+
+    async def settle(self, rows: Sequence[Connection], *, now: datetime) -> None:
+        """Look at these no more until they have another credential."""
+        if rows:
+            ids = [row.id for row in rows]
+            mine = update(connections).where(connections.c.id.in_(ids), *_unsettled(now))
+            await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
+
+    async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
+        """Note `failure` of those that are as they were seen, that nobody is renewing and that have not ended yet; which."""
+        done: list[Connection] = []
+        for begin in range(0, len(rows), AT_ONCE):
+            some = rows[begin : begin + AT_ONCE]
+            done += await self._transactions.write(partial(self._end, rows=some, failure=failure))
+        return done
+
+    async def _end(self, db: AsyncConnection, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
+        table, now = connections.c, failure.at
+        free = or_(table.lease_until.is_(None), table.lease_until <= now)
+        done: list[Connection] = []
+        for row in sorted(rows, key=lambda one: one.id):  # every writer locks several rows in one order
+            seen = (table.id == row.id, table.version == row.version, *_unsettled(now), free)
+            found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
+            if found is None:
+                continue
+            if found.state in ENDED:
+                await db.execute(update(connections).where(table.id == row.id).values(end_settled=True))
+                continue
+            await note_end(db, self._outbox, found, failure)
+            done.append(row)
+        for row in done:
+            await note_change(db, row.ref, now)
+        return done
+
+
+def _unsettled(now: datetime) -> tuple[Any, ...]:
+    """In the words of the index `connections_by_token_end`, without which it is not used."""
+    table = connections.c
+    return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
+
+
+# ── Which connections are to be refreshed soon lest their refresh token dies of disuse: found by index, in batches.
+
+
+class KeepAliveStore:
+    """Every question is one range of the index on provider and due time, whatever the number of connections."""
+
+    def __init__(self, transactions: Transactions, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._keys = keys
+
+    async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
+        """Those whose time has come, the longest due first."""
+        table = connections.c
+        wanted = _of(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
+        return await self._found(wanted.limit(limit))
+
+    async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
+        """Those that have no time yet, from before the entry had a limit or because they have nothing to keep alive."""
+        table = connections.c
+        wanted = _of(provider, table.keep_alive_at.is_(None), table.id > after_id)
+        return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
+
+    async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
+        """Those whose time lies behind `latest`, by an older entry that knew a longer limit."""
+        table = connections.c
+        return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
+
+    async def plan(self, planned: Sequence[tuple[Connection, Lifespan]]) -> None:
+        """Give them these times, unless their credential is another by now."""
+        table = connections.c
+
+        async def write(db: AsyncConnection) -> None:
+            for row, life in planned:
+                as_seen = (table.id == row.id, table.version == row.version)
+                await db.execute(update(connections).where(*as_seen).values(life_columns(life)))
+
+        if planned:
+            await self._transactions.write(write)
+
+    async def _found(self, wanted: Select[Any]) -> list[Connection]:
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted)).mappings().all()
+        found = [connection_of(row) for row in rows]
+        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        return found
+
+
+def _of(provider: str, *conditions: ColumnElement[bool]) -> Select[Any]:
+    return select(connections).where(connections.c.provider == provider, *conditions)

@@ -1,0 +1,89 @@
+"""The keys that sign events, of environments whose configuration names none: minted once, sealed, and rotated with an overlap."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import Sealed
+from gateway.secret import Secret
+from gateway.store.data_keys import DataKeys
+from gateway.store.tables import signing_keys
+from gateway.store.transactions import Transactions, insert_if_absent
+from gateway.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class EventSigningKey:
+    """`retires_at` None: it is the one in force."""
+
+    key: Secret
+    created_at: datetime
+    retires_at: datetime | None = None
+
+
+class SigningKeyStore:
+    """Numbered, so that two processes that make one at once make the same one."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+
+    async def of(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
+        """Those that sign now, the one in force first; none where none was made yet."""
+        table = signing_keys.c
+        alive = or_(table.retires_at.is_(None), table.retires_at > now)
+        wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted)).all()
+        sealed = [Sealed(row.key, **_address(environment, row.uid)) for row in rows]
+        await self._keys.learn(*sealed)
+        opened = [Secret(self._vault.open_json(one)["key"]) for one in sealed]
+        return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
+
+    async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
+        """As `of`, with the first one made where there is none."""
+        found = await self.of(environment, now=now)
+        if not found:
+            await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
+            found = await self.of(environment, now=now)
+        return found
+
+    async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
+        """Let `key` be in force; the one before signs beside it until `retires_at`, older ones no more."""
+        table = signing_keys.c
+
+        async def write(db: AsyncConnection) -> None:
+            mine = table.environment == environment
+            numbers = select(table.number).where(mine).order_by(table.number.desc()).with_for_update()
+            last = (await db.execute(numbers)).scalars().first() or 0
+            await db.execute(delete(signing_keys).where(mine, table.number < last))
+            retiring = update(signing_keys).where(mine, table.number == last)
+            await db.execute(retiring.values(retires_at=retires_at))
+            await self._add(db, environment, last + 1, key, now)
+
+        await self._write(environment, write)
+
+    async def _write(self, environment: str, work: Any) -> None:
+        await self._transactions.write(work, before=lambda: self._keys.allow(environment))
+
+    async def _add(self, db: AsyncConnection, environment: str, number: int, key: Secret, now: datetime) -> None:
+        uid = uuid.uuid4().hex
+        sealed = self._vault.seal_json({"key": key.reveal()}, **_address(environment, uid))
+        row = {
+            "uid": uid,
+            "environment": environment,
+            "number": number,
+            "key": sealed.ciphertext,
+            "created_at": now,
+        }
+        await insert_if_absent(db, signing_keys, row, key=["environment", "number"])
+
+
+def _address(environment: str, uid: str) -> dict[str, Any]:
+    return {"environment": environment, "table": "signing_keys", "row": uid, "column": "key", "version": 1}

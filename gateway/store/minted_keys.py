@@ -1,0 +1,204 @@
+"""Minted keys, kept by their digests; each change is noted in `changes`, so that it holds on every node at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, RowMapping, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Conflict, NotFound
+from gateway.records.access import KeyLimits, Kind, MintedKey
+from gateway.records.connection import ConnectionRef
+from gateway.store.changes import note_change
+from gateway.store.tables import keys
+from gateway.store.transactions import Transactions
+
+KEPT_AFTER_END: Final = timedelta(days=90)
+MOST_AT_ONCE: Final = 500  # digests in one statement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMintedKey:
+    """A key about to be stored. `replaces`: the id of one that ends at `replaced_ends_at`, unless it ends before."""
+
+    digest: str
+    environment: str
+    kind: Kind
+    name: str
+    last_four: str
+    scopes: tuple[str, ...]
+    limits: tuple[KeyLimits, ...] = ()
+    rate: int | None = None
+    budget: int | None = None
+    created_by: str
+    parent_id: int | None = None
+    expires_at: datetime | None = None
+    replaces: int | None = None
+    replaced_ends_at: datetime | None = None
+
+
+class KeyStore:
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def get(self, digest: str) -> MintedKey | None:
+        return await self._one(keys.c.digest == digest)
+
+    async def find(self, environment: str, key_id: int) -> MintedKey | None:
+        return await self._one(keys.c.environment == environment, keys.c.id == key_id)
+
+    async def list(
+        self,
+        environment: str,
+        *,
+        alive_at: datetime | None = None,
+        parent_id: int | None = None,
+        before_id: int | None = None,
+        limit: int,
+    ) -> list[MintedKey]:
+        """Newest first. `alive_at`: only those that are neither revoked nor expired then."""
+        wanted = select(keys).where(keys.c.environment == environment).order_by(keys.c.id.desc()).limit(limit)
+        if alive_at is not None:
+            wanted = wanted.where(*_alive(alive_at))
+        if parent_id is not None:
+            wanted = wanted.where(keys.c.parent_id == parent_id)
+        if before_id is not None:
+            wanted = wanted.where(keys.c.id < before_id)
+        async with self._transactions.read() as db:
+            return [_key(row) for row in (await db.execute(wanted)).mappings()]
+
+    async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
+        """Store it. Raises Conflict where another living key has its name, NotFound where it replaces none."""
+
+        async def write(db: AsyncConnection) -> MintedKey:
+            if new.replaces is not None:
+                await self._replace(db, new, now)
+            else:
+                await self._check_name(db, new, now)
+            row = {name: getattr(new, name) for name in _STORED} | {
+                "scopes": list(new.scopes),
+                "limits": [one.as_json() for one in new.limits],
+                "calls": 0,
+                "created_at": now,
+            }
+            await db.execute(insert(keys).values(row))
+            stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
+            if new.replaces is not None:  # what the old one minted belongs to the new one from now on
+                await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
+            await note_change(db, changed_key(new.environment, new.digest), now)
+            return _key(stored)
+
+        return await self._transactions.write(write)
+
+    async def revoke(self, environment: str, key_id: int, *, now: datetime) -> Sequence[str]:
+        """End it and all that it minted, directly or not. The digests of those that lived until now."""
+
+        async def write(db: AsyncConnection) -> Sequence[str]:
+            ended: dict[int, str] = {}
+            seen: set[int] = set()
+            level: list[ColumnElement[bool]] = [keys.c.id == key_id]
+            while level:
+                rows = (
+                    (await db.execute(select(keys).where(keys.c.environment == environment, *level))).mappings().all()
+                )
+                rows = [row for row in rows if row["id"] not in seen]
+                seen |= {row["id"] for row in rows}
+                ended |= {row["id"]: row["digest"] for row in rows if row["revoked_at"] is None}
+                level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
+            if ended:
+                await db.execute(update(keys).where(keys.c.id.in_(ended)).values(revoked_at=now))
+                for digest in ended.values():
+                    await note_change(db, changed_key(environment, digest), now)
+            return list(ended.values())
+
+        return await self._transactions.write(write)
+
+    async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
+        """Note that they were used."""
+        for at in range(0, len(digests), MOST_AT_ONCE):
+            some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
+            used = update(keys).where(some).values(last_used_at=now)
+            await self._transactions.write(lambda db, used=used: db.execute(used))  # type: ignore[misc]
+
+    async def set_aside(self, digest: str, most: int) -> int:
+        """Take up to a twentieth of the calls that are left of its budget, `most` at most: so many. Negative: give back."""
+
+        async def write(db: AsyncConnection) -> int:
+            mine = keys.c.digest == digest
+            row = (await db.execute(select(keys.c.calls, keys.c.budget).where(mine).with_for_update())).one_or_none()
+            if row is None or row.budget is None:
+                return 0
+            left = max(0, row.budget - row.calls)
+            taken = max(most, -row.calls) if most < 0 else min(most, left, max(1, left // 20))
+            if taken:
+                await db.execute(update(keys).where(mine).values(calls=keys.c.calls + taken))
+            return int(taken)
+
+        return await self._transactions.write(write)
+
+    async def prune(self, now: datetime) -> None:
+        """Forget those that ended long ago."""
+        before = now - KEPT_AFTER_END
+        gone = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
+        await self._transactions.write(lambda db: db.execute(gone))
+
+    async def _one(self, *where: ColumnElement[bool]) -> MintedKey | None:
+        async with self._transactions.read() as db:
+            row = (await db.execute(select(keys).where(*where))).mappings().first()
+        return None if row is None else _key(row)
+
+    async def _check_name(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
+        same = select(keys.c.id).where(keys.c.environment == new.environment, keys.c.name == new.name, *_alive(now))
+        held: int | None = (await db.execute(same)).scalars().first()
+        if held is not None:
+            raise Conflict(
+                "conflict",
+                f"Key {held} of environment '{new.environment}' has the name '{new.name}' already. Choose another name, "
+                f"revoke it, or replace it (--replaces {held}, through the API replaces: {held}).",
+                payload={"key_id": held},
+            )
+
+    async def _replace(self, db: AsyncConnection, new: NewMintedKey, now: datetime) -> None:
+        mine = keys.c.environment == new.environment, keys.c.id == new.replaces, *_alive(now)
+        old = (await db.execute(select(keys).where(*mine))).mappings().first()
+        if old is None:
+            raise NotFound(
+                "not_found",
+                f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys tell "
+                "which there are.",
+            )
+        until = new.replaced_ends_at or now
+        if old["expires_at"] is None or until < old["expires_at"]:
+            await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
+            await note_change(db, changed_key(new.environment, old["digest"]), now)
+
+
+_STORED: Final = (
+    "digest",
+    "environment",
+    "kind",
+    "name",
+    "last_four",
+    "rate",
+    "budget",
+    "created_by",
+    "parent_id",
+    "expires_at",
+)
+
+
+def changed_key(environment: str, digest: str) -> ConnectionRef:
+    """How a key's change stands in the log of changes: no integration has an empty name."""
+    return ConnectionRef(environment, "", digest)
+
+
+def _alive(now: datetime) -> tuple[ColumnElement[bool], ...]:
+    return keys.c.revoked_at.is_(None), or_(keys.c.expires_at.is_(None), keys.c.expires_at > now)
+
+
+def _key(row: RowMapping) -> MintedKey:
+    members: Mapping[str, Any] = dict(row)
+    limits = tuple(KeyLimits.from_json(one) for one in members["limits"])
+    return MintedKey(**{**members, "scopes": tuple(members["scopes"]), "limits": limits})

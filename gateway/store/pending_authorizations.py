@@ -1,0 +1,277 @@
+"""Connect sessions, authorizations under way and what came of them, kept by digests."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    and_,
+    delete,
+    exists,
+    false,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway import clock
+from gateway.errors import Forbidden
+from gateway.records.connecting import SESSION_ENDED, ConnectSession, Flow, NewFlow, Outcome, SessionTerms
+from gateway.records.connection import Sealed
+from gateway.store.connection_rows import end_user_from_json, end_user_to_json
+from gateway.store.data_keys import DataKeys
+from gateway.store.tables import UtcTime, connect_sessions, flow_results, flows
+from gateway.store.transactions import NOTIFIES, Transactions
+from gateway.text import counted as number_of
+from gateway.vault import Vault
+
+# ── Connect sessions, kept by their token's digest: the token itself is in no table.
+
+PINNED: Final = ""
+COUNTED_AFTER: Final = timedelta(minutes=10)  # in which an authorization ends that began before its session expired
+SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
+
+
+class SessionStore:
+    """Reusable until they expire or are deleted. `defaults` may hold secret settings, so they are sealed."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+
+    async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
+        """None once it is stored. Where its key has `most_open` that have not expired, nothing is stored, and the answer is
+        when the first of them expires."""
+        row = {
+            **{name: getattr(session, name) for name in SESSION_COLUMNS},
+            "end_user": end_user_to_json(session.end_user),
+            "allowed_integrations": list(session.allowed_integrations),
+        }
+
+        async def write(db: AsyncConnection) -> datetime | None:
+            if most_open is not None:
+                its = (
+                    connect_sessions.c.environment == session.environment,
+                    connect_sessions.c.key_id == session.key_id,
+                    connect_sessions.c.expires_at > clock.now(),
+                )
+                some = select(connect_sessions.c.expires_at).where(*its).order_by(connect_sessions.c.expires_at)
+                last = (await db.execute(some.offset(most_open - 1).limit(1))).scalar()
+                if last is not None:
+                    first: datetime | None = (await db.execute(some.limit(1))).scalar()
+                    return first
+            # Beside the defaults, since no integration's ID is empty; sealed, so that no write into the table takes it away.
+            kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
+            sealed = self._vault.seal_json(kept, **_session_address(session.environment, session.digest))
+            await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
+            return None
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(session.environment))
+
+    async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
+        """The session whose token has this digest, unless it has expired."""
+        alive = select(connect_sessions).where(connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now)
+        async with self._transactions.read() as db:
+            row = (await db.execute(alive)).mappings().first()
+        return None if row is None else await self._session(dict(row))
+
+    async def ended(self, digest: str, environment: str) -> bool:
+        """Whether there was one that has expired or was deleted, as is known for an hour (`flow_results`)."""
+        its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
+        told = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
+        either = select(exists().where(*its) | exists().where(*told))
+        async with self._transactions.read() as db:
+            return bool((await db.execute(either)).scalar())
+
+    async def delete(self, digest: str) -> bool:
+        """Whether there was such a session."""
+        return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
+
+    async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
+        """Let the session serve the browser whose cookie has this digest and no other. False: another one has it, or it is
+        gone. However many browsers ask at once, one gets it."""
+        its = connect_sessions.c.digest == digest
+        free = or_(connect_sessions.c.browser_digest.is_(None), connect_sessions.c.browser_digest == browser_digest)
+        taken = update(connect_sessions).where(its, free).values(browser_digest=browser_digest)
+        return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
+
+    async def prune(self, now: datetime) -> None:
+        """A session with a limit stays a little longer, since the last authorizations that began under it are counted."""
+        table = connect_sessions.c
+        uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
+        await self._transactions.write(lambda db: end(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER)))
+
+    async def _session(self, row: dict[str, Any]) -> ConnectSession:
+        sealed = Sealed(row["defaults"], **_session_address(row["environment"], row["digest"]))
+        await self._keys.learn(sealed)
+        row["defaults"] = self._vault.open_json(sealed)
+        row["pinned"] = row["defaults"].pop(PINNED, None) is not None
+        row["end_user"] = end_user_from_json(row["end_user"])
+        row["allowed_integrations"] = tuple(row["allowed_integrations"])
+        return ConnectSession(**row)
+
+
+async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
+    """Delete these sessions, leaving a mark of each, so that who polls learns that it ended. Returns how many there were."""
+    marks = select(
+        connect_sessions.c.environment,
+        connect_sessions.c.digest,
+        literal(""),
+        false(),
+        literal(SESSION_ENDED),
+        literal(clock.now(), UtcTime),
+    ).where(which)
+    names = ["environment", "session_digest", "integration_id", "is_pending", "error_type", "at"]
+    await db.execute(insert(flow_results).from_select(names, marks))
+    return (await db.execute(delete(connect_sessions).where(which))).rowcount
+
+
+async def count_connection(db: AsyncConnection, terms: SessionTerms) -> None:
+    """Count a connection that a session makes, in the transaction that stores it, after its row was locked.
+
+    Raises Forbidden where the session has made as many as it may, or was ended and cannot say.
+    """
+    table = connect_sessions.c
+    has_room = or_(table.max_connections.is_(None), table.connections_made < table.max_connections)
+    counted = update(connect_sessions).where(table.digest == terms.session_digest, has_room)
+    found = (await db.execute(counted.values(connections_made=table.connections_made + 1))).rowcount
+    if not found and terms.limited:
+        most = (
+            await db.execute(select(table.max_connections).where(table.digest == terms.session_digest))
+        ).scalar_one_or_none()
+        raise used(most)
+
+
+async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
+    """Count one less, in the transaction that removes what was pending."""
+    table = connect_sessions.c
+    its = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
+    await db.execute(its.values(connections_made=table.connections_made - 1))
+
+
+def used(max_connections: int | None) -> Forbidden:
+    """The refusal of a session that may make no further connection; None: it was ended."""
+    made = f"has made the {number_of(max_connections, 'connection')} it was for" if max_connections else "was ended"
+    return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
+
+
+def _session_address(environment: str, digest: str) -> dict[str, Any]:
+    return {"environment": environment, "table": "connect_sessions", "row": digest, "column": "defaults", "version": 1}
+
+
+# ── Authorizations under way, kept by the digest of `state`; each is used once (RFC 9700 §4.7).
+
+FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
+
+
+class FlowStore:
+    """`details` (the PKCE verifier among them) are sealed on the way in and stay so on the way out."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+
+    async def add(self, new: NewFlow) -> Flow:
+        """Seal and store a flow."""
+
+        async def write(db: AsyncConnection) -> Flow:
+            address = _flow_address(new.environment, new.state_digest)
+            row: dict[str, Any] = {name: getattr(new, name) for name in FLOW_COLUMNS if name != "details"}
+            details = self._vault.seal_json(new.details, **address)
+            await db.execute(insert(flows).values(row | {"details": details.ciphertext}))
+            return Flow(**row, details=details)
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(new.environment))
+
+    async def get(self, state_digest: str, *, now: datetime) -> Flow | None:
+        """The flow whose state has this digest, unless it was used or has expired."""
+        async with self._transactions.read() as db:
+            row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
+        return None if row is None else await self._flow(row)
+
+    async def consume(self, state_digest: str, *, now: datetime) -> Flow | None:
+        """The same, for the last time: however many ask at once, exactly one caller gets it."""
+
+        async def take(db: AsyncConnection) -> RowMapping | None:
+            row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
+            removed = await db.execute(delete(flows).where(_alive(state_digest, now)))
+            return row if removed.rowcount == 1 else None
+
+        row = await self._transactions.write(take)
+        return None if row is None else await self._flow(row)
+
+    async def prune(self, now: datetime) -> None:
+        await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now)))
+
+    async def _flow(self, row: RowMapping) -> Flow:
+        fields = dict(row)
+        details = Sealed(fields.pop("details"), **_flow_address(row["environment"], row["state_digest"]))
+        await self._keys.learn(details)
+        return Flow(**fields, details=details)
+
+
+def _flow_address(environment: str, state_digest: str) -> dict[str, Any]:
+    return {"environment": environment, "table": "flows", "row": state_digest, "column": "details", "version": 1}
+
+
+def _alive(state_digest: str, now: datetime) -> Any:
+    return and_(flows.c.state_digest == state_digest, flows.c.expires_at > now)
+
+
+# ── What came of authorizations, kept for an hour and as long as their session: a node that did not see one end
+# learns it here.
+
+KEPT: Final = timedelta(hours=1)
+MOST: Final = 1000
+RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
+
+
+class FlowResults:
+    """Rows are only added, and removed by age. None holds a secret: both kinds of token are digests here."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def add(self, outcome: Outcome) -> None:
+        """Store it, and ring for those who wait on other nodes."""
+
+        async def write(db: AsyncConnection) -> None:
+            await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
+            db.info[NOTIFIES] = True
+
+        await self._transactions.write(write)
+
+    async def since(self, when: datetime) -> list[Outcome]:
+        """The newest since then, at most a thousand. Clocks of nodes differ: ask for somewhat more than is needed."""
+        late = select(flow_results).where(
+            flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
+        )
+        return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
+
+    async def of_session(self, session_digest: str) -> list[Outcome]:
+        """The last thousand of one connect session, in the order in which they came."""
+        of_it = select(flow_results).where(flow_results.c.session_digest == session_digest)
+        return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
+
+    async def of_flow(self, flow_digest: str) -> Outcome | None:
+        """What came of the authorization whose `state` has this digest."""
+        found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
+        return found[0] if found else None
+
+    async def prune(self, now: datetime) -> None:
+        of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
+        old = delete(flow_results).where(flow_results.c.at < now - KEPT, ~exists(of_it))
+        await self._transactions.write(lambda db: db.execute(old))
+
+    async def _found(self, wanted: Select[Any]) -> list[Outcome]:
+        async with self._transactions.read() as db:
+            rows: Sequence[RowMapping] = (await db.execute(wanted)).mappings().all()
+        return [Outcome(**{name: row[name] for name in RESULT_COLUMNS}) for row in rows]

@@ -1,0 +1,247 @@
+"""Connections that wait for the application to complete them: sealed as JSON, for ten minutes, in no list and behind no proxy."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import RowMapping, and_, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import GatewayError
+from gateway.records.connecting import PendingConnection, SessionTerms
+from gateway.records.connection import (
+    Account,
+    Connection,
+    ConnectionRef,
+    Lifespan,
+    NewConnection,
+    RefreshFailure,
+    Sealed,
+)
+from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, place
+from gateway.store.connection_store import ConnectionStore
+from gateway.store.data_keys import DataKeys
+from gateway.store.pending_authorizations import count_connection, uncount_connection
+from gateway.store.tables import pending_connections
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault, VaultError
+
+# ── A connection that is not stored yet, as JSON to be sealed, and back.
+
+PLAIN: Final = (
+    "provider",
+    "credential",
+    "config",
+    "secret_config",
+    "metadata",
+    "tags",
+    "webhook_url_override",
+    "warning",
+)
+
+
+def new_to_json(new: NewConnection) -> dict[str, Any]:
+    """Everything of it but its address."""
+    return {
+        **{name: _plain(getattr(new, name)) for name in PLAIN},
+        "expires_at": _text(new.expires_at),
+        "end_user": end_user_to_json(new.end_user),
+        "life": [_text(new.life.dies_at), _text(new.life.keep_alive_at), new.life.settled],
+        "account": [new.account.id, new.account.label],
+        "ended": None
+        if new.ended is None
+        else {**asdict(new.ended), "at": _text(new.ended.at), "retry_at": _text(new.ended.retry_at)},
+    }
+
+
+def new_from_json(ref: ConnectionRef, stored: Mapping[str, Any]) -> NewConnection:
+    dies_at, keep_alive_at, settled = stored["life"]
+    ended = stored["ended"]
+    return NewConnection(
+        ref=ref,
+        **{name: stored[name] for name in PLAIN},
+        expires_at=_time(stored["expires_at"]),
+        end_user=end_user_from_json(stored["end_user"]),
+        life=Lifespan(_time(dies_at), _time(keep_alive_at), settled),
+        account=Account(*stored["account"]),
+        ended=None
+        if ended is None
+        else RefreshFailure(**{**ended, "at": _time(ended["at"]), "retry_at": _time(ended["retry_at"])}),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _text(when: datetime | None) -> str | None:
+    return None if when is None else when.isoformat()
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+AT_ONCE: Final = 100
+Check = Callable[[Connection | None], None]
+
+
+class PendingStore:
+    """Each change is one transaction: a connection is pending or stored, never both and never neither."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, connections: ConnectionStore) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+        self._connections = connections
+
+    async def add(
+        self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
+    ) -> tuple[PendingConnection, list[PendingConnection]]:
+        """Seal and keep `new`; the session counts it. Also returns what it replaces: pending ones of the same session and
+        address. Raises Forbidden, and keeps nothing, where the session has made as many as it may.
+        """
+        assert terms.code_challenge is not None
+        row = {
+            "uid": uuid.uuid4().hex,
+            **new.ref._asdict(),
+            "session_digest": terms.session_digest,
+            "code_challenge": terms.code_challenge,
+            "expires_at": expires_at,
+        }
+        table = pending_connections.c
+        same = and_(
+            table.session_digest == terms.session_digest,
+            table.integration_id == new.ref.integration_id,
+            table.connection_id == new.ref.connection_id,
+            table.sealed.is_not(None),
+        )
+
+        async def write(db: AsyncConnection) -> list[RowMapping]:
+            content = {"new": new_to_json(new), "reconnects": reconnects}
+            sealed = self._vault.seal_json(content, **_address(new.ref.environment, row["uid"]))
+            former = [*(await db.execute(select(pending_connections).where(same).with_for_update())).mappings()]
+            if former:
+                await db.execute(delete(pending_connections).where(same))
+            else:
+                await count_connection(db, terms)
+            await db.execute(insert(pending_connections).values(row | {"sealed": sealed.ciphertext}))
+            return former
+
+        former = await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+        kept = PendingConnection(
+            uid=row["uid"],
+            ref=new.ref,
+            session_digest=terms.session_digest,
+            code_challenge=terms.code_challenge,
+            expires_at=expires_at,
+            new=new,
+            reconnects=reconnects,
+        )
+        return kept, [one for row in former if (one := await self._openable(row)) is not None]
+
+    async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
+        """Those that wait, and those that were completed in the last minutes. One that no key opens is left out."""
+        alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
+        wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted)).mappings().all()
+        return [one for row in rows if (one := await self._openable(row)) is not None]
+
+    async def complete(
+        self, pending: PendingConnection, *, now: datetime, check: Check
+    ) -> tuple[Connection, bool] | None:
+        """Store the connection, which no longer waits then; True: its address held nothing.
+
+        None: it does not wait any more, since it was completed or has expired. `check` sees what is at its address now, and
+        raises to refuse: then it still waits.
+        """
+        new, table = pending.new, pending_connections.c
+        assert new is not None
+        waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
+
+        async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
+            done = update(pending_connections).where(*waits).values(sealed=None)
+            if (await db.execute(done)).rowcount != 1:
+                return None
+            there = (await db.execute(WHOLE_ROW.with_for_update(), place(pending.ref))).mappings().first()
+            check(None if there is None else connection_of(there))
+            return await self._connections.put_within(db, new, now=now)
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
+
+    async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
+        """Count a wrong verifier. Where that makes `most`, what is pending is removed and returned."""
+        table = pending_connections.c
+        its = table.session_digest == session_digest, table.sealed.is_not(None)
+
+        async def write(db: AsyncConnection) -> list[RowMapping]:
+            counted = update(pending_connections).where(*its)
+            await db.execute(counted.values(wrong_verifiers=table.wrong_verifiers + 1))
+            spent = [
+                *(await db.execute(select(pending_connections).where(*its, table.wrong_verifiers >= most))).mappings()
+            ]
+            return [row for row in spent if await _remove(db, row)]
+
+        rows = await self._transactions.write(write)
+        return [one for row in rows if (one := await self._openable(row)) is not None]
+
+    async def drop(self, pending: PendingConnection) -> bool:
+        """Remove one that waits. False: it does not."""
+        its = pending_connections.c.uid == pending.uid, pending_connections.c.sealed.is_not(None)
+
+        async def write(db: AsyncConnection) -> bool:
+            row = (await db.execute(select(pending_connections).where(*its))).mappings().first()
+            return row is not None and await _remove(db, row)
+
+        return await self._transactions.write(write)
+
+    async def expire(self, now: datetime) -> list[PendingConnection]:
+        """Remove the oldest that have expired, at most `AT_ONCE`. Returns those that waited; of several nodes, one gets each."""
+        over = pending_connections.c.expires_at <= now
+        oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
+        found: list[PendingConnection] = []
+        async with self._transactions.read() as db:
+            rows = (await db.execute(oldest)).mappings().all()
+        for row in rows:
+            removed = await self._transactions.write(lambda db, row=row: _remove(db, row))  # type: ignore[misc]
+            if removed and row["sealed"] is not None and (one := await self._openable(row)) is not None:
+                found.append(one)
+        return found
+
+    async def _openable(self, row: RowMapping) -> PendingConnection | None:
+        content: dict[str, Any] = {}
+        ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
+        if row["sealed"] is not None:
+            sealed = Sealed(row["sealed"], **_address(row["environment"], row["uid"]))
+            try:
+                await self._keys.learn(sealed)
+                content = self._vault.open_json(sealed)
+            except (VaultError, GatewayError):
+                return None
+        return PendingConnection(
+            uid=row["uid"],
+            ref=ref,
+            session_digest=row["session_digest"],
+            code_challenge=row["code_challenge"],
+            expires_at=row["expires_at"],
+            new=new_from_json(ref, content["new"]) if content else None,
+            reconnects=content.get("reconnects", False),
+        )
+
+
+async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
+    """False: somebody else has. The session counts one less, where what is removed was not completed."""
+    as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
+    if row["sealed"] is None:
+        as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)
+    removed = (await db.execute(delete(pending_connections).where(*as_seen))).rowcount == 1
+    if removed and row["sealed"] is not None:
+        await uncount_connection(db, row["session_digest"])
+    return removed
+
+
+def _address(environment: str, uid: str) -> dict[str, Any]:
+    return {"environment": environment, "table": "pending_connections", "row": uid, "column": "sealed", "version": 1}

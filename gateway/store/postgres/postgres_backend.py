@@ -1,0 +1,211 @@
+"""The store in a PostgreSQL database: its engines, and its changes by LISTEN.
+
+Changes on PostgreSQL: a connection that LISTENs, and reads where the log of changes ends as its heartbeat.
+
+A notification says that there is something, the log says what; so one that is lost, with the connection or behind a pooler
+that knows no LISTEN, costs time and nothing else.
+"""
+
+import asyncio
+from collections.abc import Hashable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+import asyncpg
+import structlog
+from sqlalchemy import NullPool, event, func, select
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from gateway import clock
+from gateway.config import PoolConfig
+from gateway.journal.place import journal_of_node
+from gateway.store.backend import NONE, Backend, Upgrade, node_id
+from gateway.store.changes import ChangesMissed
+from gateway.store.database_faults import told_as_unavailable, unavailable
+from gateway.store.engine import Engines, as_json
+from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
+from gateway.store.postgres.server_preflight import examine
+from gateway.store.postgres.sqlstates import USELESS_AFTER
+from gateway.store.transactions import Transactions
+from gateway.vault import Keyring
+
+# ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits behind the other.
+
+DIALECT: Final = "postgresql+asyncpg://"  # the address itself goes to the driver, which reads it as libpq does
+
+
+def postgres_engines(url: str, pool: PoolConfig) -> Engines:
+    """Connections are made when they are first needed and kept; one that the server has closed is replaced."""
+    reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
+    writer = _engine(url, pool, size=pool.writers, read_only=False)
+    return Engines(writer, reader, writes_at_once=pool.writers)
+
+
+def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
+    """For one long transaction: a large table may take longer to move on than any statement otherwise may."""
+
+    async def made() -> Any:
+        return await connect(url, connect_s=pool.connect_s, statement_s=None)
+
+    return create_async_engine(DIALECT, async_creator=made, poolclass=NullPool, hide_parameters=True)
+
+
+def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options: Any) -> AsyncEngine:
+    async def made() -> Any:
+        return await connect(url, connect_s=pool.connect_s, statement_s=pool.statement_s, read_only=read_only)
+
+    engine = create_async_engine(
+        DIALECT,
+        async_creator=made,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=pool.wait_s,
+        json_serializer=as_json,
+        hide_parameters=True,  # an error must not print what was to be stored
+        **options,
+    )
+    event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    event.listen(engine.sync_engine, "handle_error", _give_up_useless)
+    return engine
+
+
+def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
+    """A restarted server has closed them all, which the driver knows without asking; a ping would cost every call one."""
+    if connection.driver_connection.is_closed():
+        raise InvalidatePoolError
+
+
+def _give_up_useless(context: ExceptionContext) -> None:
+    if getattr(context.original_exception, "sqlstate", None) in USELESS_AFTER:
+        context.is_disconnect = True
+
+
+CHANNEL: Final = "gateway_changes"
+TOGETHER_S: Final = 0.01  # what comes in a burst is read at once
+LONGEST_CONNECT_S: Final = 2.0  # an attempt that hangs must not outlast the outage by much
+LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
+TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
+
+log = structlog.get_logger(__name__)
+
+
+class PostgresWatch:
+    def __init__(self, url: str, pool: PoolConfig) -> None:
+        self._url = url
+        self._connect_s = min(pool.connect_s, LONGEST_CONNECT_S)
+        self._bell = asyncio.Event()
+        self._db: asyncpg.Connection[Any] | None = None
+        self.timeline: str | None = None
+        self.timeline_sql: str | None = None
+        self._looking = asyncio.Lock()
+
+    async def moved(self, at_most_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._bell.wait()
+                self._bell.clear()
+                await asyncio.sleep(TOGETHER_S)
+
+    async def version(self) -> Hashable:
+        """Where the log ends, at the price of one look into its index. Listens again if the connection was lost.
+
+        Measures the offset of the database's clock on the way (`gateway.clock.offset`).
+        """
+        async with self._looking:
+            try:
+                async with asyncio.timeout(self._connect_s):
+                    db = self._db or await self._listening()
+                    sent = clock.machine()
+                    last_id, database, timeline = await db.fetchrow(LAST.format(timeline=self.timeline_sql or "NULL"))
+                    received = clock.machine()
+            except DatabaseUnreachable as fault:
+                raise unavailable(str(fault)) from fault
+            except BaseException as fault:
+                self._drop()
+                if isinstance(fault, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
+                    raise unavailable(cause_in_words(fault, self._connect_s)) from fault
+                raise
+            _measure(sent, received, database)
+            before, self.timeline = self.timeline, timeline or self.timeline
+            if before is not None and self.timeline != before:
+                raise ChangesMissed  # a standby took over, whose log may lack what we have read already
+            return int(last_id)
+
+    async def close(self) -> None:
+        self._drop()
+
+    async def _listening(self) -> "asyncpg.Connection[Any]":
+        db = await connect(self._url, connect_s=self._connect_s, statement_s=self._connect_s, read_only=True)
+        try:
+            db.add_termination_listener(lambda _: self._bell.set())
+            await db.add_listener(CHANNEL, lambda *_: self._bell.set())
+            try:
+                await db.fetchval(f"SELECT {TIMELINE}")
+                self.timeline_sql = TIMELINE
+            except asyncpg.PostgresError:  # a server that is like PostgreSQL need not have it
+                self.timeline_sql = None
+        except BaseException:
+            db.terminate()
+            raise
+        self._db = db
+        return db
+
+    def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            db.terminate()
+
+
+def _measure(sent: datetime, received: datetime, database: datetime) -> None:
+    offset = clock.offset
+    if not offset.measured(sent, received, database):
+        return
+    seconds = round(offset.seconds, 3)
+    if not offset.reported:
+        log.info("clock_offset_gone", offset_s=seconds)
+        return
+    effect = "this node refreshes no token" if offset.refused else "this node goes by the database's clock"
+    log.warning("clock_offset", offset_s=seconds, effect=effect)
+
+
+# ── The store in a PostgreSQL database, which several nodes share.
+
+TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # the name, and which of our locks
+
+
+NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
+
+
+async def notify(transactions: Transactions) -> None:
+    """Wake the processes that listen to the log of changes.
+
+    In a statement of its own, after the commit: in the whole cluster, PostgreSQL commits one notifying transaction at a time,
+    and that includes waiting for a synchronous standby.
+    """
+    async with transactions.read() as db:
+        await db.execute(NOTIFY)
+
+
+async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend:
+    """Raises StoreRefused."""
+    await examine(url, keyring, connect_s=pool.connect_s)
+    transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s, notify=notify)
+
+    async def alone(upgrade: Upgrade) -> None:
+        """However many nodes start at once, one upgrades at a time; the next then finds nothing left to do."""
+        engine = migrating_engine(url, pool)
+        try:
+            with told_as_unavailable():
+                async with engine.begin() as db:
+                    await db.execute(TURN)
+                    await upgrade(db)
+        finally:
+            await engine.dispose()
+
+    place = place_of(url)
+    journal = await asyncio.to_thread(journal_of_node, place)
+    node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NONE
+    return Backend(place, transactions, PostgresWatch(url, pool), alone, journal, node)

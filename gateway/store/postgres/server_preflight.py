@@ -1,0 +1,117 @@
+"""A PostgreSQL database looked at without changing anything in it, before any engine touches it.
+
+In one transaction of its own, so that a neighbour that migrates meanwhile is seen before or after, never half-way.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+
+from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
+from gateway.store.preflight_checks import (
+    KEY_ID_BYTES,
+    KEY_ID_FROM,
+    REVISIONS,
+    SEALED,
+    VERSION_TABLE,
+    StoreRefused,
+    judge_keys,
+    judge_schema,
+    locked_out,
+)
+from gateway.vault import Keyring, WrappedKey
+
+INSTEAD: Final = "let store.url name another one, or add ?search_path=NAME for a schema of its own"
+SERVER: Final = """
+SELECT current_setting('server_encoding') AS encoding, pg_is_in_recovery() AS standby, current_user AS "user",
+       current_schema() AS "schema", current_database() AS "database",
+       coalesce(has_schema_privilege(current_schema(), 'CREATE'), false) AS may_create
+"""
+TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+COUNT_S: Final = 0.5
+STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
+
+
+def look(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
+    """`examine` for a caller without a loop. Raises StoreRefused. Blocks."""
+    return asyncio.run(examine(url, keyring, connect_s=connect_s))
+
+
+def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
+    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+
+    async def asked() -> Sequence[Any]:
+        db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
+        try:
+            rows: Sequence[Any] = await db.fetch(statement)
+            return rows
+        finally:
+            db.terminate()
+
+    try:
+        return asyncio.run(asked())
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
+        raise StoreRefused(f"{place_of(url)} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
+
+
+async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
+    """See that the database is ours to open: empty, or a gateway's of a known version under a known key.
+
+    Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision, None where there
+    is none. Raises StoreRefused.
+    """
+    place = place_of(url)
+    try:
+        db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
+        try:
+            async with db.transaction(isolation="repeatable_read", readonly=True):
+                return await _examine(db, place, keyring)
+        finally:
+            db.terminate()
+    except DatabaseUnreachable as fault:
+        raise StoreRefused(f"{place} cannot be reached: {fault}. Start it, or correct store.url.") from fault
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
+        raise StoreRefused(f"{place} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
+
+
+async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) -> str | None:
+    server = await db.fetchrow(SERVER)
+    if server["standby"]:
+        raise StoreRefused(f"{place} is a standby and takes no writes: let store.url name the primary.")
+    if server["encoding"] != "UTF8":
+        raise StoreRefused(f"{place} keeps text as {server['encoding']}: create the database with ENCODING 'UTF8'.")
+    if server["schema"] is None:
+        raise StoreRefused(f"{place} has none of the schemas in its search_path: create one, such as public.")
+    tables = {row["tablename"] for row in await db.fetch(TABLES)}
+    revision: str | None = None
+    if {VERSION_TABLE, "data_keys"} <= tables:
+        revision = await db.fetchval(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 (a constant of ours)
+    judge_schema(place, revision=revision, tables=tables, instead=INSTEAD)
+    if revision != REVISIONS[-1] and not server["may_create"]:
+        raise StoreRefused(
+            f"{place}: user {server['user']} may not create tables in schema {server['schema']}: as its owner, "
+            f'GRANT CREATE ON SCHEMA {server["schema"]} TO "{server["user"]}".'
+        )
+    if revision is None:
+        judge_keys(place, (), keyring)
+    else:
+        stored = [WrappedKey(*row) for row in await db.fetch(STORED_KEYS)]
+        judge_keys(place, stored, keyring, values=await _sealed_under(db, locked_out(stored, keyring)))
+    return revision
+
+
+async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey]) -> int | None:
+    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    if not keys:
+        return None
+    ids, total = [bytes.fromhex(key.id) for key in keys], 0
+    try:
+        async with asyncio.timeout(COUNT_S):
+            for one in SEALED:
+                key_id = f"substring({one.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
+                total += await db.fetchval(f"SELECT count(*) FROM {one.table} WHERE {key_id} = ANY($1::bytea[])", ids)  # noqa: S608 (names of ours)
+    except (asyncpg.PostgresError, TimeoutError):  # the latter, or an older schema
+        return None
+    return total

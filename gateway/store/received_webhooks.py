@@ -1,0 +1,118 @@
+"""Providers' webhooks on their way in: whose they are, whether they came before, and their place in the outbox."""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.records.event import FORWARD
+from gateway.records.integration import Integration
+from gateway.store.data_keys import DataKeys
+from gateway.store.deliveries import sealed_at
+from gateway.store.outbox import Outbox, insert_deliveries, insert_event
+from gateway.store.tables import connections, deliveries, outbox, webhooks_seen
+from gateway.store.transactions import Transactions, insert_if_absent
+from gateway.text import counted
+from gateway.vault import Vault
+
+MOST: Final = 1000  # of the connections that one webhook is for
+
+
+class WebhookStore:
+    """One transaction takes a webhook: it is remembered and queued, or neither."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+        self._outbox = outbox
+
+    async def take(
+        self,
+        integration: Integration,
+        received: Mapping[str, Any],
+        *,
+        now: datetime,
+        origins: Collection[str] = (),
+        seen: str | None = None,
+        waiting: int,
+        waiting_bytes: int,
+    ) -> int | None:
+        """Queue `received` for each connection whose site is among `origins`, or once, for none, where there is no such.
+
+        Returns for how many connections; None: `seen`, which names it, was taken before, and nothing is queued. Raises
+        Unavailable where `waiting` deliveries of the integration, or webhooks of `waiting_bytes`, wait already: each
+        integration has a queue of its own, so that none takes the room of another.
+        """
+
+        async def write(db: AsyncConnection) -> int | None:
+            await self._check_room(db, integration, waiting, waiting_bytes)
+            if seen is not None and not await self._first(db, seen, now):
+                return None
+            whose = await self._whose(db, integration, origins)
+            to = [(connection_id, targets) for connection_id, targets in whose if targets]
+            if not whose:
+                to = [(None, self._outbox.targets(integration.environment, None))]
+            if any(targets for _, targets in to):
+                await self._queue(db, integration, received, to, now)
+            return len(whose)
+
+        return await self._transactions.write(write, before=lambda: self._keys.allow(integration.environment))
+
+    @staticmethod
+    async def _check_room(db: AsyncConnection, integration: Integration, most: int, most_bytes: int) -> None:
+        table = deliveries.c
+        its = and_(
+            table.environment == integration.environment,
+            table.integration_id == integration.integration_id,
+            table.due_at.is_not(None),
+        )
+        some = select(func.count()).select_from(select(table.outbox).where(its).limit(most).subquery())
+        size = select(func.coalesce(func.sum(func.length(outbox.c.sealed)), 0))
+        size = size.where(outbox.c.id.in_(select(table.outbox).where(its)))
+        count, bytes_ = (await db.execute(select(some.scalar_subquery(), size.scalar_subquery()))).one()
+        if count >= most or bytes_ >= most_bytes:
+            key = integration.integration_id
+            words = (
+                f"Integration '{key}' has {counted(count, 'undelivered event')} ({counted(bytes_, 'byte')}), "
+                "and no room for this webhook. Send it again later."
+            )
+            raise Unavailable("busy", words, retry_after_s=60)
+
+    @staticmethod
+    async def _first(db: AsyncConnection, seen: str, now: datetime) -> bool:
+        return await insert_if_absent(db, webhooks_seen, {"digest": seen, "at": now}, key=["digest"])
+
+    async def _whose(
+        self, db: AsyncConnection, integration: Integration, origins: Collection[str]
+    ) -> list[tuple[str | None, Sequence[str]]]:
+        if not origins:
+            return []
+        table = connections.c
+        wanted = select(table.connection_id, table.webhook_url_override).where(
+            table.environment == integration.environment,
+            table.integration_id == integration.integration_id,
+            table.site_origin.in_(sorted(origins)),
+        )
+        rows = await db.execute(wanted.order_by(table.id).limit(MOST))
+        targets = self._outbox.targets
+        return [(row.connection_id, targets(integration.environment, row.webhook_url_override)) for row in rows]
+
+    async def _queue(
+        self,
+        db: AsyncConnection,
+        integration: Integration,
+        received: Mapping[str, Any],
+        to: Sequence[tuple[str | None, Sequence[str]]],
+        now: datetime,
+    ) -> None:
+        whose, uid = (integration.environment, integration.integration_id), uuid.uuid4().hex
+        sealed = self._vault.seal_json(received, **sealed_at(integration.environment, uid))
+        written = await insert_event(
+            db, *whose, integration.provider, FORWARD, {}, now=now, uid=uid, sealed=sealed.ciphertext
+        )
+        await insert_deliveries(db, written, whose, to, now=now, kind=FORWARD)

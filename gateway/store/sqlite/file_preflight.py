@@ -1,0 +1,206 @@
+"""The database file looked at without changing a byte, before any engine touches it.
+
+It imports neither SQLAlchemy nor an event loop: `gateway serve` looks before it loads the rest, so that a wrong key is
+told within two seconds even where Python may keep no bytecode.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.store.preflight_checks import (
+    KEY_ID_BYTES,
+    KEY_ID_FROM,
+    RESTORE,
+    SEALED,
+    VERSION_TABLE,
+    StoreDamaged,
+    StoreRefused,
+    damages,
+    judge_keys,
+    judge_schema,
+    locked_out,
+    sqlite_cause,
+)
+from gateway.vault import Keyring, WrappedKey
+
+EXAMPLE: Final = "sqlite:///gateway.db"
+ANOTHER: Final = "let store.url name another file"
+LOOKS: Final = 10
+LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
+COUNT_S: Final = 0.5
+STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
+
+
+def sqlite_path(url: str) -> Path:
+    """The file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused.
+
+    What follows the third slash is the path as it is, without percent-decoding.
+    """
+    scheme, colon, rest = url.partition(":")
+    if not colon or not rest.startswith("//"):
+        raise StoreRefused(f"store.url is not an address: write {EXAMPLE}.")
+    if scheme != "sqlite":
+        raise StoreRefused(f"store.url names {scheme}: write {EXAMPLE}, or postgresql://user:password@host/database.")
+    name = rest.removeprefix("///")
+    if name in (rest, "", ":memory:") or "?" in name:
+        raise StoreRefused(f"store.url must name a file and nothing else: write {EXAMPLE}.")
+    return Path(name).absolute()
+
+
+def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
+    """See that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
+
+    Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
+    `instead`: what helps where it is no such file. Raises StoreRefused. Blocks.
+    """
+    for last_look in (False,) * LOOKS + (True,):
+        before = _stamp(path)
+        try:
+            return _look_once(path, keyring, instead)
+        except StoreRefused:
+            if last_look or before == _stamp(path):
+                raise
+        time.sleep(0.05)  # another process was at work on the file, so what was seen may have been half of it
+    raise AssertionError("the last look returns or raises")
+
+
+def ask(path: Path, statement: str) -> Sequence[Any]:
+    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+    try:
+        with _reading(path) as db:
+            return db.execute(statement).fetchall()
+    except (sqlite3.Error, OSError) as error:
+        raise StoreRefused(f"{path} cannot be read: {error}.") from error
+
+
+def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
+    try:
+        _look_at_file(path)
+        if path.exists() and path.stat().st_size:
+            with _reading(path) as db:
+                revision = _revision(db)
+                judge_schema(path, revision=revision, tables=_tables(db), instead=instead)
+                if revision is not None:
+                    stored = [WrappedKey(*row) for row in db.execute(STORED_KEYS)]
+                    judge_keys(path, stored, keyring, values=_sealed_under(db, locked_out(stored, keyring)))
+                    return revision
+        judge_keys(path, (), keyring)
+        return None
+    except (sqlite3.Error, OSError) as error:
+        strange = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB
+        if damages(error) and instead == ANOTHER:
+            what = "is not a SQLite database, or its first page is damaged" if strange else f"is damaged ({error})"
+            raise StoreDamaged(f"{path} {what}: {RESTORE}{f', or {instead}' if strange else ''}.") from error
+        if strange:
+            raise StoreRefused(f"{path} is not a SQLite database: {instead}.") from error
+        reason = sqlite_cause(error) if isinstance(error, sqlite3.Error) else error.strerror
+        raise StoreRefused(f"{path} cannot be read: {reason or error}.") from error
+
+
+def quick_check(path: Path, *, at_most_s: float) -> bool:
+    """Look for damaged pages. True if there are none, False if `at_most_s` was too short to tell. Blocks.
+
+    Raises StoreDamaged. Indexes are not compared with their tables, which SQLite's full check does in several times as long.
+    """
+    end = time.monotonic() + at_most_s
+    while True:
+        before = _stamp(path)
+        try:
+            with _reading(path) as db:
+                db.set_progress_handler(lambda: time.monotonic() > end, 100)
+                found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if found == "ok":
+                return True
+        except sqlite3.Error as error:
+            if not damages(error):
+                return False
+            found = str(error)
+        if before == _stamp(path):
+            raise StoreDamaged(f"{path} is damaged ({' '.join(found.split())}): {RESTORE}.")
+        if time.monotonic() > end:  # each time another process wrote meanwhile
+            return False
+
+
+def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:
+    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    if not keys:
+        return None
+    end = time.monotonic() + COUNT_S
+    db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    ids = [bytes.fromhex(key.id) for key in keys]
+    marks, total = ", ".join("?" * len(ids)), 0
+    try:
+        for one in SEALED:
+            key_id = f"substr({one.column}, {KEY_ID_FROM}, {KEY_ID_BYTES})"
+            total += db.execute(f"SELECT count(*) FROM {one.table} WHERE {key_id} IN ({marks})", ids).fetchone()[0]  # noqa: S608 (names of ours)
+    except sqlite3.OperationalError:  # interrupted, or an older schema
+        return None
+    finally:
+        db.set_progress_handler(None, 0)
+    return total
+
+
+def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
+    """What shows that another process wrote the file, or began to, between two moments."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None, False
+    return (state.st_size, state.st_mtime_ns), _wal(path)
+
+
+def _wal(path: Path) -> bool:
+    """Whether there is a WAL with anything in it: one left by a crash, or that of a process at work."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _look_at_file(path: Path) -> None:
+    """What can be told without opening it: to close it would drop the locks that this process's own connections hold.
+
+    (POSIX, fcntl(2): a process's locks on a file end when it closes any descriptor of it.)
+    """
+    if path.is_dir():
+        raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
+    if not path.parent.is_dir():
+        raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StoreRefused(f"{path.parent} is not writable for this user, and SQLite writes beside its file too.")
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise StoreRefused(f"{path} is not a regular file.")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise StoreRefused(f"{path} is not readable and writable for this user.")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that leaves nothing behind.
+
+    Without a WAL there is nothing to recover and nobody at work, and `immutable` keeps SQLite from creating one; with
+    a WAL, its committed part counts, so it is read in place.
+    """
+    mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
+    with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S)) as db:
+        yield db
+
+
+def _revision(db: sqlite3.Connection) -> str | None:
+    """The revision that the database is at; None if it has never been migrated."""
+    if VERSION_TABLE not in _tables(db):
+        return None
+    row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (a constant of ours)
+    return str(row[0]) if row else None
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'")
+    return {name for (name,) in rows}

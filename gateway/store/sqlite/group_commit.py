@@ -1,0 +1,241 @@
+"""For a database with one writer: all writes that wait for it go into one transaction and are on the disk with one commit.
+
+A commit waits for the disk, and begins and ends in the driver's thread, so that many small ones cost several times what
+their statements do. Each write has a savepoint of its own: one that fails leaves nothing of itself and spoils no other.
+Nobody is told of an outcome before the commit has ended.
+"""
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.store.database_faults import DatabaseDamage, told_as_unavailable, unavailable
+from gateway.store.sqlite.sqlite_driver import OneTripConnection
+from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
+
+AT_ONCE: Final = 64
+HOLDS_S: Final = 0.05  # then it commits, since other processes wait for the same lock; who has not begun comes next
+PART: Final = "one_of_several"
+
+
+@dataclass(eq=False, slots=True)
+class WaitingWrite:
+    """`late_at`: on the loop's clock. `alone`: it was in a transaction that came to grief."""
+
+    work: Work[Any]
+    before: Before | None
+    outcome: "asyncio.Future[Any]"
+    late_at: float
+    name: str
+    alone: bool = False
+
+    def ended(self, made: object) -> None:
+        """With what it returned, or the fault that it raised."""
+        if self.outcome.done():
+            return
+        if isinstance(made, asyncio.CancelledError):
+            self.outcome.cancel()
+        elif isinstance(made, BaseException):
+            self.outcome.set_exception(made)
+        else:
+            self.outcome.set_result(made)
+
+
+class BatchLost(Exception):
+    """The fault of one took the whole transaction with it, not its own part alone.
+
+    `first`: no other part had been run, since another process held the lock, say; so no other can be to blame.
+    """
+
+    def __init__(self, by: WaitingWrite, *, first: bool) -> None:
+        super().__init__("SQLite has ended the transaction, or could not begin it")
+        self.by = by
+        self.first = first
+
+
+class GroupCommit(Transactions):
+    """A write that finds nobody waiting is a transaction of its own, as elsewhere."""
+
+    _leading: "asyncio.Task[None] | None" = None
+    _waiting: deque[WaitingWrite]
+
+    async def _in_turn(self, work: Work[T], before: Before | None) -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        late_at = loop.time() + self._queue_s
+        one = WaitingWrite(work, before, loop.create_future(), late_at, task.get_name() if task else "")
+        if self._leading is None:
+            self._waiting = deque()
+            self._leading = asyncio.create_task(self._lead())
+        self._waiting.append(one)
+        late = loop.call_at(late_at, self._late, one)
+        try:
+            made: T = await one.outcome
+            return made
+        finally:
+            late.cancel()
+
+    async def _lead(self) -> None:
+        """Do what waits, until nothing does."""
+        taken: Sequence[WaitingWrite] = ()
+        try:
+            while self._waiting:
+                taken = self._next()
+                if len(taken) > 1:
+                    await self._together(taken)
+                else:
+                    await self._by_itself(taken[0])
+        finally:
+            for one in (*taken, *self._waiting):  # none, unless this task was cancelled
+                one.outcome.cancel()
+            self._leading = None
+
+    def _next(self) -> list[WaitingWrite]:
+        taken = [self._waiting.popleft()]
+        while self._waiting and len(taken) < AT_ONCE and not (taken[0].alone or self._waiting[0].alone):
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _by_itself(self, one: WaitingWrite) -> None:
+        _go_by(one.name)
+        try:
+            made = await self._alone(one.work, one.before)
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+            _unless_cancelled(fault)
+            one.ended(fault)
+        else:
+            one.ended(made)
+
+    async def _together(self, some: Sequence[WaitingWrite]) -> None:
+        """See to it that each of them has its outcome or waits again."""
+        ended: dict[WaitingWrite, object] = {}
+        again: list[WaitingWrite] = []
+        failed: frozenset[WaitingWrite] = frozenset()
+        try:
+            self.check()
+            works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
+            failed = frozenset(ended)
+            with told_as_unavailable(self.damage):
+                async with self._engines.writer.begin() as db, _shared(db) as driver:
+                    await self._parts(db, driver, works, ended, again)
+        except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
+            told = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
+            again = [one for one in some if one not in told]
+            ended = {one: made for one, made in ended.items() if one in told}
+            for one in again:
+                one.alone = not (isinstance(fault, BatchLost) and fault.first)
+        for one, made in ended.items():
+            one.ended(made)
+        self._wait_again(again)
+
+    async def _parts(
+        self,
+        db: AsyncConnection,
+        driver: OneTripConnection,
+        works: Sequence[tuple[WaitingWrite, Work[Any]]],
+        ended: dict[WaitingWrite, object],
+        again: list[WaitingWrite],
+    ) -> None:
+        """Run each in its savepoint, and note what came of it. Raises Lost."""
+        loop = asyncio.get_running_loop()
+        enough_at = math.inf
+        for number, (one, work) in enumerate(works):
+            if number == 1:
+                enough_at = loop.time() + HOLDS_S  # from here on, since the first may have waited long for the lock
+            elif loop.time() > enough_at:
+                again.append(one)
+                continue
+            _go_by(one.name)
+            try:
+                ended[one] = await _part(db, driver, work, self.damage)
+            except (Exception, asyncio.CancelledError) as fault:
+                _unless_cancelled(fault)
+                if isinstance(fault, Overtaken):
+                    one.alone = True
+                    again.append(one)
+                else:
+                    ended[one] = fault
+                stuck = await _undo(db, driver)
+                if stuck is not None:
+                    ended.setdefault(one, stuck)
+                    raise BatchLost(one, first=number == 0) from fault
+
+    def _wait_again(self, some: Sequence[WaitingWrite]) -> None:
+        """In their old places, but no longer than they may."""
+        now = asyncio.get_running_loop().time()
+        for one in reversed(some):
+            if now < one.late_at:
+                self._waiting.appendleft(one)
+            else:
+                one.ended(unavailable(CROWDED))
+
+    def _late(self, one: WaitingWrite) -> None:
+        if one in self._waiting:  # and is not being written just now
+            self._waiting.remove(one)
+            one.ended(unavailable(CROWDED))
+
+
+async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
+    """What is to run in the transaction, once what comes before it is done; None where that failed."""
+    try:
+        fence = await one.before() if one.before is not None else None
+    except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
+        _unless_cancelled(fault)
+        ended[one] = fault
+        return None
+    return one.work if fence is None else behind(fence, one.work)
+
+
+@asynccontextmanager
+async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
+    """The driver's connection, on which no part commits for itself."""
+    driver: Any = (await db.get_raw_connection()).driver_connection
+    driver.shared = True
+    try:
+        yield driver
+    finally:
+        driver.shared = False
+
+
+async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
+    """What `work` returns."""
+    driver.ahead(f"SAVEPOINT {PART}")
+    with told_as_unavailable(damage):
+        made: object = await work(db)
+    driver.ahead(f"RELEASE {PART}")
+    return made
+
+
+async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
+    """Why the part that failed could not be undone: SQLite ends a transaction by itself where the disk is full or fails.
+
+    Or it could not begin one, where no statement of the part was run.
+    """
+    try:
+        with told_as_unavailable():
+            await db.exec_driver_sql(f"ROLLBACK TO {PART}")
+    except (DBAPIError, Unavailable) as stuck:
+        return stuck
+    driver.ahead(f"RELEASE {PART}")
+    return None
+
+
+def _unless_cancelled(fault: BaseException) -> None:
+    """A CancelledError may be the own affair of one work; `fault` goes on where the task that writes is itself cancelled."""
+    task = asyncio.current_task()
+    if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
+        raise fault
+
+
+def _go_by(name: str) -> None:
+    """Let the task that writes bear the name of whom it writes for."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.set_name(name)

@@ -1,0 +1,140 @@
+"""A copy of the SQLite database, made while gateways serve from it: whole, of one moment, and looked at before it counts.
+
+Needs neither SQLAlchemy nor an event loop. The moment is kept in the copy itself, as `PRAGMA user_version`.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from gateway import clock
+from gateway.store.preflight_checks import StoreRefused, sqlite_cause
+from gateway.store.sqlite.file_preflight import look
+from gateway.vault import Keyring
+
+PAGES_AT_ONCE: Final = 256  # a megabyte
+BUSY_S: Final = 5.0
+UNSIGNED: Final = 1 << 32  # user_version has 32 bits and a sign, which holds until 2106 without it
+
+Step = Callable[[int, int], None]  # pages copied, of how many
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """`at`: the moment whose state it holds. `connections`: how many are in it."""
+
+    path: Path
+    at: datetime
+    size_bytes: int
+    connections: int
+
+
+def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
+    """Copy the database at `source` to `target`, which is its owner's alone. Blocks.
+
+    The copy appears under its name only once it is whole, sound, and opens under `keyring`. `over`: `target` may exist, and
+    is then replaced in one step. Raises StoreRefused.
+    """
+    if target.exists() and not over:
+        raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
+    if not target.parent.is_dir():
+        raise StoreRefused(f"{target.parent} is no folder: make it first, or name a file in another one.")
+    with told(target):
+        if target.exists() and source.exists() and target.samefile(source):
+            raise StoreRefused(f"{target} is the database itself: name another file.")
+        partial = target.with_name(f".{target.name}.partial")
+        try:
+            at = copy(source, partial, step)
+            _mark(partial, at)
+            check(partial, keyring)
+            with closing(sqlite3.connect(f"{partial.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+                connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
+            size_bytes = partial.stat().st_size
+            put(partial, target, over=over)
+        finally:
+            partial.unlink(missing_ok=True)
+    return Backup(target, at, size_bytes, connections)
+
+
+def copy(source: Path, target: Path, step: Step) -> datetime:
+    """Copy by SQLite's online backup, under one snapshot. Returns the moment of that.
+
+    The transaction that is open on the source keeps the snapshot: a copy made in pieces would otherwise begin again with
+    every write of the gateway.
+    """
+    target.unlink(missing_ok=True)
+    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with (
+        closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)) as live,
+        closing(sqlite3.connect(target, isolation_level=None)) as into,
+    ):
+        live.execute("PRAGMA query_only = ON")
+        live.execute("BEGIN")
+        live.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot is that of the first read
+        at = clock.now().replace(microsecond=0)
+        live.backup(into, pages=PAGES_AT_ONCE, progress=lambda _, left, total: step(total - left, total), sleep=0)
+        live.execute("COMMIT")
+        into.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+    return at
+
+
+def _mark(path: Path, at: datetime) -> None:
+    seconds = int(at.timestamp())
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"PRAGMA user_version = {seconds - UNSIGNED if seconds >= UNSIGNED // 2 else seconds}")
+
+
+def backed_up_at(db: sqlite3.Connection) -> datetime | None:
+    """The moment whose state a copy holds; None for what is no copy of ours."""
+    seconds = db.execute("PRAGMA user_version").fetchone()[0] % UNSIGNED
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
+def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
+    """See that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise StoreRefused(f"{called or path} is damaged: {' '.join(found.split())}.")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'connections'").fetchone():
+            raise StoreRefused(f"{called or path} is not a gateway's database.")
+    look(path, keyring)
+
+
+def put(fresh: Path, target: Path, *, over: bool) -> None:
+    """Let `fresh` appear as `target`, in one step, once it is on the disk."""
+    with fresh.open("rb") as file:
+        os.fsync(file.fileno())
+    if over:
+        fresh.replace(target)
+    else:
+        try:
+            os.link(fresh, target)  # unlike a rename it replaces nothing that came in between
+        except FileExistsError:
+            raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.") from None
+        fresh.unlink()
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def told(path: Path, done: str = "written") -> Iterator[None]:
+    """Raises StoreRefused, in one line, for what SQLite or the system has against it."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as fault:
+        reason = sqlite_cause(fault) if isinstance(fault, sqlite3.Error) else fault.strerror
+        place = getattr(fault, "filename", None) or path
+        raise StoreRefused(f"{place} cannot be {done}: {reason or fault}.") from fault

@@ -1,0 +1,239 @@
+"""A backup put back in the place of the SQLite database, which is kept beside it.
+
+Refresh tokens that rotate make a plain copy back dangerous: one that was renewed since the backup is spent, and a provider
+that sees it again may end the whole grant (RFC 9700 §4.14.2). So where the replaced database can still be read, what it
+knows of the same connections is newer, and is taken over.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from gateway import clock
+from gateway.records.states import RESTORED
+from gateway.store.preflight_checks import StoreRefused
+from gateway.store.sqlite.file_preflight import look
+from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, put, sync_folder, told
+from gateway.vault import Keyring
+
+# How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
+LOCK_FROM: Final = 0x40000000
+LOCK_BYTES: Final = 512
+# What a credential is made of, and what is known of how its renewals went; not what the application keeps beside it.
+OF_THE_CREDENTIAL: Final = (
+    *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
+    *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
+    *("lease_owner", "lease_until", "failure_code", "failure_message", "failure_final", "failure_at"),
+    *("failure_attempts", "failure_retry_at", "state", "state_reason", "state_since", "granted_at"),
+    *("last_refreshed_at", "dies_at", "keep_alive_at", "updated_at", "rotates"),
+)
+ANOTHER: Final = "name a backup that `gateway backup` made"
+OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_reserved", "created_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """`at`: whose state it is, None where the file does not say. `kept`: where the replaced database lies now.
+
+    `taken_over`: connections whose credential the replaced one knew better; None where it could not be read. `back`: those
+    that had been deleted since; `gone`: those that had been made since.
+    """
+
+    at: datetime | None
+    connections: int
+    kept: Path | None
+    taken_over: int | None
+    back: int
+    gone: int
+
+
+def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> Restored:
+    """Put the state in `backup` in the place of the database at `path`. Blocks. Raises StoreRefused; then nothing changed.
+
+    `exactly`: take nothing over from the database that is replaced.
+    """
+    if not backup.is_file():
+        raise StoreRefused(f"{backup} is not a file: {ANOTHER}.")
+    if path.exists() and backup.samefile(path):
+        raise StoreRefused(f"{backup} is the database itself: name a backup.")
+    fresh = path.with_name(f".{path.name}.restoring")
+    with told(path):
+        try:
+            at = _prepared(backup, fresh, keyring, step)
+            _fold(path)
+            with _alone(path) as held:
+                counts = _merge(fresh, path, held, keyring, exactly=exactly)
+                with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+                    connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
+                    _note(db, at)
+                kept = _aside(path)
+                put(fresh, path, over=True)
+        finally:
+            fresh.unlink(missing_ok=True)
+    return Restored(at, connections, kept, *counts)
+
+
+def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
+    """The backup, checked and brought to the schema of this version, as a file beside the database."""
+    with told(backup, "read"):
+        if look(backup, keyring, instead=ANOTHER) is None:
+            raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
+        copy(backup, fresh, step)
+        check(fresh, keyring, called=backup)
+    asyncio.run(_upgraded(fresh, keyring))
+    with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = DELETE")
+        return backed_up_at(db)
+
+
+async def _upgraded(fresh: Path, keyring: Keyring) -> None:
+    from gateway.store.opening import open_store
+
+    await (await open_store(f"sqlite:///{fresh}", keyring, environments=())).close()
+
+
+def _fold(path: Path) -> None:
+    """Take what is in its log into the file, if it can be read, so that the exchange is a single step."""
+    if path.exists():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[int | None]:
+    """While no other process has the database open, and none can open it. Raises StoreRefused.
+
+    By the lock itself, since a file that is damaged cannot be asked through SQLite. It ends when this process closes any
+    descriptor of the file (fcntl(2)), so that the file is read through the one that is handed out; None: there is none.
+    """
+    if not path.exists():
+        yield None
+        return
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, LOCK_BYTES, LOCK_FROM)
+        except OSError as fault:
+            raise StoreRefused(f"{path} is in use: stop every gateway and command that works on it first.") from fault
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _merge(
+    fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool
+) -> tuple[int | None, int, int]:
+    """What the replaced database knows better: how many were taken over, and are back, and gone."""
+    if held is None:
+        return None, 0, 0
+    seen = path.with_name(f".{path.name}.replaced")
+    log = path.with_name(path.name + "-wal")
+    try:
+        _read_out(held, seen)
+        if log.exists():
+            shutil.copyfile(log, seen.with_name(seen.name + "-wal"))
+        with closing(sqlite3.connect(seen, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = DELETE")
+        check(seen, keyring)
+        with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
+            db.execute("ATTACH ? AS replaced", (str(seen),))
+            if _revision(db, "main") != _revision(db, "replaced"):
+                return None, 0, 0
+            return _taken_over(db, exactly=exactly)
+    except (sqlite3.Error, StoreRefused):
+        return None, 0, 0
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            seen.with_name(seen.name + suffix).unlink(missing_ok=True)
+
+
+def _read_out(descriptor: int, target: Path) -> None:
+    at = 0
+    target.unlink(missing_ok=True)
+    with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
+        while piece := os.pread(descriptor, 1 << 20, at):
+            out.write(piece)
+            at += len(piece)
+
+
+def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
+    """In one transaction: rows of the same connection and at least the same version, with the data keys they need."""
+    gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
+    back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
+    if exactly:
+        return None, back, gone
+    same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
+    newer = f"SELECT 1 {same} AND newer.version >= connections.version"
+    renewed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
+    taken = _count(db, f"SELECT count(*) FROM connections AS mine {renewed}")  # noqa: S608
+    columns, of_key = ", ".join(OF_THE_CREDENTIAL), ", ".join(OF_A_DATA_KEY)
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("INSERT OR IGNORE INTO environments SELECT * FROM replaced.environments")
+    db.execute(
+        f"INSERT INTO data_keys ({of_key}) SELECT {of_key} FROM replaced.data_keys "  # noqa: S608
+        "WHERE id NOT IN (SELECT id FROM data_keys) ORDER BY number"
+    )
+    db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same}) WHERE EXISTS ({newer})")  # noqa: S608
+    _end_keys(db)
+    # Counted on from the higher of both, so that no more values are sealed under a key than it bears.
+    db.execute(
+        "UPDATE data_keys SET seals_reserved = max(seals_reserved, coalesce((SELECT other.seals_reserved "
+        "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
+    )
+    db.execute("COMMIT")
+    return taken, back, gone
+
+
+def _end_keys(db: sqlite3.Connection) -> None:
+    """A key that was revoked stays so, and what it spent stays spent; one that is gone was pruned, long after its end."""
+    ends = "revoked_at, expires_at, calls, last_used_at"
+    now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    db.execute(
+        "UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE digest NOT IN (SELECT digest FROM replaced.keys)",
+        (now,),
+    )
+    db.execute(
+        f"UPDATE keys SET ({ends}) = (SELECT {ends} FROM replaced.keys AS newer WHERE newer.digest = keys.digest) "  # noqa: S608
+        "WHERE digest IN (SELECT digest FROM replaced.keys)"
+    )
+
+
+def _note(db: sqlite3.Connection, at: datetime | None) -> None:
+    """In every connection's history, so that `gateway connections why` can tell of it."""
+    detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
+    now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+    db.execute(
+        "INSERT INTO connection_history (connection, at, state, state_before, reason, detail) "
+        "SELECT id, ?, state, state, ?, ? FROM connections",
+        (now, RESTORED, detail),
+    )
+
+
+def _aside(path: Path) -> Path | None:
+    """Keep what lies there, with its log if it has one, under a name of its own. `path` itself stays until it is replaced."""
+    if not path.exists():
+        return None
+    kept = path.with_name(f"{path.name}.replaced-{clock.now():%Y%m%dT%H%M%S%f}")
+    for suffix in ("", "-wal"):
+        with suppress(FileNotFoundError):
+            os.link(path.with_name(path.name + suffix), kept.with_name(kept.name + suffix))
+    sync_folder(path.parent)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return kept
+
+
+def _revision(db: sqlite3.Connection, schema: str) -> str:
+    return str(db.execute(f"SELECT version_num FROM {schema}.alembic_version").fetchone()[0])  # noqa: S608
+
+
+def _count(db: sqlite3.Connection, statement: str) -> int:
+    return int(db.execute(statement).fetchone()[0])

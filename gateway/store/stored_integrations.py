@@ -1,0 +1,208 @@
+"""Integrations made through the API, their secrets sealed. Every change is noted in `changes`, by the integration's address."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.connection import ConnectionRef, Sealed
+from gateway.records.integration import Integration, Made
+from gateway.secret import Secret
+from gateway.store.changes import note_change
+from gateway.store.data_keys import DataKeys
+from gateway.store.tables import connections, integrations
+from gateway.store.transactions import Transactions, insert_if_absent
+from gateway.vault import Vault, VaultError
+
+HIDDEN: Final = ("client_secret", "private_key", "webhook_secret")
+PLAIN: Final = ("client_id", "app_id", "app_link", "allow_unsigned_webhooks")
+
+log = structlog.get_logger(__name__)
+
+
+class IntegrationStore:
+    """Rows with `ending_at` are on their way out: `ending` lists them, and nothing else does."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._vault = vault
+        self._keys = keys
+
+    async def all(self) -> list[Integration]:
+        """Of every environment, oldest first. One that no key at hand opens is left out, and the log says so."""
+        there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
+        return await self._readable(there)
+
+    async def _readable(self, wanted: Select[Any]) -> list[Integration]:
+        found = []
+        for row in await self._rows(wanted):
+            try:
+                found.append(await self._record(row))
+            except VaultError as fault:
+                log.error("integration_cannot_be_opened", integration=row["integration_id"], detail=str(fault))
+        return found
+
+    async def get(self, environment: str, integration_id: str) -> Integration | None:
+        """Raises VaultError where no key at hand opens it."""
+        asked = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
+        rows = await self._rows(asked)
+        return await self._record(rows[0]) if rows else None
+
+    async def ending(self) -> list[Integration]:
+        """Those whose deletion was begun and has not come to its end, with what their connections need to be revoked."""
+        return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
+
+    async def add(self, new: Integration, *, now: datetime) -> Integration | None:
+        """`new` as it is stored; None where its key is taken."""
+        made = Made(uuid.uuid4().hex, 1, now, now)
+        stored = replace(new, made=made)
+
+        async def write(db: AsyncConnection) -> bool:
+            row = {**self._columns(stored, made), "uid": made.uid, "created_at": now}
+            if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
+                return False
+            await _note(db, new.environment, new.integration_id, now=now)
+            return True
+
+        return stored if await self._write(new.environment, write) else None
+
+    async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
+        """`before` made to `after`, its key too.
+
+        None where somebody else has changed it since, the new key is taken, or the old one has connections.
+        """
+        assert before.made is not None
+        made = replace(before.made, version=before.made.version + 1, updated_at=now)
+        stored = replace(after, made=made)
+        as_read = and_(
+            integrations.c.uid == made.uid,
+            integrations.c.version == before.made.version,
+            integrations.c.ending_at.is_(None),
+        )
+
+        async def write(db: AsyncConnection) -> bool:
+            if after.integration_id != before.integration_id and await _barred(db, before, after):
+                return False
+            changed = update(integrations).where(as_read).values(self._columns(stored, made))
+            if (await db.execute(changed)).rowcount == 0:
+                return False
+            for key in dict.fromkeys((before.integration_id, after.integration_id)):
+                await _note(db, after.environment, key, now=now)
+            return True
+
+        return stored if await self._write(after.environment, write) else None
+
+    async def has_connections(self, environment: str, integration_id: str) -> bool:
+        async with self._transactions.read() as db:
+            return (await db.execute(_connections_of(environment, integration_id))).first() is not None
+
+    async def begin_end(self, integration: Integration, *, now: datetime) -> bool:
+        """From here on it is gone for every node; its connections are still there, and deleted next."""
+        assert integration.made is not None
+        its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
+
+        async def write(db: AsyncConnection) -> bool:
+            if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
+                return False
+            await _note(db, integration.environment, integration.integration_id, now=now)
+            return True
+
+        return await self._transactions.write(write)
+
+    async def end(self, integration: Integration) -> bool:
+        """Whether the row could go: not while a connection is left."""
+        assert integration.made is not None
+        left = _connections_of(integration.environment, integration.integration_id).exists()
+        gone = delete(integrations).where(
+            integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_not(None), ~left
+        )
+        await self._transactions.write(lambda db: db.execute(gone))
+        async with self._transactions.read() as db:
+            still = select(integrations.c.uid).where(integrations.c.uid == integration.made.uid)
+            return (await db.execute(still)).first() is None
+
+    async def _write(self, environment: str, write: Any) -> bool:
+        done: bool = await self._transactions.write(write, before=lambda: self._keys.allow(environment))
+        return done
+
+    async def _rows(self, asked: Any) -> list[RowMapping]:
+        async with self._transactions.read() as db:
+            return list((await db.execute(asked)).mappings())
+
+    def _columns(self, integration: Integration, made: Made) -> dict[str, Any]:
+        hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
+        plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
+        # Sealed beside the secrets, so that no write into the database can send them elsewhere.
+        hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
+        secrets = {**plain, **hidden, **hosts, "custom": dict(integration.custom)}
+        return {
+            "environment": integration.environment,
+            "integration_id": integration.integration_id,
+            "provider": integration.provider,
+            "version": made.version,
+            "display_name": integration.display_name,
+            "forward_webhooks": integration.forward_webhooks,
+            "scopes": None if integration.scopes is None else list(integration.scopes),
+            "secrets": self._vault.seal_json(secrets, **_place(integration.environment, made)).ciphertext,
+            "updated_at": made.updated_at,
+        }
+
+    async def _record(self, row: RowMapping) -> Integration:
+        made = Made(row["uid"], row["version"], row["created_at"], row["updated_at"])
+        sealed = Sealed(row["secrets"], **_place(row["environment"], made))
+        await self._keys.learn(sealed)
+        secrets = self._vault.open_json(sealed)
+        return Integration(
+            environment=row["environment"],
+            integration_id=row["integration_id"],
+            provider=row["provider"],
+            display_name=row["display_name"],
+            scopes=None if row["scopes"] is None else tuple(row["scopes"]),
+            forward_webhooks=row["forward_webhooks"],
+            allowed_hosts=tuple(secrets.get("allowed_hosts", ())),
+            custom=tuple(secrets["custom"].items()),
+            made=made,
+            **_opened(secrets),
+        )
+
+
+def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
+    hidden = {name: Secret(secrets[name]) for name in HIDDEN if name in secrets}
+    return {**{name: secrets[name] for name in PLAIN if name in secrets}, **hidden}
+
+
+def _place(environment: str, made: Made) -> dict[str, Any]:
+    """What its secrets are bound to: the row, not the key, which may be renamed."""
+    return {
+        "environment": environment,
+        "table": "integrations",
+        "row": made.uid,
+        "column": "secrets",
+        "version": made.version,
+    }
+
+
+def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
+    return and_(integrations.c.environment == environment, integrations.c.integration_id == integration_id)
+
+
+async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
+    """Whether a rename may not be: connections are addressed by the key."""
+    taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
+    used = _connections_of(before.environment, before.integration_id)
+    return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
+
+
+def _connections_of(environment: str, integration_id: str) -> Any:
+    its = and_(connections.c.environment == environment, connections.c.integration_id == integration_id)
+    return select(connections.c.id).where(its).limit(1)
+
+
+async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
+    """In the log of changes, under no connection's id: no connection has an empty one."""
+    await note_change(db, ConnectionRef(environment, integration_id, ""), now)

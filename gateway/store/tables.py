@@ -1,0 +1,453 @@
+"""The schema. What is written here and what the migrations build is the same; a test compares them."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+# ── What tables are made of, and the one list of all of them.
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC time on every backend; SQLite keeps it as text that sorts in the order of time."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone is not stored")
+        in_utc = value.astimezone(UTC)
+        return in_utc.replace(tzinfo=None) if dialect.name == "sqlite" else in_utc
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
+Json: Final = JSON(none_as_null=True)
+
+metadata = MetaData()
+
+
+def row_id() -> Column[Any]:
+    return Column("id", RowId, primary_key=True, autoincrement=True)
+
+
+def environment_name() -> Column[Any]:
+    return Column("environment", Text, ForeignKey("environments.name"), nullable=False)
+
+
+def where_set(name: str, column: str, *columns: str) -> Index:
+    """An index over the few rows in which `column` is not null."""
+    condition = text(f"{column} IS NOT NULL")
+    # PostgreSQL's option stands in the migration alone, which makes the index: naming it here would load that dialect,
+    # 2 MB, into every worker on SQLite.
+    return Index(name, *columns, sqlite_where=condition)
+
+
+# ── Environments, and the keys that their data are sealed under.
+
+environments = Table(
+    "environments",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("created_at", UtcTime, nullable=False),
+)
+
+data_keys = Table(
+    "data_keys",
+    metadata,
+    # The highest number of an environment is the one that seals.
+    Column("number", RowId, primary_key=True, autoincrement=True),
+    Column("id", Text, nullable=False),
+    environment_name(),
+    Column("master_key_id", Text, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("seals_reserved", BigInteger, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    UniqueConstraint("id", name="data_keys_by_id"),
+    Index("data_keys_by_environment", "environment", "number"),
+    sqlite_autoincrement=True,
+)
+
+
+# ── Connections, with their tags and their history.
+
+UNSETTLED: Final = text("end_settled IS NULL AND expires_at IS NOT NULL")
+
+connections = Table(
+    "connections",
+    metadata,
+    row_id(),
+    Column("uid", Text, nullable=False),
+    environment_name(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("credential", LargeBinary, nullable=False),
+    Column("expires_at", UtcTime),
+    Column("config", Json, nullable=False),
+    Column("secret_config", LargeBinary),
+    Column("secret_config_version", Integer),  # the row's version when it was sealed; later credentials leave it alone
+    Column("metadata", Json),
+    Column("tags", Json, nullable=False),
+    Column("end_user", Json),
+    Column("end_user_id", Text),
+    Column("organization_id", Text),
+    Column("search_text", Text, nullable=False),
+    Column("webhook_url_override", Text),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcTime),
+    Column("failure_code", Text),
+    Column("failure_message", Text),
+    Column("failure_final", Boolean),
+    Column("failure_at", UtcTime),
+    Column("failure_attempts", Integer),
+    Column("failure_retry_at", UtcTime),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("last_fetched_at", UtcTime),
+    Column("last_refreshed_at", UtcTime),
+    Column("state", Text, nullable=False, server_default="active"),
+    Column("state_reason", Text),
+    Column("state_since", UtcTime),
+    Column("granted_at", UtcTime),
+    Column("intent_digest", Text),
+    Column("intent_at", UtcTime),
+    Column("previous_refresh", LargeBinary),  # the refresh token before this one, for the provider's grace time
+    Column("previous_refresh_version", Integer),
+    Column("previous_refresh_until", UtcTime),
+    Column("dies_at", UtcTime),
+    Column("keep_alive_at", UtcTime),
+    Column("end_settled", Boolean),  # null: to be looked at when expires_at comes; true: nothing is to be done then
+    Column("expiry_told_days", Integer),  # how many days ahead its end was told of last
+    Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
+    Column("account_id", Text),
+    Column("account_label", Text),
+    Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
+    UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
+    UniqueConstraint("uid", name="connections_by_uid"),
+    Index("connections_by_age", "environment", "created_at", "id"),
+    Index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
+    Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
+    Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
+    Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
+    where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
+    # The migration alone has `postgresql_where`, as for `where_set`: naming that dialect here would load it.
+    Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
+    where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
+    where_set("connections_by_lease", "lease_until", "lease_until"),
+    where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
+)
+
+# What is in `connections.tags`, once more, for finding by tag.
+connection_tags = Table(
+    "connection_tags",
+    metadata,
+    Column("connection", RowId, ForeignKey("connections.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    Index("connection_tags_by_value", "key", "value", "connection"),
+)
+
+connection_history = Table(
+    "connection_history",
+    metadata,
+    row_id(),
+    Column("connection", RowId, ForeignKey("connections.id", ondelete="CASCADE"), nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("state_before", Text),
+    Column("reason", Text, nullable=False),
+    Column("detail", Text),
+    Index("connection_history_by_connection", "connection", "id"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+)
+
+
+# ── Integrations.
+
+# Those that were made through the API; others stand in gateway.yaml.
+integrations = Table(
+    "integrations",
+    metadata,
+    Column("uid", Text, primary_key=True),  # the row's own identity: it stays where the key is renamed
+    environment_name(),
+    Column("integration_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("display_name", Text),
+    Column("forward_webhooks", Boolean, nullable=False),
+    Column("scopes", Json),
+    Column("secrets", LargeBinary, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("updated_at", UtcTime, nullable=False),
+    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but whoever deletes it
+    UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
+)
+
+
+# ── Secret keys and capabilities.
+
+# Those of gateway.yaml are not among them.
+keys = Table(
+    "keys",
+    metadata,
+    row_id(),
+    Column("digest", Text, nullable=False),
+    environment_name(),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("last_four", Text, nullable=False),
+    Column("scopes", Json, nullable=False),
+    Column("limits", Json, nullable=False),
+    Column("rate", Integer),
+    Column("budget", BigInteger),
+    Column("calls", BigInteger, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("parent_id", RowId),
+    Column("expires_at", UtcTime),
+    Column("revoked_at", UtcTime),
+    Column("last_used_at", UtcTime),
+    UniqueConstraint("digest", name="keys_by_digest"),
+    Index("keys_by_environment", "environment", "id"),
+    Index("keys_by_parent", "parent_id"),
+    sqlite_autoincrement=True,  # an id is never given twice: a key that is gone must not be another's parent
+)
+
+
+# ── What lives for minutes while an end user connects, and what came of it.
+
+connect_sessions = Table(
+    "connect_sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    environment_name(),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("end_user", Json),
+    Column("tags", Json, nullable=False),
+    Column("allowed_integrations", Json, nullable=False),
+    Column("defaults", LargeBinary, nullable=False),
+    Column("overrides", Json, nullable=False),
+    Column("webhook_url_override", Text),
+    Column("connection_id", Text),
+    Column("integration_id", Text),
+    Column("key_id", Text),
+    Column("single_use", Boolean, nullable=False, server_default=false()),
+    Column("max_connections", Integer),
+    Column("connections_made", Integer, nullable=False, server_default="0"),
+    Column("browser_digest", Text),  # of the one browser that a single-use session serves
+    Column("code_challenge", Text),
+    Column("return_url", Text),
+    Column("return_state", Text),
+    Index("connect_sessions_by_connection", "environment", "connection_id"),
+    Index("connect_sessions_by_expiry", "expires_at"),
+    Index("connect_sessions_by_key", "environment", "key_id", "expires_at"),
+)
+
+flows = Table(
+    "flows",
+    metadata,
+    Column("state_digest", Text, primary_key=True),
+    Column("browser_digest", Text, nullable=False),
+    environment_name(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("session_digest", Text, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("details", LargeBinary, nullable=False),
+    Index("flows_by_expiry", "expires_at"),
+)
+
+pending_connections = Table(
+    "pending_connections",
+    metadata,
+    Column("uid", Text, primary_key=True),
+    environment_name(),
+    Column("session_digest", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("code_challenge", Text, nullable=False),
+    Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
+    Column("expires_at", UtcTime, nullable=False),
+    Column("sealed", LargeBinary),  # null: it was completed
+    Index("pending_connections_by_session", "session_digest"),
+    Index("pending_connections_by_expiry", "expires_at"),
+)
+
+flow_results = Table(
+    "flow_results",
+    metadata,
+    row_id(),
+    environment_name(),
+    Column("session_digest", Text, nullable=False),
+    Column("client_digest", Text),
+    Column("flow_digest", Text),
+    Column("browser_digest", Text),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text),
+    Column("is_pending", Boolean, nullable=False),
+    Column("error_type", Text),
+    Column("error_desc", Text),
+    Column("code", Text),
+    Column("at", UtcTime, nullable=False),
+    Index("flow_results_by_session", "session_digest", "id"),
+    Index("flow_results_by_flow", "flow_digest"),
+    Index("flow_results_by_age", "at"),
+    sqlite_autoincrement=True,
+)
+
+
+# ── What is told to the customer's application, and what providers tell us.
+
+# What is told to the customer's application: one row an event, whoever is to hear of it.
+outbox = Table(
+    "outbox",
+    metadata,
+    row_id(),
+    Column("uid", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    environment_name(),
+    Column("integration_id", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("event", Text, nullable=False),
+    Column("facts", Json, nullable=False),
+    Column("sealed", LargeBinary),  # a provider's webhook as it came
+    sqlite_autoincrement=True,
+)
+
+# One row for each address that an event goes to. `due_at` is null once it is over, delivered or dead.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    row_id(),
+    Column("outbox", RowId, ForeignKey("outbox.id", ondelete="CASCADE"), nullable=False),
+    Column("message_id", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    environment_name(),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text),
+    Column("sequence", Text),  # those with the same one go out in order
+    Column("target", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", UtcTime),
+    Column("give_up_at", UtcTime, nullable=False),
+    Column("lease_owner", Text),
+    Column("lease_until", UtcTime),
+    Column("status", Integer),  # the last answer's
+    Column("detail", Text),
+    Column("ended_at", UtcTime),
+    Index("deliveries_by_outbox", "outbox"),
+    Index("deliveries_by_message", "message_id"),
+    Index("deliveries_by_connection", "environment", "connection_id", "id"),
+    where_set("deliveries_by_due", "due_at", "environment", "target", "due_at", "id"),
+    where_set("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
+    where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
+    where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
+    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+)
+
+# What signs events where gateway.yaml names no key: the highest number signs, one that retires later signs beside it.
+signing_keys = Table(
+    "signing_keys",
+    metadata,
+    Column("uid", Text, primary_key=True),
+    environment_name(),
+    Column("number", Integer, nullable=False),
+    Column("key", LargeBinary, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("retires_at", UtcTime),
+    UniqueConstraint("environment", "number", name="signing_keys_by_number"),
+)
+
+# Webhooks that were taken, so that none is taken twice, by whichever node.
+webhooks_seen = Table(
+    "webhooks_seen",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("at", UtcTime, nullable=False),
+    Index("webhooks_seen_by_age", "at"),
+)
+
+
+# ── What was proxied.
+
+request_log = Table(
+    "request_log",
+    metadata,
+    row_id(),
+    Column("at", UtcTime, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("duration_ms", Float, nullable=False),
+    Column("bytes_in", BigInteger, nullable=False),
+    Column("bytes_out", BigInteger, nullable=False),
+    Column("error_code", Text),
+    Index("request_log_by_age", "at"),
+    sqlite_autoincrement=True,
+)
+
+
+# ── What nodes share: whose turn a task is, what has changed, and when the database failed over.
+
+# Work that one node does for all: whoever holds the row by that name.
+task_leases = Table(
+    "task_leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("until", UtcTime, nullable=False),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    row_id(),
+    Column("at", UtcTime, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    sqlite_autoincrement=True,  # readers remember the last id they saw
+)
+
+# PostgreSQL only: each history (timeline) that nodes have seen this database go by. All but the first began with a failover.
+timelines = Table(
+    "timelines",
+    metadata,
+    Column("timeline", Text, primary_key=True),
+    Column("since", UtcTime, nullable=False),
+)

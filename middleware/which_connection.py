@@ -1,0 +1,71 @@
+"""On whose behalf: two headers, or the address itself, name one connection of the caller's environment (requirement 5.1)."""
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from gateway.access.caller import Caller
+from gateway.access.refusals import no_connection, no_integration
+from gateway.connections.opened import Opened
+from gateway.errors import NotFound, ReconnectNeeded
+from gateway.http import proxy_options
+from gateway.middleware.facts import ASKED, CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, TIMING
+from gateway.records.connection import ConnectionRef
+from gateway.records.proxied_call import Timing
+from gateway.services import SERVICES, Services
+
+
+@web.middleware
+async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `live.opened` raises.
+
+    A fresh connection is found in memory, without giving up the loop.
+    """
+    timing = request[TIMING]
+    timing.proxied = True
+    called_by = request.get(CAPABILITY)
+    wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
+    ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
+    services, caller = request.app[SERVICES], request[CALLER]
+    request[ASKED] = wish
+    check_reach(caller, ref)
+    opened = services.live.peek(ref)
+    if opened is None or not caller.policy.fits(opened.connection.tags):
+        opened = await _opened(services, caller, ref, timing, pollable=called_by is None)
+    request[CONNECTION] = opened
+    return await handler(request)
+
+
+def check_reach(caller: Caller, ref: ConnectionRef) -> None:
+    """Raises NotFound where the key's limits leave no such integration or connection; nothing is looked up for that."""
+    policy = caller.policy
+    if not policy.of_resources:
+        return
+    if not policy.reaches_integration(ref.integration_id):
+        raise no_integration(ref.environment, ref.integration_id)
+    if not policy.reaches(ref.integration_id, ref.connection_id):
+        raise no_connection(ref.integration_id, ref.connection_id)
+
+
+async def check_tags(services: Services, caller: Caller, ref: ConnectionRef) -> None:
+    """Raises NotFound where there is no connection with the tags that the key is limited to.
+
+    The store is asked in either case, so that time does not tell what is not there from what is not for this key.
+    """
+    if not caller.policy.of_tags:
+        return
+    row = await services.store.connections.get(ref)
+    if row is None or not caller.policy.fits(row.tags):
+        raise no_connection(ref.integration_id, ref.connection_id)
+
+
+async def _opened(services: Services, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
+    with timing.waiting_for_token():
+        try:
+            await check_tags(services, caller, ref)
+            return await services.live.opened(*ref)
+        except (NotFound, ReconnectNeeded) as fault:
+            if fault.code == "unknown_provider_config" and caller.policy.of_resources:
+                # Without the nearest name that there is.
+                raise no_integration(ref.environment, ref.integration_id) from fault
+            remedy = services.links.with_remedy
+            raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

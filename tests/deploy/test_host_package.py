@@ -1,0 +1,84 @@
+"""The wheel in a host application that has a `middleware` package of its own."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+OWN: Final = """
+from aiohttp import web
+
+@web.middleware
+async def stamp(request, handler):
+    answer = await handler(request)
+    answer.headers["X-Host"] = "mine"
+    return answer
+"""
+HOST: Final = """
+import asyncio, json, sys
+import gateway
+import middleware
+from aiohttp import ClientSession, web
+from middleware.chain import MINE
+
+async def main():
+    app = web.Application(middlewares=[middleware.stamp])
+    key = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
+    gateway.setup(app, {"store": {"url": f"sqlite:///{sys.argv[1]}/gateway.db", "encryption_keys": [key]}})
+    runner = gateway.runner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    shown = {"gateway": gateway.__file__, "links": sys.modules["gateway.middleware"].__file__, "own": middleware.__file__}
+    async with ClientSession() as session:
+        for path in ("/health", "/providers"):
+            async with session.get(f"http://{host}:{port}{path}") as answer:
+                shown[path] = [answer.status, answer.headers.get("X-Host")]
+    await runner.cleanup()
+    print(json.dumps(shown))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_it_installs_no_top_level_package_but_gateway(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"gateway"}
+    assert "gateway/middleware/surfaces.py" in names
+
+
+def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path: Path) -> None:
+    site, host = tmp_path / "site", tmp_path / "host"
+    zipfile.ZipFile(wheel).extractall(site)
+    (host / "middleware").mkdir(parents=True)
+    (host / "middleware" / "__init__.py").write_text(OWN)
+    (host / "middleware" / "chain.py").write_text("MINE = True\n")
+    (host / "main.py").write_text(HOST)
+    command = [sys.executable, str(host / "main.py"), str(tmp_path)]
+    ran = subprocess.run(
+        command, env={"PYTHONPATH": str(site)}, cwd=host, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    shown = json.loads(ran.stdout.splitlines()[-1])
+    assert shown == {
+        "gateway": str(site / "gateway" / "__init__.py"),
+        "links": str(site / "gateway" / "middleware" / "__init__.py"),
+        "own": str(host / "middleware" / "__init__.py"),
+        "/health": [200, "mine"],
+        "/providers": [401, "mine"],
+    }

@@ -1,0 +1,281 @@
+"""An address that stands for one connection: any client works with it, and none learns or tells more than it should."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.middleware.capability import masked
+from gateway.secret import digest
+from tests.fakes.keyed import OTHER_KEY, Keyed, dial, keyed
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import OK, read_message
+
+
+@pytest.fixture(params=["lane", "chain"])
+async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
+    async with keyed(tmp_path, lane=request.param == "lane") as there:
+        await there.warm()
+        there.provider.heads.clear()
+        yield there
+
+
+async def capability(gateway: Keyed, connection: str = "lane/c1", **more: Any) -> dict[str, Any]:
+    limits = {"connections": [connection], **more.pop("limits", {})}
+    return await gateway.key("cap", kind="capability", limits=limits, **more)
+
+
+def get(token: str, rest: str = "/x", more: bytes = b"", method: bytes = b"GET") -> bytes:
+    return method + f" /c/{token}{rest} HTTP/1.1\r\nHost: gw\r\n".encode() + more + b"\r\n"
+
+
+async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
+    told = await capability(gateway)
+    token = told["secret"]
+    assert re.fullmatch(r"gw_cap_[A-Za-z0-9_-]{49}", token)
+    assert told["base_url"] == f"{gateway.running.url}/c/{token}"
+    for _ in range(3):
+        answer = await gateway.raw(
+            get(token, "/a%2Fb/c?x=%2F&&y", b"Authorization: Bearer dummy-key-of-an-sdk-000\r\n")
+        )
+        assert (answer.status, answer.body.data) == (200, b"ok")
+        assert answer.head.one("referrer-policy") == b"no-referrer"
+    assert gateway.provider.request_line() == "GET /a%2Fb/c?x=%2F&&y HTTP/1.1"
+    assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
+    assert "dummy" not in "\n".join(gateway.provider.lines())
+    if gateway.running._on_lane:
+        assert gateway.running.lane.taken >= 1
+
+
+@pytest.mark.parametrize("lane", [True, False], ids=["lane", "chain"])
+async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, lane: bool) -> None:
+    page = b"<script>fetch('/connect')</script>"
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
+    async with keyed(tmp_path, lane=lane, answered=head % len(page) + page) as gateway:
+        await gateway.warm()
+        token = (await capability(gateway))["secret"]
+        async with asyncio.timeout(PATIENCE_S):
+            calls = 0
+            while calls < 3 or (lane and gateway.running.lane.taken < 2):
+                calls += 1
+                answer = await gateway.raw(get(token, "/page"))
+                assert answer.body.data == page
+                assert answer.head.all("content-security-policy") == [b"sandbox"]
+                assert answer.head.all("x-content-type-options") == [b"nosniff"]
+                assert answer.head.all("vary") == [b"Accept-Encoding"]  # its address alone chooses the credential
+
+
+@pytest.mark.parametrize("name", [b"Service-Worker", b"service_worker"])
+async def test_no_service_worker_is_loaded_from_it(gateway: Keyed, name: bytes) -> None:
+    token = (await capability(gateway))["secret"]
+    for _ in range(2):
+        answer = await gateway.raw(get(token, "/worker.js", name + b": script\r\n"))
+        assert (answer.status, answer.code) == (400, "invalid_headers")
+    assert gateway.provider.heads == []
+
+
+async def test_any_method_and_body_pass(gateway: Keyed) -> None:
+    token = (await capability(gateway))["secret"]
+    answer = await gateway.raw(get(token, "/x", b"Content-Length: 3\r\n\r\nabc", method=b"POST").removesuffix(b"\r\n"))
+    assert answer.status == 200
+    assert gateway.provider.bodies[-1] == b"abc"
+    assert (await gateway.raw(get(token, "", method=b"OPTIONS"))).status == 200
+    assert gateway.provider.request_line() == "OPTIONS / HTTP/1.1"
+
+
+async def test_it_never_reaches_the_provider_whatever_the_client_sends_along(gateway: Keyed) -> None:
+    token = (await capability(gateway))["secret"]
+    url = f"{gateway.running.url}/c/{token}/page".encode()
+    for _ in range(2):
+        await gateway.raw(get(token, "/x", b"Referer: %b\r\nX-Api-Key: %b\r\n" % (url, token.encode())))
+    assert token not in b"".join(gateway.provider.heads).decode()
+    assert len(gateway.provider.heads) == 2
+
+
+async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed) -> None:
+    token = (await capability(gateway))["secret"]
+    for more in (
+        b"Connection-Id: c2\r\n",
+        b"Provider-Config-Key: other\r\n",
+        b"Connection-Id: c1\r\nConnection_Id: c2\r\n",
+    ):
+        before = len(gateway.provider.heads)
+        answer = await gateway.raw(get(token, more=more))
+        if answer.status == 200:
+            assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
+        else:
+            assert (answer.status, len(gateway.provider.heads)) == (400, before)
+    assert (await gateway.raw(get(token, more=b"Connection-Id: c1\r\nProvider-Config-Key: lane\r\n"))).status == 200
+
+
+async def test_one_of_another_environment_uses_that_ones_connection(gateway: Keyed) -> None:
+    told = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
+    assert (await gateway.raw(get(told["secret"]))).status == 200
+    gateway.running.services.live.forget(
+        next(ref for ref, _ in gateway.running.services.live._kept.items() if ref.environment == "other")
+    )
+    status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
+    assert status == 200
+    answer = await gateway.raw(get(told["secret"]))
+    assert (answer.status, answer.code) == (404, "unknown_connection")
+
+
+async def test_keys_are_no_addresses_and_addresses_no_keys(gateway: Keyed) -> None:
+    token = (await capability(gateway))["secret"]
+    key = (await gateway.key("k"))["secret"]
+    named = b"Provider-Config-Key: lane\r\nConnection-Id: c1\r\n"
+    for message in (
+        get(key),
+        get("gw_cap_" + "A" * 49),
+        get("sk-test-0123456789abcdef"),
+        get(token[:-1] + ("a" if token[-1] != "a" else "b")),
+        b"GET /proxy/x HTTP/1.1\r\nHost: gw\r\nAuthorization: Bearer %b\r\n%b\r\n" % (token.encode(), named),
+    ):
+        answer = await gateway.raw(message)
+        assert (answer.status, answer.code) == (401, "unknown_account")
+    encoded = token.replace("_", "%5f", 1)
+    assert (await gateway.raw(get(encoded))).status == 400
+    status, _, _ = await gateway.asked("GET", "/connections", token)
+    assert status == 401
+    assert gateway.provider.heads == []
+
+
+async def test_its_rules_hold(gateway: Keyed) -> None:
+    token = (await capability(gateway, limits={"rules": ["GET /v1/**"]}))["secret"]
+    for _ in range(2):
+        assert (await gateway.raw(get(token, "/v1/a/b"))).status == 200
+        assert (await gateway.raw(get(token, "/v2"))).status == 403
+        assert (await gateway.raw(get(token, "/v1/%2e%2e/v2"))).status == 400
+        assert (await gateway.raw(get(token, "/v1/a", method=b"DELETE"))).status == 403
+    assert len(gateway.provider.heads) == 2
+
+
+async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
+    told = await capability(gateway)
+    for _ in range(2):
+        assert (await gateway.raw(get(told["secret"]))).status == 200
+    await gateway.running.json("DELETE", f"/environment/api-keys/{told['id']}", expect=200)
+    answer = await gateway.raw(get(told["secret"]))
+    assert (answer.status, answer.code) == (401, "unknown_account")
+
+
+async def test_no_log_and_no_error_tells_it(gateway: Keyed) -> None:
+    token = (await capability(gateway))["secret"]
+    notes: list[Any] = []
+    gateway.running.services.request_log.note = notes.append  # type: ignore[method-assign]
+    answers = [
+        await gateway.raw(get(token)),
+        await gateway.raw(get(token)),
+        await gateway.raw(get(token, "/..")),
+        await gateway.raw(get(token, more=b"Connection-Id: c2\r\n")),
+        await gateway.raw(get("gw_cap_" + "A" * 49)),
+        await gateway.raw(get(token).replace(b"/c/", b"/%63/", 1)),
+        await gateway.raw(get(token).replace(b"/c/gw_cap_", b"/%63/%67w_cap_", 1)),
+        await gateway.raw(get(token).replace(b"/c/", b"/C/", 1)),
+        await gateway.raw(get(token).replace(b"/c/", b"//c/", 1)),
+        await gateway.raw(get(token).replace(b"/c/", b"/", 1)),
+        await gateway.raw(get(token, more=b"Host: gw\r\n")),
+        await gateway.raw(get(token, more=b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n")),
+        await gateway.raw(get(token, more=b"X: " + b"x" * 40_000 + b"\r\n")),
+    ]
+    seen = [*(repr(note) for note in notes), *(str(answer.head.raw + answer.body.data) for answer in answers)]
+    assert len(notes) == len(answers)
+    for text in seen:
+        assert token not in text
+        assert token[7:] not in text
+        assert "A" * 49 not in text
+    assert notes[4].path.startswith("/c/")
+    for answer in answers[2:4]:
+        assert answer.head.one("referrer-policy") == b"no-referrer"
+
+
+def test_a_log_has_eight_characters_of_its_digest() -> None:
+    token = "gw_cap_" + "A" * 49
+    short = digest(token)[:8]
+    assert masked(f"/c/{token}/x") == f"/c/{short}/x"
+    assert masked(f"/host/c/{token}?x") == f"/host/c/{short}?x"
+    assert masked("/c/typo") != "/c/typo"
+    assert masked(f"/%63/%67{token[1:]}/a%2Fb?x=1") == f"/c/{short}/a/b?x=1"
+    assert masked(f"/C/{token}/%0a") == f"/C/{short}/%0A"
+    assert masked("/connections/a%2Fb") == "/connections/a%2Fb"
+    assert masked("/connections/a/c/b") == "/connections/a/c/b"
+
+
+@pytest.mark.parametrize("lane", [True, False])
+async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Path, lane: bool) -> None:
+    async def answered(reader: Any, writer: Any) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            says = b"HTTP/1.1 302 Found\r\nLocation: /y?z=1\r\nLink: </p?page=2>; rel=next\r\n"
+            says += b"Referrer-Policy: unsafe-url\r\nContent-Length: 0\r\n\r\n"
+            writer.write(OK if b"/warm" in head else says)
+
+    async with keyed(tmp_path, lane=lane, answered=answered) as gateway:
+        await gateway.warm()
+        token = (await capability(gateway))["secret"]
+        for _ in range(2):
+            answer = await gateway.raw(get(token))
+            address = f"{gateway.running.url}/c/{token}".encode()
+            assert answer.head.one("location") == address + b"/y?z=1"
+            assert answer.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
+            assert answer.head.one("referrer-policy") == b"no-referrer"
+        assert gateway.running._on_lane is lane
+
+
+async def test_a_slot_in_the_query_is_filled_over_what_the_sdk_put_there(tmp_path: Path) -> None:
+    async with keyed(tmp_path, query={"key": "${apiKey}"}) as gateway:
+        await gateway.warm()
+        token = (await capability(gateway))["secret"]
+        for _ in range(2):
+            assert (await gateway.raw(get(token, "/x?key=dummy&a=1"))).status == 200
+            assert gateway.provider.request_line() == "GET /x?a=1&key=key-of-c1 HTTP/1.1"
+
+
+async def test_a_websocket_passes(tmp_path: Path) -> None:
+    async def answered(reader: Any, writer: Any) -> None:
+        head, _ = await read_message(reader)
+        assert b"authorization: Bearer key-of-c1" in head
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+        writer.write(await reader.readexactly(3))
+        await writer.drain()
+
+    asks = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
+    async with keyed(tmp_path, answered=answered) as gateway:
+        allowed = (await capability(gateway, limits={"rules": ["WEBSOCKET /socket"]}))["secret"]
+        async with dial(gateway.port) as client:
+            await client.send(get(allowed, "/socket", asks))
+            assert b" 101 " in await client.reader.readuntil(b"\r\n\r\n")
+            await client.send(b"abc")
+            assert await client.rest() == b"helloabc"
+        narrow = await gateway.key("n", kind="capability", limits={"connections": ["lane/c1"], "rules": ["GET /**"]})
+        assert (await gateway.raw(get(narrow["secret"], "/socket", asks))).status == 403
+
+
+async def test_a_host_application_gives_it_its_prefix(tmp_path: Path) -> None:
+    from aiohttp import web
+
+    import gateway as package
+    from tests.fakes.gateways import SECRET_KEY
+
+    async with keyed(tmp_path) as there:
+        token = (await capability(there))["secret"]
+        config = there.running.services.config
+        host = web.Application()
+        host.add_subapp("/gateway", package.create_app(config))
+        runner = web.AppRunner(host, auto_decompress=False, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            base = f"http://127.0.0.1:{site.port}/gateway"
+            async with there.running.http.get(f"{base}/c/{token}/x") as answer:
+                assert (answer.status, await answer.text()) == (200, "ok")
+            headers = {"Authorization": f"Bearer {SECRET_KEY}"}
+            async with there.running.http.get(f"{base}/environment/api-keys", headers=headers) as answer:
+                assert [one["kind"] for one in json.loads(await answer.text())["data"]] == ["capability"]
+        finally:
+            await runner.cleanup()

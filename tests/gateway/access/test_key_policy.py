@@ -1,0 +1,185 @@
+"""Rules: what a pattern takes in, and which paths are not held against any because they can be read in two ways."""
+
+import re
+import time
+import unicodedata
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access.key_policy import ambiguous, parse
+
+SEARCH = "GET /ex/*/rest/api/3/search*"
+
+
+@pytest.mark.parametrize(
+    ("rule", "method", "path"),
+    [
+        (SEARCH, "GET", "/ex/jira/rest/api/3/search"),
+        (SEARCH, "GET", "/ex/a-b.c/rest/api/3/search-jql"),
+        ("GET,POST /v1/items", "POST", "/v1/items"),
+        ("* /v1/items/*", "PURGE", "/v1/items/7"),
+        ("GET /a/**", "GET", "/a/b/c/d"),
+        ("GET /a/**/z", "GET", "/a/b/c/z"),
+        ("GET /a*b*c", "GET", "/axbxbxc"),
+        ("GET /**.json", "GET", "/x/y.json"),
+        ("GET /a*b**c/d", "GET", "/aXbY/Z/c/d"),
+        ("GET /users/%40me", "GET", "/users/%40me"),
+        ("GET /v1/*:cancel", "GET", "/v1/7:cancel"),
+    ],
+)
+def test_a_rule_takes_in_what_it_describes(rule: str, method: str, path: str) -> None:
+    assert parse(rule).fits(method, path)
+
+
+@pytest.mark.parametrize(
+    ("rule", "method", "path"),
+    [
+        (SEARCH, "GET", "/ex/a/b/rest/api/3/search"),
+        (SEARCH, "GET", "/ex/a/rest/api/3/search/x"),
+        (SEARCH, "GET", "/ex/a/rest/api/3/issue"),
+        (SEARCH, "GET", "/EX/a/rest/api/3/search"),
+        (SEARCH, "GET", "/x/ex/a/rest/api/3/search"),
+        (SEARCH, "get", "/ex/a/rest/api/3/search"),
+        (SEARCH, "HEAD", "/ex/a/rest/api/3/search"),
+        ("GET /v1.0/items", "GET", "/v1x0/items"),
+        ("GET /a/**/z", "GET", "/a/z"),
+        ("GET /a", "GET", "/a/"),
+        ("GET /v1/(x|y)", "GET", "/v1/x"),
+    ],
+)
+def test_a_rule_takes_in_nothing_else(rule: str, method: str, path: str) -> None:
+    assert not parse(rule).fits(method, path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GET",
+        "GET v1",
+        "get /v1",
+        "GET,, /v1",
+        "GET /a b",
+        "GET /a?b",
+        "GET /a//b",
+        "GET /a/../b",
+        "GET /**/**",
+        "GET /a;b",
+    ],
+)
+def test_a_rule_that_could_never_fit_is_refused_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match=r"has|must|holds|may|never"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a//b",
+        "/a/./b",
+        "/a/../b",
+        "/a/%2e%2e/b",
+        "/a/.%2e/b",
+        "/a%2fb",
+        "/a%2Fb",
+        "/a%5cb",
+        "/a%252fb",
+        "/a%3fb",
+        "/a%23b",
+        "/a;b",
+        "/a%3bb",
+        "/a%00",
+        "/a%0a",
+        "/a%7f",
+        "/a%",
+        "/a%2",
+        "/a%zz",
+        "/%61",
+        "/a.",
+        "/a./b",
+        "/a%20/b",
+        "/%20a",
+        "/a%c0%afb",
+        "/a%ef%bc%8fb",
+        "/a%ff",
+        "/" + "a" * 2048,
+    ],
+)
+def test_a_path_that_can_be_read_in_two_ways_is_not_compared(path: str) -> None:
+    assert ambiguous(path) is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/a/b", "/a/", "/a.b/c", "/a%20b", "/caf%C3%A9", "/%40me", "/a,b:c@d", "/~a/(b)"]
+)
+def test_a_plain_path_is(path: str) -> None:
+    assert ambiguous(path) is None
+
+
+def test_a_hostile_path_costs_no_time() -> None:
+    rule = parse("GET /*a*a*a*a*a*a*a*a*a*a/**b")
+    began = time.process_time()
+    assert not rule.fits("GET", "/" + "a" * 2000)
+    assert not rule.fits("GET", "/" + "a" * 1000 + "/" + "a" * 1000)
+    assert time.process_time() - began < 1.0
+
+
+PIECES = [
+    "/",
+    "//",
+    ".",
+    "..",
+    "%2e",
+    "%2F",
+    "%5c",
+    "%252f",
+    ";",
+    "%3b",
+    "%00",
+    "%20",
+    "%c0%af",
+    "%ef%bc%8f",
+    "%EF%BC%8E",
+]
+PIECES += [
+    "ex",
+    "jira",
+    "rest",
+    "api",
+    "3",
+    "search",
+    "issue",
+    "/ex/a/rest/api/3/search",
+    "%73",
+    "%",
+    "a",
+    "~",
+    "%e2%80%a4",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=14).map(lambda pieces: "/" + "".join(pieces)))
+def test_what_a_rule_lets_through_is_the_same_for_the_most_lenient_reader(path: str) -> None:
+    if ambiguous(path) is None and parse(SEARCH).fits("GET", path):
+        assert re.fullmatch(r"/ex/[^/]*/rest/api/3/search[^/]*", leniently(path))
+
+
+def leniently(path: str) -> str:
+    """As a chain of servers might read it that decode twice, fold, and drop what they hold for noise."""
+    text = unicodedata.normalize("NFKC", unquote(unquote(path))).replace("\\", "/").partition("?")[0].partition("#")[0]
+    out: list[str] = []
+    for segment in text.split("\0")[0].split("/"):
+        bare = segment.partition(";")[0].strip()
+        if bare == "..":
+            out = out[:-1]
+        elif bare.rstrip("."):
+            out.append(bare.rstrip("."))
+    return "/" + "/".join(out)
+
+
+@pytest.mark.parametrize("path", ["/ex/a/rest/api/3/search", "/ex/%e2%80%a6x/rest/api/3/searchX"])
+def test_the_lenient_reader_reads_plain_paths_as_they_are(path: str) -> None:
+    assert "/rest/api/3/search" in leniently(path)

@@ -1,0 +1,492 @@
+"""Minted keys through the API: what they may do, what they may give away, how they end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from gateway.access.key_forms import kind_of
+from gateway.access.scopes import SCOPES, WILDCARDS, covers
+from gateway.app.routes import ROUTES
+from gateway.middleware.chain import CHAIN
+from gateway.middleware.scope import NEEDS, scope
+from gateway.secret import digest
+from tests.fakes.keyed import OTHER_KEY, Keyed, keyed
+
+KEYS = "/environment/api-keys"
+C1 = "/connections/c1?provider_config_key=lane"
+C2 = "/connections/c2?provider_config_key=lane"
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Keyed]:
+    async with keyed(tmp_path) as there:
+        yield there
+
+
+async def proxied(gateway: Keyed, key: str, connection_id: str = "c1", **headers: str) -> tuple[int, Any, str]:
+    names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": connection_id, **headers}
+    async with gateway.running.http.get(f"{gateway.running.url}/proxy/x", headers=names) as answer:
+        return answer.status, answer.headers, await answer.text()
+
+
+def code(told: Any) -> str:
+    text: str = told["error"]["code"]
+    return text
+
+
+async def test_a_key_is_told_once_and_kept_as_a_digest(gateway: Keyed) -> None:
+    told = await gateway.key("back end")
+    secret = told["secret"]
+    assert kind_of(secret) == "key"
+    assert (told["display_name"], told["scopes"], told["last_four"]) == ("back end", ["environment:*"], secret[-4:])
+    listed = await gateway.running.json("GET", KEYS, expect=200)
+    assert [one["id"] for one in listed["data"]] == [told["id"]]
+    assert secret not in str(listed)
+    assert (await gateway.asked("GET", "/connections", secret))[0] == 200
+    files = b"".join(path.read_bytes() for path in gateway.running.folder.glob("gateway.db*"))
+    assert secret.encode() not in files
+    assert digest(secret).encode() in files
+
+
+async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
+    """api-contract 1.8."""
+    told = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
+    assert {"id", "display_name", "scopes", "secret", "created_at"} <= told["data"].keys()
+    again = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=409)
+    assert code(again) == "conflict"
+    body = {"environment_id": 1, "key_id": told["data"]["id"]}
+    assert (await gateway.running.json("DELETE", KEYS, json=body, expect=200))["success"] is True
+    gone = await gateway.running.json("DELETE", KEYS, json={**body, "key_id": 99}, expect=404)
+    assert code(gone) == "not_found"
+
+
+async def test_every_fault_of_a_wish_is_told_at_once(gateway: Keyed) -> None:
+    limits = {"rules": ["GET v1"], "connections": ["c1"], "hosts": ["https://x"], "tags": {"a\0": "v"}, "rate": 0}
+    body = {
+        "display_name": "x",
+        "scopes": ["environment:proxie"],
+        "limits": limits,
+        "expires_at": "2020-01-01T00:00:00Z",
+    }
+    told = await gateway.running.json("POST", KEYS, json=body, expect=400)
+    paths = {".".join(issue["path"]) for issue in told["error"]["errors"]}
+    assert paths == {
+        "scopes.0",
+        "limits.rules.0",
+        "limits.connections.0",
+        "limits.hosts.0",
+        "limits.tags",
+        "limits.rate",
+        "expires_at",
+    }
+    two = {"display_name": "x", "kind": "capability", "limits": {"connections": ["lane/c1", "lane/c2"]}}
+    assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
+
+
+CALLS = {
+    "environment:connections:list": ("GET", "/connections", None),
+    "environment:connections:read": ("GET", C1, None),
+    "environment:connections:create": ("POST", "/connections", {}),
+    "environment:connections:delete": ("DELETE", "/connections/none?provider_config_key=lane", None),
+    "environment:integrations:list": ("GET", "/integrations", None),
+    "environment:integrations:read": ("GET", "/integrations/lane", None),
+    "environment:connect_sessions:write": ("POST", "/connect/sessions", {"end_user": {"id": "u"}}),
+    "environment:api_keys:list": ("GET", KEYS, None),
+    "environment:api_keys:create": ("POST", KEYS, {}),
+    "environment:api_keys:delete": ("DELETE", f"{KEYS}/99", None),
+}
+
+
+async def test_each_scope_opens_its_own_address_and_no_other(gateway: Keyed) -> None:
+    for held in CALLS:
+        key = (await gateway.key(held, scopes=[held]))["secret"]
+        for needed, (method, path, body) in CALLS.items():
+            status, _, told = await gateway.asked(method, path, key, json=body)
+            both = {held, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
+            if needed == held or (both and needed == "environment:connections:read"):
+                assert status != 403, (held, needed)
+            else:
+                assert (status, code(told)) == (403, "forbidden"), (held, needed)
+                assert told["error"]["message"] == f"Insufficient scope. Required: {needed}"
+        assert (await proxied(gateway, key))[0] == 403
+    key = (await gateway.key("proxy", scopes=["environment:proxy"]))["secret"]
+    assert (await proxied(gateway, key))[0] == 200
+    assert (await gateway.asked("GET", "/providers?limit=1", key))[0] == 200
+
+
+def test_a_wildcard_covers_what_begins_with_it_and_a_credential_the_rest_of_its_record() -> None:
+    assert all(covers(["environment:*"], wanted) for wanted in SCOPES | WILDCARDS)
+    assert covers(["environment:connections:*"], "environment:connections:read_credentials")
+    assert not covers(["environment:connections:*"], "environment:connect_sessions:write")
+    assert not covers(["environment:connections:*"], "environment:*")
+    assert covers(["environment:connections:read_credentials"], "environment:connections:read")
+    assert not covers(["environment:connections:read"], "environment:connections:read_credentials")
+    assert not covers(["environment:connections:read"], "environment:connections:*")
+
+
+async def test_without_its_scope_nobody_sees_a_credential(gateway: Keyed) -> None:
+    reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
+        "secret"
+    ]
+    status, _, told = await gateway.asked("GET", C1, reader)
+    assert (status, told["credentials"]["apiKey"]) == (200, "key-of-c1")
+    plain = (await gateway.key("plain", scopes=["environment:connections:read"]))["secret"]
+    status, _, told = await gateway.asked("GET", C1, plain)
+    assert (status, told["credentials"]) == (200, {})
+    assert "key-of-c1" not in str(told)
+    for wish in ("force_refresh", "refresh_token"):
+        status, _, told = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
+        assert (status, code(told)) == (403, "forbidden")
+    limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
+    status, _, told = await gateway.asked("GET", C1, limited)
+    assert (status, told["credentials"]) == (200, {}), "with the token it could send anything"
+
+
+async def test_a_key_limited_to_connections_sees_no_others(gateway: Keyed) -> None:
+    key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
+    status, _, told = await gateway.asked("GET", "/connections", key)
+    assert (status, [one["connection_id"] for one in told["connections"]]) == (200, ["c1"])
+    assert (await gateway.asked("GET", C1, key))[0] == 200
+    alike = []
+    for name in ("c2", "c9"):
+        for method in ("GET", "DELETE"):
+            status, _, told = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
+            assert (status, code(told)) == (404, "unknown_connection")
+            alike.append(str(told).replace(name, "?"))
+    assert len(set(alike)) == 1
+    imported = {
+        "provider_config_key": "lane",
+        "connection_id": "c2",
+        "credentials": {"type": "API_KEY", "apiKey": "mine"},
+    }
+    assert (await gateway.asked("POST", "/connections", key, json=imported))[0] == 404
+    assert (await gateway.asked("POST", "/connect/sessions", key, json={"end_user": {"id": "u"}}))[0] == 403
+    assert (await gateway.asked("GET", C2, gateway.running.headers["Authorization"][7:]))[2]["credentials"][
+        "apiKey"
+    ] == ("key-of-c2")
+
+
+async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: Keyed) -> None:
+    key = (await gateway.key("red", scopes=["environment:*"], limits={"tags": {"Team": "red"}}))["secret"]
+    assert (await proxied(gateway, key, "c1"))[0] == 200
+    alike = set()
+    for name in ("c2", "c9"):
+        status, _, text = await proxied(gateway, key, name)
+        assert status == 404
+        alike.add(text.replace(name, "?"))
+    assert len(alike) == 1
+    _, _, told = await gateway.asked("GET", "/connections", key)
+    assert [one["connection_id"] for one in told["connections"]] == ["c1"]
+    session = {"end_user": {"id": "u"}}
+    assert (await gateway.asked("POST", "/connect/sessions", key, json=session))[0] == 403
+    assert (await gateway.asked("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[0] == 201
+    body = {"provider_config_key": "lane", "credentials": {"type": "API_KEY", "apiKey": "k"}}
+    for name, tags, expected in (("c2", {"team": "red"}, 404), ("n1", None, 403), ("n1", {"team": "red"}, 201)):
+        wish = {**body, "connection_id": name, **({"tags": tags} if tags else {})}
+        assert (await gateway.asked("POST", "/connections", key, json=wish))[0] == expected
+
+
+async def test_a_key_limited_to_integrations_knows_no_others(gateway: Keyed) -> None:
+    key = (await gateway.key("none", scopes=["environment:*"], limits={"integrations": ["elsewhere"]}))["secret"]
+    assert (await gateway.asked("GET", "/integrations", key))[2] == {"data": []}
+    assert (await gateway.asked("GET", "/integrations/lane", key))[0] == 404
+    assert (await gateway.asked("GET", "/connections", key))[2] == {"connections": []}
+    status, headers, _ = await proxied(gateway, key)
+    assert (status, headers["Gateway-Error"]) == (404, "unknown_provider_config")
+
+
+@pytest.mark.parametrize("limits", [{"connections": ["made/c1"]}, {"tags": {"team": "red"}}])
+async def test_a_key_for_some_connections_leaves_their_integration_alone(
+    gateway: Keyed, limits: dict[str, Any]
+) -> None:
+    everything = gateway.running.headers["Authorization"][7:]
+    made = {"unique_key": "made", "provider": "lane"}
+    assert (await gateway.asked("POST", "/integrations", everything, json=made))[0] == 200
+    for name in ("c1", "c2"):
+        body = {"provider_config_key": "made", "connection_id": name, "credentials": {"type": "API_KEY", "apiKey": "k"}}
+        assert (await gateway.asked("POST", "/connections", everything, json=body))[0] == 201
+    key = (await gateway.key("one", scopes=["environment:*"], limits=limits))["secret"]
+    for method, path, body in (
+        ("DELETE", "/integrations/made", None),
+        ("PATCH", "/integrations/made", {"display_name": "Mine"}),
+        ("POST", "/integrations", {"unique_key": "more", "provider": "lane"}),
+    ):
+        status, _, told = await gateway.asked(method, path, key, json=body)
+        assert (status, code(told), told["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
+    for who, shown in ((everything, True), (key, False)):
+        status, _, told = await gateway.asked("GET", "/integrations/made?include=credentials", who)
+        assert (status, "credentials" in told["data"]) == (200, shown)
+    for name in ("c1", "c2"):
+        assert (await gateway.asked("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
+
+
+async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gateway: Keyed) -> None:
+    everything = gateway.running.headers["Authorization"][7:]
+    made = {"unique_key": "made", "provider": "lane"}
+    assert (await gateway.asked("POST", "/integrations", everything, json=made))[0] == 200
+    key = (await gateway.key("one", scopes=["environment:*"], limits={"integrations": ["made"]}))["secret"]
+    assert (await gateway.asked("PATCH", "/integrations/made", key, json={"display_name": "Ours"}))[0] == 200
+    assert (await gateway.asked("PATCH", "/integrations/made", key, json={"unique_key": "other"}))[0] == 404
+    assert (await gateway.asked("DELETE", "/integrations/made", key))[0] == 200
+
+
+@pytest.mark.parametrize("limits", [{"connections": ["made/mine"]}, {"tags": {"team": "red"}}])
+async def test_who_is_limited_to_some_connections_leaves_the_integration_of_the_others_alone(
+    gateway: Keyed, limits: dict[str, Any]
+) -> None:
+    made = {"provider": "lane", "unique_key": "made"}
+    await gateway.running.json("POST", "/integrations", json=made, expect=200)
+    theirs = {"provider_config_key": "made", "connection_id": "theirs", "credentials": {"apiKey": "k"}}
+    await gateway.running.json("POST", "/connections", json=theirs, expect=201)
+    key = (await gateway.key(scopes=["environment:*"], limits=limits))["secret"]
+    calls: list[tuple[str, str, Any]] = [
+        ("DELETE", "/integrations/made", None),
+        ("PATCH", "/integrations/made", {"display_name": "Other"}),
+        ("POST", "/integrations", {**made, "unique_key": "made" if "connections" in limits else "more"}),
+    ]
+    for method, path, body in calls:
+        status, _, told = await gateway.asked(method, path, key, json=body)
+        assert (status, told["error"]["payload"]["rule"]) == (403, "limits"), (method, told)
+    assert (await gateway.asked("GET", "/integrations/made", key))[0] == 200
+    await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
+
+
+async def test_a_limited_key_is_told_no_name_that_is_near(gateway: Keyed) -> None:
+    key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
+    for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
+        named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
+        status, _, told = await gateway.asked("GET", ask, key, headers=named)
+        assert (status, code(told)) == (404, "unknown_provider_config")
+        assert "'lane'" not in told["error"]["message"]
+
+
+async def test_no_integration_is_renamed_to_what_the_key_does_not_reach(gateway: Keyed) -> None:
+    await gateway.running.json("POST", "/integrations", json={"provider": "lane", "unique_key": "mine"}, expect=200)
+    limits = {"integrations": ["mine", "mine-too"]}
+    key = (await gateway.key(scopes=["environment:integrations:*"], limits=limits))["secret"]
+    status, _, _ = await gateway.asked("PATCH", "/integrations/mine", key, json={"unique_key": "billing"})
+    assert status == 404
+    assert (await gateway.asked("PATCH", "/integrations/mine", key, json={"unique_key": "mine-too"}))[0] == 200
+    assert (await gateway.asked("DELETE", "/integrations/mine-too", key))[0] == 200
+
+
+async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
+    parent = await gateway.key(
+        "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
+    )
+    more = {"display_name": "child", "scopes": ["environment:*"]}
+    status, _, told = await gateway.asked("POST", KEYS, parent["secret"], json=more)
+    assert (status, told["error"]["payload"]["missing"]) == (403, ["environment:*"])
+    status, _, told = await gateway.asked("POST", KEYS, parent["secret"], json={"display_name": "all"})
+    assert status == 403, "without scopes it would be everything"
+    wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["lane/c2"]}}
+    child = await gateway.key("wide", key=parent["secret"], **wider)
+    assert (await proxied(gateway, child["secret"], "c1"))[0] == 404
+    assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
+    child = await gateway.key(
+        "narrow", key=parent["secret"], scopes=["environment:proxy"], limits={"rules": ["GET /x"]}
+    )
+    assert (await proxied(gateway, child["secret"], "c1"))[0] == 200
+    assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
+    _, _, told = await gateway.asked("GET", KEYS, parent["secret"])
+    assert {one["display_name"] for one in told["data"]} == {"wide", "narrow"}, "a limited key sees its own"
+    counted = await gateway.key("counted", limits={"budget": 5})
+    assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
+
+
+async def test_a_key_does_not_outlive_itself_in_what_takes_the_place_of_another(gateway: Keyed) -> None:
+    lasting = await gateway.key("lasting", scopes=["environment:proxy"])
+    short = await gateway.key("short", scopes=["environment:proxy", "environment:api_keys:create"], expires_in_s=60)
+    for one in (lasting, short):  # another's place, and its own
+        wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
+        heir = await gateway.key("heir", key=short["secret"], **wish)
+        assert heir["expires_at"] <= short["expires_at"]
+    told = await gateway.key("lasting", replaces=lasting["id"])
+    assert "expires_at" not in told, "a key of gateway.yaml has no end that would bound it"
+
+
+async def test_what_a_key_had_take_the_place_of_another_ends_with_it(gateway: Keyed) -> None:
+    other = await gateway.key("other", scopes=["environment:proxy"])
+    thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
+    heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
+    assert (await proxied(gateway, heir["secret"]))[0] == 200
+    told = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
+    assert told["revoked"] == 2
+    assert [(await proxied(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
+
+
+async def test_no_key_takes_the_place_of_one_that_it_comes_from(gateway: Keyed) -> None:
+    top = await gateway.key("top")
+    child = await gateway.key("child", key=top["secret"])
+    grandchild = await gateway.key("grandchild", key=child["secret"])
+    for above in (top, child):
+        wish = {"display_name": "heir", "replaces": above["id"]}
+        status, _, told = await gateway.asked("POST", KEYS, grandchild["secret"], json=wish)
+        assert (status, told["error"]["payload"]["rule"]) == (403, "key")
+    assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
+
+
+async def test_who_is_revoked_takes_along_what_it_minted(gateway: Keyed) -> None:
+    parent = await gateway.key("parent")
+    child = await gateway.key("child", key=parent["secret"])
+    grandchild = await gateway.key("grandchild", key=child["secret"])
+    for one in (parent, child, grandchild):
+        assert (await proxied(gateway, one["secret"]))[0] == 200
+    told = await gateway.running.json("DELETE", f"{KEYS}/{parent['id']}", expect=200)
+    assert told == {"success": True, "revoked": 3}
+    for one in (parent, child, grandchild):
+        status, headers, _ = await proxied(gateway, one["secret"])
+        assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
+
+
+async def test_no_key_reaches_into_another_environment(gateway: Keyed) -> None:
+    mine = await gateway.key("mine")
+    status, _, _ = await gateway.asked("DELETE", f"{KEYS}/{mine['id']}", OTHER_KEY)
+    assert status == 404
+    assert (await gateway.asked("GET", KEYS, OTHER_KEY))[2] == {"data": []}
+    assert (await proxied(gateway, mine["secret"]))[0] == 200
+
+
+async def test_a_key_ends_when_it_was_to_end(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = await gateway.key("short", expires_in_s=60)
+    assert (await proxied(gateway, told["secret"]))[0] == 200
+    later = clock.now() + timedelta(seconds=61)
+    monkeypatch.setattr("gateway.clock.now", lambda: later)
+    assert (await proxied(gateway, told["secret"]))[0] == 401
+    assert (await gateway.asked("GET", KEYS, told["secret"]))[0] == 401
+
+
+async def test_two_keys_live_while_one_takes_the_place_of_the_other(
+    gateway: Keyed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = await gateway.key("app", limits={"connections": ["lane/c1"], "rate": 100})
+    child_less = await gateway.key("app", replaces=old["id"], overlap_s=60)
+    assert (child_less["scopes"], child_less["limits"], child_less["rate"]) == (old["scopes"], old["limits"], 100)
+    for one in (old, child_less):
+        assert (await proxied(gateway, one["secret"]))[0] == 200
+        assert (await proxied(gateway, one["secret"], "c2"))[0] == 404
+    later = clock.now() + timedelta(seconds=61)
+    monkeypatch.setattr("gateway.clock.now", lambda: later)
+    assert (await proxied(gateway, old["secret"]))[0] == 401
+    assert (await proxied(gateway, child_less["secret"]))[0] == 200
+
+
+async def test_a_rate_is_told_and_kept(gateway: Keyed) -> None:
+    key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
+    for left in ("1", "0"):
+        status, headers, _ = await proxied(gateway, key)
+        assert (status, headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == (200, "2", left)
+    status, headers, text = await proxied(gateway, key)
+    assert (status, headers["Gateway-Error"]) == (429, "too_many_request")
+    assert 0 < int(headers["Retry-After"]) <= 60
+    assert headers["X-RateLimit-Remaining"] == "0"
+    assert '"rule": "rate"' in text
+    assert (await gateway.asked("GET", "/connections", key))[0] == 429
+    unhappy = (await gateway.key("unhappy", limits={"rate": 9}))["secret"]
+    status, headers, _ = await proxied(gateway, unhappy, "nobody")
+    assert (status, headers["X-RateLimit-Remaining"]) == (404, "8")
+    other = (await gateway.key("free"))["secret"]
+    assert "X-RateLimit-Limit" not in (await proxied(gateway, other))[1]
+
+
+async def test_a_rate_begins_anew_each_minute(gateway: Keyed, clock: Any) -> None:
+    key = (await gateway.key("slow", limits={"rate": 1}))["secret"]
+    assert (await proxied(gateway, key))[0] == 200
+    assert (await proxied(gateway, key))[0] == 429
+    clock.ahead_s = 61.0
+    assert (await proxied(gateway, key))[0] == 200
+
+
+async def test_a_budget_is_never_exceeded(gateway: Keyed) -> None:
+    told = await gateway.key("task", limits={"budget": 30})
+    outcomes = [(await proxied(gateway, told["secret"]))[0] for _ in range(10)]
+    together = await asyncio.gather(*(proxied(gateway, told["secret"]) for _ in range(40)))
+    outcomes += [status for status, _, _ in together]
+    assert (outcomes.count(200), outcomes.count(403)) == (30, 20)
+    listed = await gateway.running.json("GET", KEYS, expect=200)
+    assert (listed["data"][0]["calls"], listed["data"][0]["budget"]) == (30, 30)
+
+
+async def test_a_retry_is_a_call_of_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(_: float) -> None:
+        await asyncio.sleep(0)
+
+    async with keyed(tmp_path, answered=b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n") as gateway:
+        key = (await gateway.key(limits={"budget": 3}))["secret"]
+        monkeypatch.setattr("gateway.clock.sleep", at_once)
+        status, headers, _ = await proxied(gateway, key, Retries="5")
+        assert (status, headers["Gateway-Attempts"], len(gateway.provider.heads)) == (503, "3", 3)
+        assert "Gateway-Error" not in headers, "the provider's own answer"
+        assert (await proxied(gateway, key))[0] == 403
+
+
+async def test_a_dry_run_costs_nothing_of_a_budget(gateway: Keyed) -> None:
+    key = (await gateway.key("task", limits={"budget": 1}))["secret"]
+    assert (await proxied(gateway, key, **{"Gateway-Dry-Run": "true"}))[0] == 200
+    assert (await proxied(gateway, key))[0] == 200
+    assert (await proxied(gateway, key))[0] == 403
+
+
+async def test_its_last_use_is_written_down_behind_the_requests(gateway: Keyed) -> None:
+    told = await gateway.key("used")
+    assert "last_used_at" not in told
+    await proxied(gateway, told["secret"])
+    await gateway.running.services.keys.minted.close()
+    listed = await gateway.running.json("GET", KEYS, expect=200)
+    assert listed["data"][0]["last_used_at"] >= told["created_at"]
+
+
+async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: Keyed) -> None:
+    for n in range(3):
+        await gateway.key(f"k{n}")
+    first = await gateway.running.json("GET", f"{KEYS}?limit=2", expect=200)
+    rest = await gateway.running.json("GET", f"{KEYS}?limit=2&cursor={first['next_cursor']}", expect=200)
+    assert [one["display_name"] for one in (*first["data"], *rest["data"])] == ["k2", "k1", "k0"]
+    assert "next_cursor" not in rest
+
+
+async def test_a_key_outlives_a_reload_and_dies_with_its_environment(gateway: Keyed) -> None:
+    import copy
+
+    import gateway as package
+
+    key = (await gateway.key("k"))["secret"]
+    elsewhere = (await gateway.key("k", key=OTHER_KEY))["secret"]
+    for one in (key, elsewhere):
+        assert (await proxied(gateway, one))[0] == 200
+    document = copy.deepcopy(gateway.running.document)
+    del document["environments"]["other"]
+    from gateway import config
+
+    changed = config.parse(document, base=gateway.running.folder, environ={})
+    assert await package.reload(gateway.running.app, changed)
+    assert (await proxied(gateway, key))[0] == 200
+    assert (await proxied(gateway, elsewhere))[0] == 401
+
+
+async def test_a_stranger_is_looked_up_once(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, asked = gateway.running.services.store, list[str]()
+    get = store.keys.get
+
+    async def counted(key_digest: str) -> Any:
+        asked.append(key_digest)
+        return await get(key_digest)
+
+    monkeypatch.setattr(store.keys, "get", counted)
+    from gateway.access.key_forms import mint
+
+    stranger = mint().reveal()
+    for text in (stranger, stranger, "gw_sk_" + "x" * 49, "no-key-of-ours-at-all"):
+        assert (await proxied(gateway, text))[0] == 401
+    assert asked == [digest(stranger)]
+
+
+def test_every_address_behind_a_key_says_which_scope_it_needs() -> None:
+    behind = [(m, p, h) for m, p, h in ROUTES if scope in getattr(h, CHAIN, ())]
+    assert len(behind) > 10
+    assert [(method, path) for method, path, handler in behind if not hasattr(handler, NEEDS)] == []

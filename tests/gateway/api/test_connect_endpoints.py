@@ -1,0 +1,419 @@
+"""What the back end opens and what the browser may do with it: sessions, reconnects, polling (api-contract 1.5)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from gateway.authorization.connect_sessions import SESSION_PREFIX
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_typed_in import arrive
+
+
+def bearing(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def call(running: RunningGateway, method: str, path: str, token: str, **options: Any) -> tuple[int, Any]:
+    async with running.http.request(method, running.url + path, headers=bearing(token), **options) as answer:
+        return answer.status, await answer.json() if answer.content_type == "application/json" else await answer.text()
+
+
+async def made(running: RunningGateway, **body: Any) -> dict[str, Any]:
+    told = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+    data: dict[str, Any] = told["data"]
+    return data
+
+
+async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) -> None:
+    defaults = {
+        "tracker": {"connection_config": {"subdomain": "acme"}, "authorization_params": {"a": "b"}, "user_scopes": "x"}
+    }
+    told = await made(
+        running,
+        end_user={"id": "u1", "email": "ada@example.com", "tags": {"plan": "pro"}},
+        organization={"id": "o1", "display_name": "Org"},
+        allowed_integrations=["tracker"],
+        integrations_config_defaults=defaults,
+        overrides={"tracker": {"docs_connect": "https://docs.example.com"}},
+    )
+    status, shown = await call(running, "GET", "/connect/session", told["token"])
+    assert status == 200
+    data = shown["data"]
+    assert data["endUser"] == {
+        "id": "u1",
+        "display_name": None,
+        "email": "ada@example.com",
+        "tags": {"plan": "pro"},
+        "organization": {"id": "o1", "display_name": "Org"},
+    }
+    assert data["allowed_integrations"] == ["tracker"]
+    assert data["integrations_config_defaults"]["tracker"] == {
+        "connection_config": {"subdomain": "acme"},
+        "authorization_params": {"a": "b"},
+    }
+    assert data["overrides"] == {"tracker": {"docs_connect": "https://docs.example.com"}}
+    assert data["websocketsPath"] == "/"
+    assert data["connectUISettings"]["theme"]["light"]["primary"].startswith("#")
+    assert "isReconnecting" not in data
+
+
+async def test_a_deleted_session_opens_nothing(running: RunningGateway) -> None:
+    token = (await made(running))["token"]
+    assert await call(running, "DELETE", "/connect/session", token) == (204, "")
+    status, told = await call(running, "GET", "/connect/session", token)
+    assert (status, told["error"]["code"]) == (401, "unknown_connect_session_token")
+
+
+async def test_a_session_sees_the_catalog_and_its_own_integrations_only(running: RunningGateway) -> None:
+    token = (await made(running, allowed_integrations=["tracker"]))["token"]
+    assert (await call(running, "GET", "/providers?search=tracker", token))[0] == 200
+    assert (await call(running, "GET", "/providers/tracker", token))[1]["data"]["name"] == "tracker"
+    status, listed = await call(running, "GET", "/integrations", token)
+    assert (status, [one["unique_key"] for one in listed["data"]]) == (200, ["tracker"])
+
+
+async def test_integrations_that_a_session_does_not_offer_are_not_listed(running: RunningGateway) -> None:
+    running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
+    await running.restart()
+    token = (await made(running, allowed_integrations=["other"]))["token"]
+    _, listed = await call(running, "GET", "/integrations", token)
+    assert [one["unique_key"] for one in listed["data"]] == ["other"]
+    _, listed = await call(running, "GET", "/integrations", (await made(running))["token"])
+    assert [one["unique_key"] for one in listed["data"]] == ["tracker", "other"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/connections"),
+        ("GET", "/integrations/tracker"),
+        ("POST", "/connect/sessions"),
+        ("POST", "/connect/sessions/reconnect"),
+        ("GET", "/connect/sessions/" + "0" * 64),
+        ("GET", "/connections/c1?provider_config_key=tracker"),
+        ("DELETE", "/connections/c1?provider_config_key=tracker"),
+        ("GET", "/proxy/x"),
+    ],
+)
+async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, method: str, path: str) -> None:
+    status, told = await call(running, method, path, (await made(running))["token"])
+    assert (status, told["error"]["code"]) == (401, "unknown_account")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (SESSION_PREFIX + "0" * 64, "unknown_connect_session_token"),
+        (SESSION_PREFIX + "x", "invalid_connect_session_token_format"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/connect/session", "/providers", "/integrations", "/connect/session/result"])
+async def test_what_looks_like_a_token_is_never_tried_as_a_key(
+    running: RunningGateway, path: str, sent: str, code: str
+) -> None:
+    status, told = await call(running, "GET", path, sent)
+    assert (status, told["error"]["code"]) == (401, code)
+
+
+async def test_the_secret_key_is_no_session(running: RunningGateway) -> None:
+    told = await running.json("GET", "/connect/session", expect=401)
+    assert told["error"]["code"] == "invalid_connect_session_token_format"
+
+
+async def test_telemetry_is_taken_and_forgotten(running: RunningGateway) -> None:
+    token = (await made(running))["token"]
+    body = {"token": token, "event": "open", "timestamp": "2026-01-01T00:00:00Z", "dimensions": {"integration": "x"}}
+    async with running.http.post(f"{running.url}/connect/telemetry", json=body) as answer:
+        assert (answer.status, await answer.read()) == (204, b"")
+    async with running.http.post(f"{running.url}/connect/telemetry", json={**body, "token": "x"}) as answer:
+        assert answer.status == 401
+
+
+async def test_the_back_end_polls_for_the_outcome_without_the_token(running: RunningGateway, tracker: Tracker) -> None:
+    told = await made(running)
+    path = told["poll_url"].removeprefix(running.url)
+    assert told["token"] not in path
+    assert (await running.json("GET", path, expect=200))["data"]["status"] == "pending"
+    await arrive(running, told["token"], "&params[subdomain]=nowhere")
+    failed = (await running.json("GET", path))["data"]
+    assert (failed["status"], failed["connections"]) == ("pending", [])
+    assert (failed["error"]["type"], failed["error"]["provider_config_key"]) == (
+        "connection_validation_failed",
+        "tracker",
+    )
+    await arrive(running, told["token"])
+    done = (await running.json("GET", path))["data"]
+    listed = (await running.json("GET", "/connections"))["connections"]
+    assert done["status"] == "connected"
+    assert done["connections"] == [
+        {"provider_config_key": "tracker", "connection_id": listed[0]["connection_id"], "is_pending": False}
+    ]
+    assert "error" not in done
+    await running.json("GET", "/connect/sessions/" + "0" * 64, expect=404)
+
+
+async def test_a_limited_key_hears_nothing_of_connections_out_of_its_reach(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    told = await made(running)
+    path = told["poll_url"].removeprefix(running.url)
+    await arrive(running, told["token"])
+    assert len((await running.json("GET", path))["data"]["connections"]) == 1
+    for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
+        wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
+        key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
+        async with running.http.get(told["poll_url"], headers={"Authorization": f"Bearer {key}"}) as answer:
+            data = (await answer.json())["data"]
+        assert (answer.status, len(data["connections"])) == (200, seen), data
+
+
+async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
+    proxy = {
+        "base_url": tracker.url,
+        "headers": {"x-api-key": "${apiKey}"},
+        "verification": {"method": "GET", "endpoints": ["/x"]},
+    }
+    entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
+    write_entry(running.folder, "keyed", {**entry, "proxy": proxy})
+    running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
+    await running.restart()
+    session = await made(running)
+    path = session["poll_url"].removeprefix(running.url)
+    waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
+    while not running.services.outcomes._waiting:
+        await asyncio.sleep(0)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
+        refused = (await answer.json())["error"]
+    async with asyncio.timeout(PATIENCE_S):
+        told = (await waiting)["data"]
+    assert (told["status"], told["connections"]) == ("pending", [])
+    assert told["error"] == {
+        "type": "connection_test_failed",
+        "code": "connection_test_failed",
+        "message": refused["message"],
+        "provider_config_key": "keyed",
+    }
+    assert "a-wrong-key" not in str(told)
+    assert (await call(running, "DELETE", "/connect/session", session["token"]))[0] == 204
+    ended = (await running.json("GET", path, expect=200))["data"]
+    assert (ended["status"], ended["error"]) == ("expired", told["error"])
+
+
+async def test_a_session_that_ended_is_known_for_a_while(
+    running: RunningGateway, later: Callable[[float], None]
+) -> None:
+    deleted, forgotten, expired = [await made(running) for _ in range(3)]
+    paths = [one["poll_url"].removeprefix(running.url) for one in (deleted, forgotten, expired)]
+    assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
+    assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
+    later(1801)
+    await running.services.store.sessions.delete(forgotten["poll_url"].rpartition("/")[2])
+    for path in paths:
+        assert (await running.json("GET", path, expect=200))["data"] == {"status": "expired", "connections": []}
+    await running.services.store.prune(clock.now())
+    assert (await running.json("GET", paths[2], expect=200))["data"]["status"] == "expired"
+    later(1801 + 3601)
+    await running.services.store.prune(clock.now())
+    for path in paths:
+        await running.json("GET", path, expect=404)
+
+
+async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: RunningGateway, tracker: Tracker) -> None:
+    told = await made(running)
+    path = told["poll_url"].removeprefix(running.url)
+    waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
+    while not running.services.outcomes._waiting:
+        await asyncio.sleep(0)
+    await arrive(running, told["token"])
+    async with asyncio.timeout(PATIENCE_S):
+        assert (await waiting)["data"]["status"] == "connected"
+
+
+async def test_a_window_s_outcome_is_told_apart_from_others_of_its_session(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    token = (await made(running))["token"]
+    await arrive(running, token, "&ws_client_id=one")
+    for client, count in (("one", 1), ("two", 0)):
+        _, told = await call(running, "GET", f"/connect/session/result?client={client}", token)
+        assert len(told["data"]["connections"]) == count
+
+
+async def connected(running: RunningGateway, tracker: Tracker) -> str:
+    await arrive(running, (await made(running, tags={"team": "x"}))["token"], "&params[subdomain]=globex")
+    connection_id: str = (await running.json("GET", "/connections"))["connections"][0]["connection_id"]
+    return connection_id
+
+
+async def reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
+    body = {"connection_id": connection_id, "integration_id": "tracker", **more}
+    told = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    data: dict[str, Any] = told["data"]
+    return data
+
+
+async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, tracker: Tracker) -> None:
+    connection_id = await connected(running, tracker)
+    path = f"/connections/{connection_id}?provider_config_key=tracker"
+    before = await running.json("GET", path)
+    told = await reconnect(running, connection_id)
+    _, shown = await call(running, "GET", "/connect/session", told["token"])
+    assert shown["data"]["isReconnecting"] is True
+    assert (await arrive(running, told["token"]))[0] == 200
+    after = await running.json("GET", path)
+    assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
+    same = ("id", "connection_id", "connection_config", "tags", "end_user")
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    assert after["connection_config"]["subdomain"] == "globex"
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGateway, tracker: Tracker) -> None:
+    running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
+    await running.restart()
+    told = await reconnect(running, await connected(running, tracker))
+    address = f"{running.url}/oauth/connect/other?connect_session_token={told['token']}"
+    async with running.http.get(address, allow_redirects=False) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (403, "integration_not_allowed")
+
+
+@pytest.mark.parametrize(
+    ("named", "path"),
+    [
+        ({"connection_id": "nobody", "integration_id": "tracker"}, ["connection_id"]),
+        ({"connection_id": "nobody", "integration_id": "nothing"}, ["integration_id"]),
+        ({"integration_id": "tracker"}, ["connection_id"]),
+    ],
+)
+async def test_an_unknown_connection_cannot_be_reconnected(
+    running: RunningGateway, named: dict[str, str], path: list[str]
+) -> None:
+    told = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
+    assert (told["error"]["code"], told["error"]["errors"][0]["path"]) == ("invalid_body", path)
+
+
+async def test_a_connection_that_goes_meanwhile_is_not_brought_back(running: RunningGateway, tracker: Tracker) -> None:
+    connection_id = await connected(running, tracker)
+    told = await reconnect(running, connection_id)
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={told['token']}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        consent = answer.headers["Location"]
+    await running.json("DELETE", f"/connections/{connection_id}?provider_config_key=tracker", expect=200)
+    async with running.http.get(consent) as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_connection")
+    assert (await running.json("GET", "/connections"))["connections"] == []
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        assert answer.status == 401  # its session went with it
+
+
+async def test_another_account_does_not_take_a_connection_over(running: RunningGateway, tracker: Tracker) -> None:
+    from gateway.records.connection import Account
+
+    entry = tracker_entry(tracker.url, account={"id": "user", "label": ["mail"]})
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.token_extra = {"user": 1, "mail": "ada@example.com"}
+    await arrive(running, (await made(running))["token"])
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    assert listed["account"] == {"id": "1", "label": "ada@example.com"}
+    path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
+    before = (await running.json("GET", path))["credentials"]
+    told = await reconnect(running, listed["connection_id"])
+
+    tracker.token_extra = {"user": 2, "mail": "eve@example.com"}
+    status, html = await arrive(running, told["token"])
+    assert (status, "another account of Tracker eve@example.com" in html) == (400, True)
+    assert "Sign in as ada@example.com" in html
+    assert (await running.json("GET", path))["credentials"] == before
+    tracker.token_extra = {"user": 1, "mail": "ada@new.example.com"}
+    assert (await arrive(running, told["token"]))[0] == 200
+    assert (await running.json("GET", path))["account"] == {"id": "1", "label": "ada@new.example.com"}
+    assert Account("1") != Account("2")
+
+
+async def test_nothing_waits_for_an_installation_that_nobody_will_tell_of(running: RunningGateway) -> None:
+    token = (await made(running))["token"]
+    address = f"{running.url}/auth/oauth-outbound/tracker?connect_session_token={token}"
+    async with running.http.post(address, json={}) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_auth_mode")
+
+
+async def test_what_a_reconnect_is_told_now_wins_over_what_it_was_told_before(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    entry = tracker_entry(tracker.url, token_response_metadata=["shard"])
+    del entry["post_connection_script"]
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.token_extra = {"shard": "old"}
+    await arrive(running, (await made(running))["token"])
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    tracker.token_extra = {"shard": "new"}
+    assert (await arrive(running, (await reconnect(running, listed["connection_id"]))["token"]))[0] == 200
+    path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
+    assert (await running.json("GET", path))["connection_config"] == {"shard": "new"}
+
+
+async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_anew(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    forms = {"region": {"title": "Region"}, "team": {"title": "Team"}, "pin": {"title": "Pin", "secret": True}}
+    proxy = {"base_url": tracker.url, "headers": {"x-api-key": "${apiKey}"}}
+    entry = {"display_name": "Keyed", "categories": ["crm"], "docs": "https://docs.example.com", "auth_mode": "API_KEY"}
+    write_entry(running.folder, "keyed", {**entry, "connection_config": forms, "proxy": proxy})
+    running.document["environments"]["dev"]["integrations"]["keyed"] = {"provider": "keyed"}
+    await running.restart()
+    body = {
+        "provider_config_key": "keyed",
+        "connection_id": "k1",
+        "credentials": {"type": "API_KEY", "apiKey": "first"},
+        "connection_config": {"region": "eu", "team": "blue", "pin": "0000"},
+    }
+    await running.json("POST", "/connections", json=body, expect=201)
+    wish = {"connection_id": "k1", "integration_id": "keyed"}
+    fixed = {"integrations_config_defaults": {"keyed": {"connection_config": {"team": "red"}}}}
+    told = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={told['data']['token']}"
+    async with running.http.post(address, json={"apiKey": "second"}) as answer:
+        assert answer.status == 200, await answer.text()
+    after = await running.json("GET", "/connections/k1?provider_config_key=keyed")
+    assert after["credentials"]["apiKey"] == "second"
+    assert after["connection_config"] == {"region": "eu", "team": "red", "pin": "0000"}
+
+
+async def test_a_webhook_address_among_the_settings_is_checked_like_any_other(running: RunningGateway) -> None:
+    settings = {"tracker": {"connection_config": {"webhook_url": "not an address"}}}
+    body = {"end_user": {"id": "u1"}, "integrations_config_defaults": settings}
+    told = await running.json("POST", "/connect/sessions", json=body, expect=400)
+    (issue,) = told["error"]["errors"]
+    assert issue["path"] == ["integrations_config_defaults", "tracker", "connection_config", "webhook_url"]
+
+
+async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    forms = {"partner": {"title": "Partner key", "secret": True}, "region": {"title": "Region"}}
+    write_entry(running.folder, "tracker", tracker_entry(tracker.url, connection_config=forms))
+    await running.restart()
+    fixed = {"Partner": "pk-0123456789", "region": "eu"}
+    told = await made(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
+    status, shown = await call(running, "GET", "/connect/session", told["token"])
+    assert status == 200
+    assert shown["data"]["integrations_config_defaults"] == {
+        "tracker": {"connection_config": {"Partner": "********", "region": "eu"}}
+    }
+    async with running.http.get(told["connect_link"]) as answer:
+        assert "pk-0123456789" not in await answer.text()
+
+
+async def test_an_integration_that_is_named_twice_is_offered_once(running: RunningGateway) -> None:
+    told = await made(running, allowed_integrations=["tracker", "tracker"])
+    async with running.http.get(told["connect_link"]) as answer:
+        assert "What the application will be able to do" in await answer.text()

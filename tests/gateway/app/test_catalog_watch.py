@@ -1,0 +1,267 @@
+"""Catalog files change under a gateway that serves: each takes effect by itself, and a faulty one harms nobody."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import structlog
+import yaml
+from aiohttp import web
+
+import gateway
+from gateway.app import catalog_watch
+from gateway.app.catalog_watch import CatalogWatch
+from gateway.server.serving_worker import beside
+from tests.fakes.gateways import SECRET_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import Files, serving
+from tests.fakes.tracker import Tracker
+
+MAIL = {
+    "display_name": "Mail",
+    "categories": ["email"],
+    "auth_mode": "NONE",
+    "proxy": {"base_url": "https://mail.test"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_watch, "QUIET_MS", 20)
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+
+
+@pytest.fixture
+async def watched(running: RunningGateway) -> AsyncIterator[RunningGateway]:
+    """The fixture `running`, whose catalog folder is watched."""
+    async with beside(CatalogWatch(running.app).run()):
+        yield running
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+def names(running: RunningGateway) -> set[str]:
+    return set(running.services.catalog.providers)
+
+
+def events(told: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [entry for entry in told if entry["event"] == name]
+
+
+async def test_files_come_change_and_go(watched: RunningGateway, told: list[dict[str, Any]]) -> None:
+    write_entry(watched.folder, "mail", MAIL)
+    await until(lambda: "mail" in names(watched))
+    assert (await watched.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
+    write_entry(watched.folder, "mail", {**MAIL, "display_name": "Post"})
+    await until(lambda: watched.services.catalog.providers["mail"].display_name == "Post")
+    assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "Post"
+    (watched.folder / "catalog" / "mail.yaml").unlink()
+    await until(lambda: "mail" not in names(watched))
+    await watched.json("GET", "/providers/mail", expect=404)
+    kinds = [set(entry) & {"added", "changed", "removed"} for entry in events(told, "catalog_changed")]
+    assert kinds == [{"added"}, {"changed"}, {"removed"}]
+
+
+async def test_a_shipped_entry_shows_again_when_the_one_over_it_goes(watched: RunningGateway) -> None:
+    write_entry(watched.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
+    await until(lambda: watched.services.catalog.providers["jira"].display_name == "Our Jira")
+    (watched.folder / "catalog" / "jira.yaml").unlink()
+    await until(lambda: watched.services.catalog.providers["jira"].display_name == "Jira")
+    assert (await watched.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
+
+
+async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_old(
+    watched: RunningGateway, tracker: Tracker
+) -> None:
+    await watched.imported(tracker.grant())
+    async with watched.proxied("c1") as answer:
+        assert (await answer.json())["path"] == "/x"
+    tracker.hold_api.clear()
+    under_way = asyncio.create_task(watched.proxied("c1", "/slow")._coro)
+    await until(lambda: any(request.path == "/slow" for request in tracker.seen))
+    write_entry(watched.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
+    await until(lambda: watched.services.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
+    tracker.hold_api.set()
+    async with watched.proxied("c1") as answer:
+        assert (await answer.json())["path"] == "/v2/x"
+    async with await under_way as answer:
+        assert (await answer.json())["path"] == "/slow"
+
+
+async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: RunningGateway, tracker: Tracker) -> None:
+    await watched.imported(tracker.grant())
+    for _ in range(3):
+        async with watched.proxied("c1") as answer:
+            assert answer.status == 200
+    lane_before = watched.lane.handed_over
+    entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
+    write_entry(watched.folder, "tracker", entry)
+    await until(lambda: watched.services.catalog.providers["tracker"].proxy.headers)
+    async with watched.proxied("c1") as answer:
+        assert answer.status == 200
+    assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
+    assert watched.lane.handed_over >= lane_before
+
+
+async def test_a_faulty_file_keeps_the_old_entry_and_is_told_once(
+    watched: RunningGateway, told: list[dict[str, Any]]
+) -> None:
+    before = watched.services.catalog.providers["tracker"]
+    path = watched.folder / "catalog" / "tracker.yaml"
+    sound = path.read_text()
+    path.write_text(sound + "tokn_url: https://x.test\n")
+    write_entry(watched.folder, "one", MAIL)
+    await until(lambda: "one" in names(watched) and events(told, "fault"))
+    write_entry(watched.folder, "two", MAIL)
+    await until(lambda: "two" in names(watched))
+    faults = [entry["detail"] for entry in events(told, "fault")]
+    assert len(faults) == 1
+    line = sound.count("\n") + 1
+    assert faults[0].endswith(f"tracker.yaml:{line}: unknown key 'tokn_url'; did you mean 'token_url'?")
+    assert watched.services.catalog.providers["tracker"] == before
+    assert watched.services.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
+    path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
+    await until(lambda: watched.services.catalog.providers["tracker"].display_name == "Mended")
+    path.write_text("]")
+    await until(lambda: len(events(told, "fault")) == 2)
+    assert watched.services.catalog.providers["tracker"].display_name == "Mended"
+
+
+async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, told: list[dict[str, Any]]) -> None:
+    write_entry(watched.folder, "base", MAIL)
+    write_entry(watched.folder, "heir", {"alias": "base", "display_name": "Heir"})
+    await until(lambda: "heir" in names(watched))
+    write_entry(watched.folder, "base", {**MAIL, "proxy": {}})
+    await until(lambda: len(events(told, "fault")) == 2)
+    assert {"base", "heir"} <= names(watched)
+
+
+async def test_an_entry_that_an_integration_needs_stays_when_its_file_goes(
+    watched: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await watched.imported(tracker.grant())
+    (watched.folder / "catalog" / "tracker.yaml").unlink()
+    await until(lambda: events(told, "fault"))
+    assert "the catalog has no provider 'tracker'" in events(told, "fault")[0]["detail"]
+    assert events(told, "catalog_fault")[0]["kept"] == ["tracker"]
+    async with watched.proxied("c1") as answer:
+        assert answer.status == 200
+
+
+async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
+    watched: RunningGateway, monkeypatch: pytest.MonkeyPatch, told: list[dict[str, Any]]
+) -> None:
+    write_entry(watched.folder, "mail", MAIL)
+    await until(lambda: "mail" in names(watched))
+    monkeypatch.setattr(catalog_watch, "LOOK_AGAIN_S", 0.02)
+    shutil.move(watched.folder / "catalog", watched.folder / "away")
+    await until(lambda: any("cannot be read" in entry["detail"] for entry in events(told, "fault")))
+    assert {"mail", "tracker"} <= names(watched)
+    (fault,) = events(told, "catalog_fault")
+    assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
+
+
+async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
+    """As Kubernetes changes the files of a ConfigMap."""
+    catalog = watched.folder / "catalog"
+    for version in ("one", "two"):
+        (catalog / f"..{version}").mkdir()
+        entry = yaml.safe_dump({**MAIL, "display_name": version})
+        (catalog / f"..{version}" / "mail.yaml").write_text(entry)
+    (catalog / "..data").symlink_to("..one")
+    (catalog / "mail.yaml").symlink_to("..data/mail.yaml")
+    await until(lambda: "mail" in names(watched))
+    (catalog / "..new").symlink_to("..two")
+    (catalog / "..new").rename(catalog / "..data")
+    await until(lambda: watched.services.catalog.providers["mail"].display_name == "two")
+    assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
+
+
+async def test_what_changed_between_the_start_and_the_watch_counts(running: RunningGateway) -> None:
+    write_entry(running.folder, "mail", MAIL)
+    assert "mail" not in names(running)
+    async with beside(CatalogWatch(running.app).run()):
+        await until(lambda: "mail" in names(running))
+
+
+async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_entry(watched.folder, "mail", MAIL)
+    await until(lambda: "mail" in names(watched))
+    read: list[Any] = []
+    monkeypatch.setattr(catalog_watch, "reread", lambda *given: read.append(given))
+    looks = 0
+    real = catalog_watch.state_of
+
+    def counted(folders: Any) -> int:
+        nonlocal looks
+        looks += 1
+        return real(folders)
+
+    monkeypatch.setattr(catalog_watch, "state_of", counted)
+    before = watched.services
+    (watched.folder / "catalog" / "notes.txt").write_text("no entry")
+    await until(lambda: looks)
+    assert read == []
+    assert watched.services is before
+
+
+async def test_a_host_watches_by_one_line(tmp_path: Path) -> None:
+    write_entry(tmp_path, "mail", MAIL)
+    from tests.fakes.gateways import document
+
+    content = document([])
+    del content["environments"]["dev"]["integrations"]["tracker"]
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(content))
+    app = gateway.create_app(tmp_path / "gateway.yaml")
+    app.cleanup_ctx.append(gateway.watch)
+    async with _started(app):
+        write_entry(tmp_path, "post", MAIL)
+        from gateway.services import SERVICES
+
+        assert "post" not in app[SERVICES].catalog.providers
+        await until(lambda: "post" in app[SERVICES].catalog.providers)
+
+
+@asynccontextmanager
+async def _started(app: web.Application) -> AsyncIterator[None]:
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def test_every_worker_takes_the_change_and_one_tells_of_it(tmp_path: Path) -> None:
+    files = Files(tmp_path, 9, workers=2, port=0)
+    async with serving(files) as process, aiohttp.ClientSession() as http:
+        write_entry(tmp_path, "mail", MAIL)
+        (tmp_path / "catalog" / "broken.yaml").write_text("display_name: [\n")
+        await process.logged("catalog_changed")
+
+        async def served() -> bool:
+            headers = {"Authorization": f"Bearer {SECRET_KEY}", "Connection": "close"}
+            async with http.get(f"http://127.0.0.1:{process.port}/providers/mail", headers=headers) as answer:
+                return answer.status == 200
+
+        async with asyncio.timeout(PATIENCE_S):
+            in_a_row = 0
+            while in_a_row < 16:  # each on a connection of its own, so that either worker is met
+                in_a_row = in_a_row + 1 if await served() else 0
+        faults = [entry for entry in process.log if entry["event"] == "fault"]
+        assert len(faults) == 1
+        assert "broken.yaml" in faults[0]["detail"]

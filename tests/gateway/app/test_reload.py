@@ -1,0 +1,283 @@
+"""Another configuration while requests go on: all of it, or none of it."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+
+import gateway
+from gateway import config as configuration
+from gateway.app.reload import reload
+from gateway.observe.metrics import RELOADS
+from gateway.observe.metrics_text import total
+from gateway.services import SERVICES
+from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+OTHER_KEY = "sk-other-0123456789abcdef"
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+
+
+def write(running: RunningGateway) -> None:
+    """The document as it stands now, into the file that a reload reads."""
+    (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))
+
+
+async def reloaded(running: RunningGateway) -> bool:
+    write(running)
+    return await reload(running.app, running.folder / "gateway.yaml")
+
+
+async def status(running: RunningGateway, connection_id: str = "c1", **options: Any) -> int:
+    async with running.proxied(connection_id, **options) as answer:
+        found: int = answer.status
+        return found
+
+
+async def test_keys_and_environments_come_and_go(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    environments = running.document["environments"]
+    environments["live"] = {
+        "secret_keys": [OTHER_KEY],
+        "integrations": {"tracker": environments["dev"]["integrations"]["tracker"]},
+    }
+    assert await reloaded(running)
+    assert await status(running) == 200
+    running.headers = {"Authorization": f"Bearer {OTHER_KEY}"}
+    assert await status(running) == 404  # its own connections: none yet
+    await running.imported(tracker.grant())  # the new environment has its data key
+    assert await status(running) == 200
+    del environments["live"]
+    assert await reloaded(running)
+    assert await status(running) == 401
+
+
+async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    integrations = running.document["environments"]["dev"]["integrations"]
+    token = await running.session_token()
+    kept = integrations.pop("tracker")
+    assert await reloaded(running)
+    async with running.proxied("c1") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        assert answer.status in {400, 404}
+    assert running.app[SERVICES].live.kept == 0
+    integrations["tracker"] = kept
+    assert await reloaded(running)
+    assert await status(running) == 200
+
+
+async def test_a_changed_entry_counts_from_the_next_request_on(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    entry = tracker_entry(tracker.url)
+    entry["proxy"] = {"base_url": f"{tracker.url}/v2"}
+    write_entry(running.folder, "tracker", entry)
+    assert await reloaded(running)
+    async with running.proxied("c1", "/x") as answer:
+        assert (await answer.json())["path"] == "/v2/x"
+
+
+async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    before = running.app[SERVICES]
+    running.document["environments"]["empty"] = {}
+    assert await reloaded(running)
+    after = running.app[SERVICES]
+    assert after is not before
+    assert (after.live, after.store, after.egress, after.renewer) == (
+        before.live,
+        before.store,
+        before.egress,
+        before.renewer,
+    )
+    ((_, kept),) = after.live._kept.items()
+    assert kept.opened is not None
+
+
+async def test_networks_are_closed_and_opened(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    allowed = running.document["egress"].pop("allow")
+    assert await reloaded(running)
+    assert await status(running) == 400  # address_refused, also over a connection that was kept
+    running.document["egress"]["allow"] = allowed
+    assert await reloaded(running)
+    assert await status(running) == 200
+
+
+async def test_a_public_url_moves(running: RunningGateway) -> None:
+    running.document["server"]["public_url"] = "http://localhost:4000/gw"
+    assert await reloaded(running)
+    assert running.app[SERVICES].flows._public_url == "http://localhost:4000/gw"
+
+
+async def test_a_request_begun_before_ends_under_the_configuration_it_began_with(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    """Its token is being renewed while the integration it needs is taken away."""
+    tracker.ttl_s = 0.001
+    await running.imported(tracker.grant())
+    tracker.ttl_s = 3600
+    tracker.hold.clear()
+    begun = asyncio.create_task(status(running))
+    async with asyncio.timeout(PATIENCE_S):
+        while not tracker.calls["refresh_token"]:
+            await asyncio.sleep(0)
+    running.document["server"]["public_url"] = "http://localhost:4000"
+    assert await reloaded(running)
+    tracker.hold.set()
+    assert await begun == 200
+
+
+async def test_a_stream_under_way_outlives_the_networks_it_went_through(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    tracker.hold_api.clear()
+    begun = asyncio.create_task(status(running))
+    async with asyncio.timeout(PATIENCE_S):
+        while tracker.calls["api"] < 2:
+            await asyncio.sleep(0)
+    former = running.services.egress
+    running.document["egress"]["allow"] = ["127.0.0.0/8"]
+    assert await reloaded(running)
+    assert running.services.egress is not former
+    assert running.services.retired == (former,)
+    tracker.hold_api.set()
+    assert await begun == 200
+    async with asyncio.timeout(PATIENCE_S):
+        while not former.unused:  # its connection is not kept for a next request
+            await asyncio.sleep(0)
+    assert await reloaded(running)
+    assert running.services.retired == ()
+
+
+async def test_idle_connections_end_with_the_networks_they_went_through(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    former = running.services.egress
+    assert [load.idle for _, load in former.load()] == [1]
+    running.document["egress"]["timeouts"] = {"connect_s": 3}
+    assert await reloaded(running)
+    async with asyncio.timeout(PATIENCE_S):
+        while not former.unused:
+            await asyncio.sleep(0)
+    assert await status(running) == 200
+    assert running.services.egress.timeouts.connect_s == 3
+
+
+async def test_what_providers_are_known_for_stays_unless_their_limits_change(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    before = running.services.gates
+    running.document["egress"]["timeouts"] = {"connect_s": 3}
+    assert await reloaded(running)
+    assert running.services.gates is before
+    running.document["egress"]["limits"] = {"outstanding": 1}
+    assert await reloaded(running)
+    assert running.services.gates is not before
+
+
+async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker.ttl_s = 0.001
+    await running.imported(tracker.grant())
+    tracker.ttl_s = 3600
+    store = running.services.store.connections
+    lease = store.lease_refresh
+    integrations = running.document["environments"]["dev"]["integrations"]
+
+    async def lease_and_reload(*args: Any, **options: Any) -> bool:
+        taken = await lease(*args, **{**options, "ttl": timedelta(days=1)})
+        kept.append(integrations.pop("tracker"))
+        assert await reloaded(running)
+        return taken
+
+    kept: list[dict[str, Any]] = []
+    monkeypatch.setattr(store, "lease_refresh", lease_and_reload)
+    assert await status(running) == 404
+    assert not tracker.calls["refresh_token"]
+    monkeypatch.undo()
+    integrations["tracker"] = kept[0]
+    assert await reloaded(running)
+    async with asyncio.timeout(PATIENCE_S):  # a lease that was left behind would hold it up for a day
+        assert await status(running) == 200
+
+
+async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    integrations = running.document["environments"]["dev"]["integrations"]
+    integrations["other"] = integrations.pop("tracker")
+    assert await reloaded(running)
+    assert await status(running) == 404
+    assert await status(running, integration="other") == 404
+    metrics = running.services.metrics
+    calls = {
+        (key[2], key[5]): told[0]
+        for key, told in total([metrics._page]).items()
+        if key[0] == "gateway_proxy_requests_total"
+    }
+    assert calls == {("tracker", ""): 1, ("", "unknown_provider_config"): 1, ("other", "unknown_connection"): 1}
+    running.document["environments"]["dev"]["secret_keys"] = ["short"]
+    assert not await reloaded(running)
+    reloads = {key[1]: told[0] for key, told in total([metrics._page]).items() if key[0] == RELOADS}
+    assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
+
+
+async def test_reloads_follow_one_another(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+    before = running.services
+    configs = []
+    for n in (1, 2, 3):
+        running.document["live"] = {"ttl_s": n}
+        configs.append(configuration.parse(running.document, base=running.folder, environ={}))
+    assert all(await asyncio.gather(*(gateway.reload(running.app, config) for config in configs)))
+    assert running.services.config.live.ttl_s == 3
+    assert running.services.turning is before.turning
+
+
+async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
+    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await running.imported(tracker.grant())
+    newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
+    running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
+    assert await reloaded(running)
+    done = await running.services.store.rotation.rotate(lambda _done, _total: None)
+    assert (done.sealed, done.left, done.removed_keys) == (1, 0, 1)
+    running.document["store"]["encryption_keys"] = [newer]
+    assert await reloaded(running)
+    assert await status(running) == 200
+    await running.imported(tracker.grant(), "c2")
+    assert not [event for event in told if event["event"] in ("needs_a_restart", "reload_refused")]
+
+
+async def test_an_encryption_key_that_is_needed_does_not_go(
+    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await running.imported(tracker.grant())
+    running.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
+    assert not await reloaded(running)
+    assert "gateway keys rotate" in next(event["detail"] for event in told if event["event"] == "fault")
+    assert await status(running) == 200
+    await running.imported(tracker.grant(), "c2")

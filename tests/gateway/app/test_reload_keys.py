@@ -1,0 +1,76 @@
+"""Encryption keys that a reload brings, and that requests wait for."""
+
+import asyncio
+import base64
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from gateway.errors import Unavailable
+from gateway.secret import Secret
+from gateway.store import open_store
+from gateway.vault import Keyring
+from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.app.test_reload import reloaded
+
+NEWER: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
+NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+async def rotated(running: RunningGateway, *keys: str) -> None:
+    """By another process, whose list of keys is this."""
+    keyring = Keyring([base64.b64decode(key) for key in keys])
+    other = await open_store(running.services.config.store.url, keyring, environments={"dev"})
+    try:
+        await other.rotation.rotate(lambda _done, _all: None)
+    finally:
+        await other.close()
+
+
+def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
+    """Grows with each reload that a missing key is the cause of."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def read_again() -> None:
+        await reloaded(running)
+        running.services.store.missing_keys.answered()
+
+    running.services.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
+    return tasks
+
+
+@pytest.mark.parametrize("brought", [True, False])
+async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_brings(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch, brought: bool
+) -> None:
+    monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 10.0)
+    await running.imported(tracker.grant())
+    await rotated(running, NEWER, ENCRYPTION_KEY)
+    running.document["environments"]["fresh"] = {}
+    if brought:
+        running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
+    tasks = asked(running)
+    rotating = running.services.store.signing_keys.rotate("dev", Secret("s" * 32), now=NOW, retires_at=NOW)
+    writing = asyncio.create_task(rotating)
+    await asyncio.wait({writing})
+    (reading,) = tasks
+    assert reading.done(), "it was not given up before"
+    assert (writing.exception() is None) == brought
+    assert "fresh" in running.services.config.environments
+
+
+async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_names: object) -> None:
+        raise Unavailable("store_unavailable", "as if the disk were full", retry_after_s=5)
+
+    store = running.services.store
+    former = store._keys.keyring
+    monkeypatch.setattr(store._keys, "ensure", fail)
+    running.document["environments"]["fresh"] = {}
+    running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
+    assert not await reloaded(running)
+    assert store._keys.keyring is former

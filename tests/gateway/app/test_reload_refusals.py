@@ -1,0 +1,92 @@
+"""What a reload does not take: a file with faults, as a whole; and, told one by one, what needs a restart."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+
+import gateway
+from gateway import config as configuration
+from gateway.app.reload import reload
+from gateway.services import SERVICES
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.app.test_reload import reloaded, status, write
+
+
+@pytest.fixture
+def told() -> Iterator[list[dict[str, Any]]]:
+    with structlog.testing.capture_logs() as logs:
+        yield logs
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("server", "host"), "127.0.0.2"),
+        (("server", "port"), 1),
+        (("server", "workers"), 4),
+        (("server", "drain_s"), 7),
+        (("server", "notice_s"), 7),
+        (("server", "admin_port"), 9100),
+        (("server", "admin_port"), 0),
+        (("server", "websocket_path"), "/ws"),
+        (("store", "url"), "sqlite:///other.db"),
+    ],
+)
+async def test_what_needs_a_restart_is_told_and_stays(
+    running: RunningGateway, told: list[dict[str, Any]], place: tuple[str, str], value: object
+) -> None:
+    before = running.app[SERVICES].config
+    running.document[place[0]][place[1]] = value
+    assert await reloaded(running)
+    after = running.app[SERVICES].config
+    assert (after.server, after.store) == (before.server, before.store)
+    (warning,) = [event for event in told if event["event"] == "needs_a_restart"]
+    assert warning["setting"] == ".".join(place)
+    line = next(
+        n for n, text in enumerate((running.folder / "gateway.yaml").read_text().splitlines(), 1) if place[1] in text
+    )
+    assert warning["where"].endswith(f"gateway.yaml:{line}")
+
+
+async def test_a_bad_file_changes_nothing_and_every_fault_is_told(
+    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+) -> None:
+    await running.imported(tracker.grant())
+    environments = running.document["environments"]
+    environments["dev"]["secret_keys"] = ["short"]
+    environments["dev"]["integrations"]["x"] = {"provider": "tracker", "unheard_of": 1}
+    write(running)
+    before = running.app[SERVICES]
+    before.config = replace(before.config, path=running.folder / "gateway.yaml")
+    assert not await reload(running.app)
+    assert running.app[SERVICES] is before
+    faults = [event["detail"] for event in told if event["event"] == "fault"]
+    assert len(faults) == 3  # the third lies behind the file: an OAuth integration without a client
+    assert all("gateway.yaml:" in fault for fault in faults)
+    assert told[-1]["event"] == "reload_refused"
+    assert await status(running) == 200
+
+
+async def test_a_bad_catalog_changes_nothing(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+    (running.folder / "catalog" / "bad.yaml").write_text("auth_mode: NONSENSE\n")
+    assert not await reloaded(running)
+    assert any("bad.yaml:1" in event["detail"] for event in told if event["event"] == "fault")
+
+
+async def test_an_unknown_provider_changes_nothing(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+    running.document["environments"]["dev"]["integrations"]["y"] = {"provider": "trackr"}
+    assert not await reloaded(running)
+    assert any("did you mean 'tracker'" in event["detail"] for event in told if event["event"] == "fault")
+
+
+async def test_a_gateway_configured_in_python_is_reloaded_with_what_it_is_given(
+    running: RunningGateway, told: list[dict[str, Any]]
+) -> None:
+    assert not await gateway.reload(running.app)
+    assert any("gateway.reload" in event["detail"] for event in told if event["event"] == "fault")
+    config = configuration.parse(running.document, base=running.folder, environ={})
+    assert await gateway.reload(running.app, config)

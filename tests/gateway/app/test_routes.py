@@ -1,0 +1,129 @@
+"""The table of routes, asked on a running gateway."""
+
+import pytest
+
+from gateway.app.routes import ROUTES, WITHOUT_HEAD
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+GETS = [path for method, path, _ in ROUTES if method == "GET"]
+FILLED = {
+    "{name}": "tracker",
+    "{provider}": "tracker",
+    "{unique_key}": "tracker",
+    "{environment}": "dev",
+    "{integration_id}": "tracker",
+    "{connection_id:.+}": "c1",
+}
+CHANGES_EACH_TIME = {
+    "gateway-request-id",
+    "date",
+    "set-cookie",
+    "location",
+    "content-security-policy",
+    "content-length",
+}
+
+
+@pytest.mark.parametrize("path", [path for path in GETS if path not in WITHOUT_HEAD])
+async def test_head_says_what_get_would(running: RunningGateway, tracker: Tracker, path: str) -> None:
+    if "connections" in path:
+        await running.imported(tracker.grant())
+    for name, value in FILLED.items():
+        path = path.replace(name, value)
+    if path.startswith("/connections/"):
+        path += "?provider_config_key=tracker"
+    if path.startswith("/oauth/connect/"):
+        path += f"?connect_session_token={await running.session_token()}"
+    told = {}
+    for method in ("GET", "HEAD"):
+        async with running.http.request(
+            method, running.url + path, headers=running.headers, allow_redirects=False
+        ) as answer:
+            head = {name.lower(): text for name, text in answer.headers.items()}
+            told[method] = (answer.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
+            assert method == "GET" or await answer.read() == b""
+    assert told["HEAD"] == told["GET"]
+    assert told["HEAD"][0] < 500
+
+
+async def test_head_does_not_use_an_authorization_up(running: RunningGateway) -> None:
+    async with running.http.head(f"{running.url}/oauth/callback?state=x&code=y") as answer:
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+
+
+async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningGateway) -> None:
+    running.services.serving = False
+    async with running.http.get(f"{running.url}/ready") as answer:
+        assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
+        assert answer.headers["Gateway-Error"] == "not_ready"
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "key", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer nobody-knows-this-one"}]
+)
+async def test_every_401_names_the_scheme(running: RunningGateway, key: dict[str, str]) -> None:
+    async with running.http.get(f"{running.url}/providers", headers=key) as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"].partition(",")[0]) == (401, 'Bearer realm="gateway"')
+
+
+FROM_A_PAGE = {"Origin": "https://app.example.com"}
+OWN = [
+    "/providers",
+    "/providers/tracker",
+    "/integrations",
+    "/integrations/tracker",
+    "/connect/sessions",
+    "/connections",
+]
+
+
+@pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
+async def test_a_preflight_is_answered_without_a_key(running: RunningGateway, path: str) -> None:
+    asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
+    async with running.http.options(running.url + path, headers=asks) as answer:
+        assert answer.status == 204
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+        assert "Retries" not in answer.headers["Access-Control-Allow-Headers"]
+
+
+@pytest.mark.parametrize("path", OWN)
+async def test_what_a_preflight_allows_can_be_read(running: RunningGateway, path: str) -> None:
+    for key in (running.headers, {}):
+        async with running.http.get(running.url + path, headers={**key, **FROM_A_PAGE}) as answer:
+            assert answer.status in {200, 401, 405}
+            if answer.status != 405:
+                assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        async with running.http.get(running.url + path, headers=key) as answer:
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_proxied_answer_can_be_read_and_so_can_its_refusal(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for connection_id, status in (("c1", 200), ("nobody", 404)):
+        async with running.proxied(connection_id, "/ex/x", headers=FROM_A_PAGE) as answer:
+            assert answer.status == status
+            assert answer.headers.getall("Access-Control-Allow-Origin") == ["*"]
+            assert "Access-Control-Allow-Credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
+async def test_pages_answer_no_other_origin(running: RunningGateway, path: str) -> None:
+    async with running.http.get(running.url + path, headers=FROM_A_PAGE) as answer:
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/providers", "GET, HEAD, OPTIONS"),
+        ("/connections", "GET, HEAD, OPTIONS, POST"),
+        ("/connections/x", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("/connect/sessions", "OPTIONS, POST"),
+    ],
+)
+async def test_options_names_the_methods(running: RunningGateway, path: str, allowed: str) -> None:
+    async with running.http.options(running.url + path) as answer:
+        assert (answer.status, answer.headers["Allow"]) == (204, allowed)

@@ -1,0 +1,54 @@
+"""What a header template may say of the request it stands in."""
+
+import pytest
+
+from gateway.auth.request_templates import canonical, request_values
+from gateway.catalog.render import carries_credential, needs_request, render_text
+
+URL = "https://api.example.com:8443/v1/a%20b?b=2&a=x%20y&a=!*"
+
+
+def test_a_request_is_named_by_its_own_text() -> None:
+    values = request_values("GET", URL, content_type="text/plain")
+    assert values["method"] == "GET"
+    assert values["host"] == "api.example.com:8443"
+    assert values["path"] == "/v1/a%20b"
+    assert values["params"] == "b=2&a=x%20y&a=!*"
+    assert values["endpoint"] == "/v1/a%20b?b=2&a=x%20y&a=!*"
+    assert values["contentType"] == "text/plain"
+    assert request_values("GET", "https://a.example.com")["endpoint"] == "/"
+
+
+def test_canonical_parameters_are_sorted_and_encoded_one_way() -> None:
+    assert request_values("GET", URL)["urlCanonicalParams"] == "a=%21%2A&a=x%20y&b=2"
+    assert canonical([("b", "~._-"), ("a", "ü'()")]) == "a=%C3%BC%27%28%29&b=~._-"
+    assert request_values("GET", "https://a.example.com/?x=")["urlCanonicalParams"] == "x="
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "canonical_params"),
+    [
+        ("application/x-www-form-urlencoded", b"b=1+2&a=%C3%BC", "a=%C3%BC&b=1%202"),
+        ("application/json; charset=utf-8", b'{"b": 1, "a": "x", "c": {"d": [1, true]}}', ""),
+        ("application/json", b"[1]", ""),
+        ("application/json", b"no json", ""),
+        ("application/octet-stream", b"a=1", ""),
+        ("", b"", ""),
+    ],
+)
+def test_a_body_is_read_where_it_has_members(kind: str, body: bytes, canonical_params: str) -> None:
+    found = request_values("POST", URL, content_type=kind, body=body)["bodyCanonicalParams"]
+    if body.startswith(b"{"):
+        assert found == "a=x&b=1&c=%7B%22d%22%3A%5B1%2Ctrue%5D%7D"
+    else:
+        assert found == canonical_params
+
+
+def test_templates_of_a_request_are_told_from_the_others() -> None:
+    signed = "${hmacSha256Hex(${method}\n${path}, ${credentials.secret})}"
+    assert needs_request(signed)
+    assert not needs_request("Bearer ${accessToken}")
+    assert carries_credential(signed)
+    assert not carries_credential("${method} ${host}${path}")
+    values = {**request_values("GET", URL), "credentials.secret": "s"}
+    assert len(render_text(signed, values)) == 64

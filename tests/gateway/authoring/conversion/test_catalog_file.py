@@ -1,0 +1,179 @@
+"""A whole catalog in another shape becomes one of ours: what can be said is said, and what is lost is told."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.authoring.conversion.catalog_file import Converted, converted, write
+from gateway.catalog.lint import lint
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.catalog.provider import Provider
+from gateway.catalog.render import render_text, render_url
+from gateway.catalog.template import placeholders
+from gateway.catalog.template_places import addresses, texts
+from gateway.cli.catalog.catalog_in_use import shipped_values, words
+from gateway.integrations.declared import SCRIPTS, known_modes
+from tests.fakes.foreign_catalog import foreign_catalog
+from tests.gateway.catalog.folders import SHIPPED
+
+SAID_ALIKE = (
+    "auth_mode", "authorization_url", "token_url", "refresh_url", "request_url", "authorization_params", "token_params",
+    "token_body", "token_headers", "refresh_params", "token_request_auth_method", "scope_separator", "default_scopes",
+    "alternatives", "token_response", "jwt", "additional_steps", "token_response_metadata",
+    "alternate_access_token_response_path",
+)  # fmt: skip
+
+# Names and text, without functions, moments and line breaks.
+_PLAIN = re.compile(r"(?:[^$\n]|\$\{(?!now|random)[A-Za-z0-9_.-]+\})*")
+
+
+class Imported:
+    """The shipped catalog, sent through the other shape and back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shipped = load_catalog([SHIPPED], scripts=SCRIPTS, modes=known_modes())
+        self.entries, self.lost = foreign_catalog(self.shipped.providers)
+        source = folder / "theirs.yaml"
+        source.write_text(yaml.safe_dump(self.entries, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        self.found = {one.name: one for one in converted(source, words(), shipped_values())}
+        self.usable = {name: one for name, one in self.found.items() if one.values is not None}
+        self.folder = folder / "ours"
+        write(list(self.usable.values()), self.folder, source=source.name)
+        self.catalog: Catalog = load_catalog([self.folder], scripts=SCRIPTS, modes=known_modes())
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
+    return Imported(tmp_path_factory.mktemp("import"))
+
+
+def told(one: Converted, kind: str) -> set[str]:
+    return {note.field for note in one.told if note.kind == kind}
+
+
+def test_at_least_95_of_100_entries_are_usable(imported: Imported) -> None:
+    assert len(imported.entries) > 1000
+    assert len({entry.get("auth_mode") for entry in imported.entries.values()} - {None}) >= 14
+    refused = {name: one.told for name, one in imported.found.items() if one.values is None}
+    assert len(imported.usable) >= 0.95 * len(imported.entries), dict(list(refused.items())[:10])
+    assert all(told(imported.found[name], "refused") for name in refused)
+
+
+def test_what_is_written_is_free_of_faults(imported: Imported) -> None:
+    found = lint([imported.folder], scripts=SCRIPTS, modes=known_modes())
+    assert [str(fault) for fault in found if fault.level == "fault"] == []
+    assert len(imported.catalog.providers) == len(imported.usable)
+
+
+def test_what_both_can_say_is_said_as_before(imported: Imported) -> None:
+    different: Counter[str] = Counter()
+    compared = 0
+    for name, before in imported.shipped.providers.items():
+        if name not in imported.usable or name in imported.lost:
+            continue
+        after = imported.catalog.providers[name]
+        compared += 1
+        for key in SAID_ALIKE:
+            if _plain(getattr(before, key)) != _plain(getattr(after, key)):
+                different[f"{name}.{key}"] += 1
+        for key in ("base_url", "headers", "query", "paginate"):
+            if _plain(getattr(before.proxy, key)) != _plain(getattr(after.proxy, key)):
+                different[f"{name}.proxy.{key}"] += 1
+    assert compared > 500
+    assert len(different) <= 0.01 * compared, different
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return value.model_dump(exclude_none=True) if hasattr(value, "model_dump") else value
+
+
+def test_every_template_renders(imported: Imported) -> None:
+    """Each address and text of every entry, with values that fit its settings, is what filling in by hand makes of it."""
+    rendered = 0
+    for provider in imported.catalog.providers.values():
+        config = {name: sample(provider, name) for name in _names(provider, "connectionConfig")}
+        if None in config.values():
+            continue
+        others = {name: "x" for name in _all_names(provider) if not name.startswith("connectionConfig.")}
+        plain = {name: str(value) for name, value in config.items()}
+        known = {**{f"connectionConfig.{name}": value for name, value in plain.items()}, **others}
+        for place, template in addresses(provider):
+            if set(placeholders(template)) & set(others) or _is_odd(provider, template):
+                continue
+            url = render_url(template, plain, provider.connection_config, others)
+            assert "${" not in url, (provider.name, place)
+            assert url.lower() == _by_hand(template, known).lower(), (provider.name, place)
+            rendered += 1
+        for _, template in texts(provider):
+            if _PLAIN.fullmatch(template):
+                assert render_text(template, known) == _by_hand(template, known)
+                rendered += 1
+    assert rendered > 2000
+
+
+def _is_odd(provider: Provider, template: str) -> bool:
+    """Where values are percent-encoded on their way into a path or a query, which the hand below does not do."""
+    path = template.partition("://")[2].partition("/")[2]
+    return "${" in path
+
+
+def _by_hand(template: str, known: Mapping[str, str]) -> str:
+    for name, value in known.items():
+        template = template.replace(f"${{{name}}}", value)
+    return template
+
+
+def sample(provider: Provider, name: str) -> str | None:
+    """A value of the right kind for a setting."""
+    setting = provider.connection_config.get(name)
+    if setting is None:
+        return "x"
+    if given := setting.example or setting.default_value or (setting.enum or [None])[0]:
+        return given
+    if setting.pattern is not None:
+        return next((one for one in ("acme", "1", "us", "a1b2c3") if re.fullmatch(setting.pattern, one)), None)
+    kinds = {"hostname": "api.acme.test", "uri": "https://api.acme.test", "email": "a@acme.test"}
+    return {**kinds, "uuid": "0b0f6a5e-0000-4000-8000-000000000000"}.get(setting.format or "", "acme")
+
+
+def _all_names(provider: Provider) -> set[str]:
+    return {name for _, template in (*addresses(provider), *texts(provider)) for name in placeholders(template)}
+
+
+def _names(provider: Provider, namespace: str) -> set[str]:
+    return {name.partition(".")[2] for name in _all_names(provider) if name.startswith(f"{namespace}.")}
+
+
+def test_every_loss_is_told_with_its_line(imported: Imported) -> None:
+    source = (imported.folder.parent / "theirs.yaml").read_text().splitlines()
+    expected = {name: field for name, field in imported.lost.items() if field is not None and name in imported.usable}
+    assert len(expected) > 100
+    for name, field in expected.items():
+        notes = [note for note in imported.found[name].told if note.kind == "lost" and note.field == field]
+        assert notes, (name, field, imported.found[name].told)
+        line = source[int(notes[0].where.rpartition(":")[2]) - 1]
+        assert line.strip().startswith(f"{field.rpartition('.')[2]}:"), (name, field, line)
+
+
+def test_what_was_said_in_another_way_is_not_told_as_lost(imported: Imported) -> None:
+    for name, field in imported.lost.items():
+        if field is None:
+            assert told(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].told)
+
+
+def test_an_alias_stands_by_itself(imported: Imported) -> None:
+    heirs = [name for name in imported.entries if name.endswith("-sandbox") and "alias" in imported.entries[name]]
+    usable = [name for name in heirs if name in imported.usable]
+    assert len(usable) > 100
+    for name in usable:
+        heir, base = imported.catalog.providers[name], imported.catalog.providers[name.removesuffix("-sandbox")]
+        assert heir.display_name.endswith("(sandbox)")
+        assert heir.proxy.base_url == base.proxy.base_url
+        assert heir.alias is None

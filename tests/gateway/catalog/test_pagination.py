@@ -1,0 +1,144 @@
+"""Which ways of paging come into question: by the entry, by the path, by the query, and by what the caller says."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.provider_parts import Paginate
+from gateway.records.proxied_call import Way
+
+CURSOR = Paginate(type="cursor", cursor_path_in_response="next", cursor_name_in_request="after", response_path="items")
+OFFSET = Paginate(type="offset", offset_name_in_request="startAt", response_path="values", applies_to="old resources")
+SEARCH = Paginate(
+    type="link", link_rel_in_response_header="next", response_path="found", applies_to="/search/…",
+    limit_name_in_request="per_page",
+)  # fmt: skip
+ALTERNATIVES = (OFFSET, SEARCH)
+
+
+def ways(path: str = "/x", query: tuple[str, ...] = (), paginate: Paginate | None = CURSOR, **fields: str) -> list[Way]:
+    return ways_of(paginate, ALTERNATIVES if paginate else (), PaginationOptions(path, query, fields))
+
+
+def types(*found: Way) -> list[str]:
+    return [way.type for way in found]
+
+
+def test_every_field_of_an_entry_is_followed() -> None:
+    assert {field.name for field in fields(Way)} == set(Paginate.model_fields) - {"applies_to", "note"}
+
+
+def test_without_a_word_all_come_into_question_the_entrys_first() -> None:
+    assert types(*ways()) == ["cursor", "offset", "link"]
+
+
+def test_an_alternative_for_this_path_is_the_one() -> None:
+    assert types(*ways("/search/issues")) == ["link"]
+
+
+def test_a_parameter_that_the_caller_has_sent_shows_the_way() -> None:
+    assert types(*ways(query=("startAt", "x"))) == ["offset"]
+    assert types(*ways(query=("after",))) == ["cursor"]
+
+
+def test_the_callers_type_chooses() -> None:
+    assert ways(type="offset") == [Way("offset", offset_name_in_request="startAt", response_path="values")]
+
+
+def test_the_callers_fields_lie_over_the_entrys() -> None:
+    laid = ways(response_path="threads")
+    assert [way.response_path for way in laid] == ["threads"] * 3
+    assert types(*laid) == ["cursor", "offset", "link"]
+    assert ways("/search/x", limit_name_in_request="n")[0].limit_name_in_request == "n"
+    assert ways(type="cursor", response_path="")[0].response_path is None
+
+
+def test_fields_that_say_enough_stand_alone() -> None:
+    alone = ways(type="offset", offset_name_in_request="skip")
+    assert alone == [Way("offset", offset_name_in_request="skip")]
+
+
+@pytest.mark.parametrize("paginate", [None, CURSOR])
+def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Paginate | None) -> None:
+    told: dict[str, str] = {
+        "type": "offset",
+        "offset_name_in_request": "page",
+        "offset_start_value": "1",
+        "offset_calculation_method": "per-page",
+        "limit_name_in_request": "size",
+        "response_path": "a.b",
+    }
+    expected: dict[str, Any] = {**told, "offset_start_value": 1}
+    assert ways(paginate=paginate, **told) == [Way(**expected)]
+
+
+def test_a_name_may_be_cut_off_at_an_underscore() -> None:
+    cut = ways(paginate=None, type="cursor", cursor_path="n", cursor_name="c", has_more="m", limit_name="l")
+    assert cut == [
+        Way(
+            "cursor",
+            cursor_path_in_response="n",
+            cursor_name_in_request="c",
+            has_more_path_in_response="m",
+            limit_name_in_request="l",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "faults"),
+    [
+        ({}, ["does not say how it pages"]),
+        ({"response_path": "x"}, ["no type"]),
+        ({"type": "cursor"}, ["no cursor_path_in_response", "no cursor_name_in_request"]),
+        ({"type": "link"}, ["no link_rel_in_response_header or link_path_in_response_body"]),
+        ({"type": "offset"}, ["no offset_name_in_request"]),
+        ({"type": "round"}, ["has type: "]),
+        (
+            {"type": "offset", "offset_name": "o", "offset_start": "x", "offset_calculation": "y"},
+            ["has offset_start_value: ", "has offset_calculation_method: "],
+        ),
+        ({"curser_path": "x"}, ["no field curser_path; there is cursor_path_in_response"]),
+        ({"cursor": "x"}, ["no field cursor; there is cursor_path_in_response, cursor_name_in_request"]),
+        ({"applies_to": "x"}, ["no field applies_to"]),
+        (
+            {"type": "link", "link_rel": "a", "link_rel_in_response_header": "b"},
+            ["has link_rel_in_response_header twice"],
+        ),
+    ],
+)
+def test_every_fault_is_told(told: dict[str, str], faults: list[str]) -> None:
+    with pytest.raises(BadWay) as wrong:
+        ways(paginate=None, **told)
+    assert len(wrong.value.faults) == len(faults)
+    for fault, said in zip(faults, wrong.value.faults, strict=True):
+        assert fault in said
+
+
+def test_an_alternative_that_says_too_little_stands_in_nobodys_way() -> None:
+    halves = (Paginate(type="offset"), Paginate(type="link", link_rel_in_response_header="next"))
+    assert types(*ways_of(CURSOR, halves, PaginationOptions("/", (), {}))) == ["cursor", "link"]
+    with pytest.raises(BadWay, match="no offset_name_in_request"):
+        ways_of(None, halves[:1], PaginationOptions("/", (), {}))
+
+
+@pytest.mark.parametrize(
+    ("applies_to", "path", "means"),
+    [
+        ("/search/…", "/search/issues", True),
+        ("/search/...", "/search/", True),
+        ("/search/*", "/searching", False),
+        ("/users/me/threads", "/users/me/threads", True),
+        ("/users/me/threads", "/users/me/threads/", True),
+        ("/users/me/threads", "/users/me/threads/1", False),
+        ("/repos/{owner}/{repo}/issues", "/repos/a/b/issues", True),
+        ("/repos/{owner}/{repo}/issues", "/repos/a/issues", False),
+        ("offset-style resources such as /x", "/x", False),
+        ("/x and others", "/x and others", False),
+        ("/a.b", "/aXb", False),
+    ],
+)
+def test_an_alternatives_place_is_a_path_or_words_for_people(applies_to: str, path: str, means: bool) -> None:
+    assert applies(applies_to, path) is means

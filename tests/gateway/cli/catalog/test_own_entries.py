@@ -1,0 +1,167 @@
+"""``gateway catalog test`` and ``import``: operators' own entries, tried and brought along."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.gateway.cli.catalog.test_show_catalog import catalog
+from tests.gateway.cli.conftest import TRACKER
+
+
+def test_an_entry_is_tried_against_the_sandbox(mine: Path) -> None:
+    ran = catalog("test", "tracker", "-c", str(mine))
+    assert ran.exit_code == 0, ran.output
+    lines = ran.stdout.splitlines()
+    assert lines[0].endswith("tracker.yaml): OAUTH2, its provider played by the sandbox")
+    assert "  https://auth.example.com is played at http://127.0.0.1:" in ran.stdout
+    assert "refresh: ok" in lines
+    assert any(line.startswith("  > POST /token") for line in lines)
+    assert any(line.startswith("not shown: the real provider was not called") for line in lines)
+
+
+def test_a_step_that_fails_names_the_line_of_the_entry(mine: Path) -> None:
+    more = "connection_configuration: [team]\n"
+    header = "  headers:\n    authorization: Bearer ${accessToken}\n    x-team: ${connectionConfig.team}\n"
+    (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + header + more)
+    ran = catalog("test", "tracker", "-c", str(mine))
+    assert ran.exit_code == 1
+    assert (
+        f"tracker.yaml:{TRACKER.count(chr(10)) + 3}: field x-team is filled in: nothing in a rehearsal fills team"
+        in ran.stdout
+    )
+    told = json.loads(catalog("test", "tracker", "-c", str(mine), "--json").stdout)
+    assert told["ok"] is False
+    failing = [check for step in told["steps"] for check in step["checks"] if not check["ok"]]
+    assert {check["where"].rpartition(":")[2] for check in failing} == {str(TRACKER.count("\n") + 3)}
+    assert catalog("test", "tracker", "-c", str(mine), "--set", "team=a").exit_code in {0, 1}
+
+
+def test_a_header_from_the_request_may_be_empty(mine: Path) -> None:
+    """The rehearsal's call has no query, so ${params} is rightly empty."""
+    header = "  headers:\n    authorization: Bearer ${accessToken}\n    x-params: ${params}\n    x-when: ${now}\n"
+    (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + header)
+    ran = catalog("test", "tracker", "-c", str(mine), "--json")
+    checks = [check for step in json.loads(ran.stdout)["steps"] for check in step["checks"]]
+    assert {"field x-params is filled in", "field x-when is filled in"} <= {check["what"] for check in checks}
+    assert [check for check in checks if not check["ok"]] == []
+
+
+def test_a_setting_that_needs_a_value_is_asked_for(mine: Path) -> None:
+    form = "connection_config:\n  odd: {description: Odd., pattern: 'zq[0-9]{3}'}\n"
+    (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + form)
+    ran = catalog("test", "tracker", "-c", str(mine))
+    assert ran.exit_code == 1
+    assert f"tracker.yaml:{TRACKER.count(chr(10)) + 2}: odd: nothing we can think of fits its rules" in ran.stderr
+    assert catalog("test", "tracker", "-c", str(mine), "--set", "odd=zq123").exit_code == 0
+
+
+def test_a_wrong_name_is_answered_with_the_nearest(mine: Path) -> None:
+    ran = catalog("test", "trackr", "-c", str(mine))
+    assert ran.exit_code == 1
+    assert "did you mean 'tracker'?" in ran.stderr
+
+
+THEIRS = """\
+shop:
+  display_name: Shop
+  categories: [commerce]
+  auth_mode: API_KEY
+  proxy:
+    base_url: https://${connectionConfig.site}.shop.test || https://api.shop.test
+    headers:
+      x-key: ${apiKey}
+      x-version: ${connectionConfig.version} || v2
+    retry: {after: retry-after, in_body: {path: error}}
+  connection_config:
+    site: {type: string, title: Site, description: Yours., optional: true}
+child:
+  alias: shop
+  proxy:
+    base_url: https://child.test
+    headers: {x-key: "${apiKey}"}
+our-jira: {alias: jira, display_name: Our Jira}
+old:
+  display_name: Old
+  categories: [other]
+  auth_mode: TWO_STEP
+  token_url: https://old.test/login
+  body_format: xml
+  proxy: {base_url: 'https://old.test'}
+signed:
+  display_name: Signed
+  categories: [other]
+  auth_mode: API_KEY
+  proxy:
+    base_url: https://signed.test
+    headers: {authorization: "${awsSigV4(${apiKey}, s, r, x)}"}
+round: {alias: round}
+"""
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    file = tmp_path / "theirs.yaml"
+    file.write_text(THEIRS)
+    return file
+
+
+def test_import_writes_what_it_can_and_tells_the_rest_by_line(theirs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = catalog("import", str(theirs), "--out", str(out))
+    assert ran.exit_code == 1
+    assert sorted(path.name for path in out.iterdir()) == ["child.yaml", "our-jira.yaml", "shop.yaml"]
+    assert "theirs.yaml:10: shop: lost: proxy.retry.in_body: answers are streamed" in ran.stdout
+    assert "theirs.yaml:24: old: refused: body_format: our token requests are form, json or query" in ran.stdout
+    assert "theirs.yaml:32: signed: refused: proxy.headers.authorization" in ran.stdout
+    assert "theirs.yaml:33: round: refused: alias: inherits from itself" in ran.stdout
+    assert "3 of 6 entries can be used, 2 of them whole" in ran.stdout
+    assert catalog("lint", str(out)).exit_code == 0
+    shop = yaml.safe_load((out / "shop.yaml").read_text())
+    assert shop["proxy"]["base_url"] == "https://api.shop.test"
+    assert shop["alternatives"] == {"proxy.base_url": ["https://${connectionConfig.site}.shop.test"]}
+    assert shop["connection_config"]["version"] == {"default_value": "v2"}
+    child = yaml.safe_load((out / "child.yaml").read_text())
+    assert child["proxy"] == {"base_url": "https://child.test", "headers": {"x-key": "${apiKey}"}}  # whole, not deep
+    assert child["display_name"] == "Shop"
+    assert yaml.safe_load((out / "our-jira.yaml").read_text())["alias"] == "jira"
+
+
+def test_what_was_imported_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> None:
+    catalog("import", str(theirs), "--out", str(tmp_path / "out"))
+    file = tmp_path / "gateway.yaml"
+    file.write_text("catalog: [out]\nstore: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n")
+    for name in ("shop", "child", "our-jira"):
+        ran = catalog("test", name, "-c", str(file))
+        assert ran.exit_code == 0, ran.output
+
+
+def test_import_without_a_folder_only_tells(theirs: Path, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    told = json.loads(catalog("import", str(theirs), "--json").stdout)
+    assert set(tmp_path.iterdir()) == before
+    assert (told["ok"], told["entries"], told["usable"]) == (False, 6, 3)
+    (shop,) = [one for one in told["data"] if one["name"] == "shop"]
+    assert [note["field"] for note in shop["lost"]] == ["proxy.retry.in_body"]
+    assert shop["lost"][0]["where"].endswith("theirs.yaml:10")
+    assert {"proxy.base_url", "proxy.headers.x-version"} <= {note["field"] for note in shop["changed"]}
+
+
+def test_import_leaves_files_alone_that_are_there(theirs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "shop.yaml").write_text("mine")
+    ran = catalog("import", str(theirs), "--out", str(out))
+    assert (out / "shop.yaml").read_text() == "mine"
+    assert "shop.yaml is there already and was left alone" in ran.stderr
+    catalog("import", str(theirs), "--out", str(out), "--force")
+    assert (out / "shop.yaml").read_text() != "mine"
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "a: 1\nb: 2\n"])
+def test_a_file_of_another_kind_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    ran = catalog("import", str(tmp_path / "odd.yaml"))
+    assert ran.exit_code == 1
+    assert "odd.yaml:1: is no file of entries" in ran.stderr

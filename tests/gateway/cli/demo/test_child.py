@@ -1,0 +1,98 @@
+"""A child process is awaited, watched and ended, and never left behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.cli.demo import DemoFailed
+from gateway.cli.demo.child import started
+from gateway.cli.demo.demo_run import held
+
+
+def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
+    (folder / "secret").write_text("a-client-secret\n")
+    callback = "http://127.0.0.1:9/oauth/callback"
+    return ["--client-secret-file", str(folder / "secret"), "--redirect-uri", callback, *more]
+
+
+async def test_a_child_says_where_it_listens_and_is_gone_after_the_block(tmp_path: Path) -> None:
+    log = tmp_path / "sandbox.log"
+    async with started("sandbox", "gateway.sandbox", *_sandbox_arguments(tmp_path, "--port", "0"), log=log) as child:
+        address = await child.ready()
+        async with aiohttp.ClientSession() as session, session.get(address + "/") as response:
+            assert response.status == 200
+    with pytest.raises(aiohttp.ClientConnectorError):
+        async with aiohttp.ClientSession() as session, session.get(address + "/"):
+            pass
+    assert "sandbox ready on" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
+
+
+async def test_a_child_that_cannot_start_is_quoted(tmp_path: Path) -> None:
+    state = tmp_path / "sandbox.json"
+    state.write_text("{")
+    arguments = _sandbox_arguments(tmp_path, "--port", "0", "--state", str(state))
+    async with started("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
+        with pytest.raises(DemoFailed, match=r"sandbox ended \(exit code 1\)") as failed:
+            await child.ready()
+    assert "cannot be read as a sandbox state file" in str(failed.value)
+    assert "Traceback" not in str(failed.value)
+
+
+async def test_a_busy_port_of_the_sandbox_itself_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        arguments = _sandbox_arguments(tmp_path, "--port", str(busy.getsockname()[1]))
+        async with started("sandbox", "gateway.sandbox", *arguments, log=tmp_path / "sandbox.log") as child:
+            with pytest.raises(DemoFailed):
+                await child.ready()
+    assert len((tmp_path / "sandbox.log").read_text().splitlines()) == 1
+
+
+def test_a_busy_port_names_its_flag() -> None:
+    with (
+        held(0, "--port") as port,
+        pytest.raises(DemoFailed, match=rf"port {port} is in use; .* --sandbox-port"),
+        held(port, "--sandbox-port"),
+    ):
+        raise AssertionError("both got it")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
+async def test_a_child_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    arguments, log = _sandbox_arguments(tmp_path, "--port", "0"), str(tmp_path / "log")
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from gateway.cli.demo.child import started\n"
+        "async def main():\n"
+        f"    async with started('sandbox', 'gateway.sandbox', *{arguments!r}, log=Path({log!r})) as it:\n"
+        "        await it.ready()\n"
+        "        print(it.pid, flush=True)\n"
+        "        await asyncio.Event().wait()\n"
+        "asyncio.run(main())\n"
+    )
+    parent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(await parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    await parent.wait()
+    deadline = time.monotonic() + 10
+    while _lives(child):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def _lives(pid: int) -> bool:
+    """A zombie, which only waits to be noticed, does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

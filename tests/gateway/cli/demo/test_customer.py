@@ -1,0 +1,81 @@
+"""The demo's connection is made through the real pages, kept while it works, and made anew when it does not."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp.test_utils import TestServer
+
+from gateway.cli.demo import DemoFailed, customer
+from gateway.cli.demo.customer import Customer
+from gateway.sandbox.accounts import ACME
+from gateway.sandbox.app import running
+from gateway.sandbox.state import Client
+from gateway.secret import Secret
+from tests.gateway.cli.demo.gateway_double import CLIENT, KEY, GatewayDouble
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[GatewayDouble]:
+    double = GatewayDouble()
+    async with TestServer(double.app()) as server:
+        double.url = str(server.make_url("")).rstrip("/")
+        async with running([Client.register(*CLIENT, double.callback_url)]) as sandbox:
+            double.sandbox_url = sandbox.issuer
+            yield double
+
+
+@pytest.fixture
+async def caller(gateway: GatewayDouble) -> AsyncIterator[Customer]:
+    async with customer.session() as http:
+        yield Customer(http, gateway.url, Secret(KEY))
+
+
+async def test_the_first_start_connects_and_the_next_uses_that_connection(
+    gateway: GatewayDouble, caller: Customer
+) -> None:
+    made = await caller.connection()
+    assert made.path == f"/ex/sandbox/{ACME}/rest/api/3/search?maxResults=2"
+    gateway.log.clear()
+    assert await caller.connection() == made
+    assert not [line for line in gateway.log if "connect/" in line]
+
+
+async def test_a_dead_connection_is_replaced(gateway: GatewayDouble, caller: Customer) -> None:
+    old = await caller.connection()
+    gateway.dead.add(old.connection_id)
+    new = await caller.connection()
+    assert new.connection_id != old.connection_id
+    assert list(gateway.tokens) == [new.connection_id]
+
+
+async def test_the_curl_line_works_as_it_is_pasted(gateway: GatewayDouble, caller: Customer) -> None:
+    line = caller.curl(await caller.connection())
+    assert line.startswith("curl ")
+    assert "\n" not in line
+    words = shlex.split(line)
+    process = await asyncio.create_subprocess_exec(*words, "-s", stdout=asyncio.subprocess.PIPE)
+    answer, _ = await process.communicate()
+    assert process.returncode == 0
+    assert b'"ACME-57"' in answer
+
+
+async def test_a_wrong_key_is_told_with_the_answer(gateway: GatewayDouble) -> None:
+    async with customer.session() as http:
+        with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):
+            await Customer(http, gateway.url, Secret("another-key-0123456")).connection()
+
+
+async def test_a_gateway_that_is_gone_is_told() -> None:
+    async with customer.session() as http:
+        with pytest.raises(DemoFailed, match="GET /connections failed"):
+            await Customer(http, "http://127.0.0.1:9", Secret(KEY)).connection()
+
+
+async def test_a_flow_that_ends_elsewhere_is_told_in_the_words_of_its_page(
+    gateway: GatewayDouble, caller: Customer
+) -> None:
+    gateway.url += "/somewhere-else"
+    with pytest.raises(DemoFailed, match=r"ended at http://.*/oauth/authorize with 400: .*not a redirect address"):
+        await caller.connection()

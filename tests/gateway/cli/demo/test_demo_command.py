@@ -1,0 +1,70 @@
+"""What `gateway demo` prints, and how it refuses."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.demo.demo_command import banner, demo
+from gateway.cli.demo.demo_run import Ready
+
+READY = Ready(
+    url="http://127.0.0.1:3003",
+    secret_key="gw_sk_x",
+    provider_config_key="sandbox",
+    connection_id="c-1",
+    connect_link="http://127.0.0.1:3003/connect?session_token=" + "t" * 300,
+    curl="curl -H 'Authorization: Bearer gw_sk_x' " + "x" * 300,
+)
+
+
+def test_the_curl_command_and_the_link_stand_whole_on_their_own_lines() -> None:
+    lines = banner(READY, Path(".gateway")).splitlines()
+    assert READY.curl in lines
+    assert READY.connect_link in lines
+
+
+def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        port = str(busy.getsockname()[1])
+        for flag, other in (("--port", "--sandbox-port"), ("--sandbox-port", "--port")):
+            asked = [flag, port, other, "0", "--state", str(tmp_path / "state"), "--json"]
+            result = CliRunner().invoke(demo, asked)
+            assert result.exit_code == 1
+            assert result.stderr.splitlines() == [
+                f"Error: port {port} is in use; choose another one with {flag} (0 picks a free one)"
+            ]
+            assert result.stdout == ""
+
+
+def test_one_port_cannot_serve_both(tmp_path: Path) -> None:
+    result = CliRunner().invoke(demo, ["--port", "4444", "--sandbox-port", "4444", "--state", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "must differ" in result.stderr
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_a_port_that_is_none_is_a_usage_error(port: str) -> None:
+    assert CliRunner().invoke(demo, ["--port", port]).exit_code == 2
+
+
+def test_help_is_there_without_heavy_imports() -> None:
+    result = CliRunner().invoke(demo, ["--help"])
+    assert result.exit_code == 0
+    for option in ("--port", "--sandbox-port", "--state", "--json"):
+        assert option in result.output
+
+
+def test_the_json_line_has_the_promised_names() -> None:
+    import dataclasses
+
+    assert list(json.loads(json.dumps(dataclasses.asdict(READY)))) == [
+        "url",
+        "secret_key",
+        "provider_config_key",
+        "connection_id",
+        "connect_link",
+        "curl",
+    ]

@@ -1,0 +1,281 @@
+"""``gateway doctor``: each thing that may be wrong is found, with the place to change, and nothing secret is shown."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from click.testing import CliRunner
+
+from gateway.cli import main
+from gateway.cli.doctor.doctor_command import _lines
+from gateway.cli.doctor.findings import DoctorFinding
+from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY, RunningGateway
+from tests.fakes.postgres import PostgresServer
+from tests.fakes.tracker import Tracker
+from tests.gateway.cli.examined import Examined, answering
+
+
+async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running: RunningGateway) -> None:
+    (running.folder / "gateway.db").chmod(0o600)
+    told = await examined.told()
+    assert [one for one in told.findings if one["level"] == "fail"] == []
+    assert told.code == 0
+    for check in (
+        "files",
+        "disk",
+        "store",
+        "encryption key",
+        "journal",
+        "gateway",
+        "public URL",
+        "clock",
+        "redirect",
+        "client",
+        "provider",
+    ):
+        assert told.levels(check) == {"ok"}, check
+    (redirect,) = told.of("redirect")
+    assert redirect["message"].endswith(f": {running.url}/oauth/callback")
+    assert redirect["integration"] == "dev/tracker"
+    secret = examined.integration["client_secret"]
+    assert all(hidden not in told.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
+
+
+async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refused)
+    (doubt,) = (await still.told("--offline")).of("journal")
+    assert (doubt["level"], doubt["line"]) == ("warn", still.line("url: sqlite"))
+    assert "Permission denied" in doubt["message"]
+
+
+async def test_it_is_readable_too(examined: Examined) -> None:
+    examined.write()
+    ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(examined.file)])
+    assert "\nok    public URL      " in ran.stdout
+    assert "/oauth/callback" in ran.stdout
+
+
+async def test_another_encryption_key_is_found(examined: Examined) -> None:
+    examined.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
+    told = await examined.told()
+    (fault,) = told.of("store")
+    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
+
+
+async def test_a_database_that_a_start_would_move_on_is_told(
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.REVISIONS", ("0001", "9999"))
+    (doubt,) = (await examined.told()).of("store")
+    assert (doubt["level"], doubt["line"]) == ("warn", examined.line("url: sqlite"))
+    assert "9999" in doubt["message"]
+    assert "back it up" in doubt["fix"]
+
+
+@pytest.mark.parametrize("place", ["header", "pages"])
+async def test_a_damaged_database_is_found_and_restore_advised(
+    examined: Examined, running: RunningGateway, tracker: Tracker, place: str
+) -> None:
+    await running.imported(tracker.grant())
+    await running.stop()
+    path = running.folder / "gateway.db"
+    content = bytearray(path.read_bytes())
+    start, end = (0, 16) if place == "header" else (4096, len(content))
+    content[start:end] = b"\x55" * (end - start)
+    path.write_bytes(content)
+    told = await examined.told("--offline")
+    (fault,) = told.of("store")
+    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    assert "damaged" in fault["message"]
+    assert f"restore BACKUP -c {examined.file}" in fault["fix"]
+
+
+async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.CHECK_S", -1.0)
+    told = await examined.told("--offline")
+    assert told.levels("store") == {"ok"}
+    assert any("did not suffice" in one["message"] for one in told.of("store"))
+
+
+async def test_postgresql_is_looked_at_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
+    still.document["store"]["url"] = database
+    told = await still.told("--offline")
+    assert told.levels("store") == {"ok"}
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        (fault,) = (await still.told("--offline")).of("store")
+    finally:
+        postgres_server.launch()
+        await postgres_server.answers()
+    assert fault["level"] == "fail"
+    assert "cannot be reached" in fault["message"]
+    assert database.rpartition("@")[0].rpartition(":")[2] not in str(fault), "the password"
+
+
+MISTAKES = {
+    "quotes": ("client_secret", "'0a1b2c3d4e5f'", "quotes"),
+    "a placeholder": ("client_id", "<your client id>", "space"),
+    "another": ("client_id", "YOUR-CLIENT-ID", "placeholder"),
+    "its own name": ("client_secret", "client_secret", "placeholder"),
+    "masked": ("client_secret", "abcd********", "masked"),
+    "shortened": ("client_secret", "abcd...wxyz", "shortened"),
+    "a space": ("client_id", "0a1b 2c3d", "space"),
+    "an address": ("client_id", "https://console.example.com/app", "address"),
+}
+
+
+@pytest.mark.parametrize(("key", "value", "word"), MISTAKES.values(), ids=MISTAKES)
+async def test_a_client_that_was_copied_wrongly_is_found(still: Examined, key: str, value: str, word: str) -> None:
+    still.integration[key] = value
+    told = await still.told("--offline")
+    (fault,) = told.of("client", "fail")
+    assert (told.code, fault["line"], fault["integration"]) == (1, still.line(f"{key}:"), "dev/tracker")
+    assert word in fault["message"]
+    assert key == value or value not in fault["message"]
+
+
+@pytest.mark.parametrize(
+    "value", ["0oa1b2c3d4", "Iv1.8a61f9b3a7aba766", "GOCSPX-aB3_x", "123-abc.apps.googleusercontent.com", "my-app"]
+)
+async def test_what_a_console_gives_out_is_not_suspected(still: Examined, value: str) -> None:
+    still.integration["client_id"] = value
+    assert (await still.told("--offline")).levels("client") == {"ok"}
+
+
+async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -> None:
+    still.integration["client_secret"] = still.integration["client_id"] = "0a1b2c3d4e5f"
+    (fault,) = (await still.told("--offline")).of("client", "fail")
+    assert "same" in fault["message"]
+
+
+async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -> None:
+    """As the demo's own `port` and `sandbox_port`."""
+    for name, text in (("port", "3003"), ("sandbox_port", "9")):
+        (still.file.parent / name).write_text(text)
+        (still.file.parent / name).chmod(0o644)
+    still.document["server"]["port"] = "${file:port}"
+    still.document["egress"]["allow"] = ["127.0.0.1/32:${file:sandbox_port}"]
+    assert (await still.told("--offline")).levels("files") == {"ok"}
+
+
+@pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
+def test_colours_are_left_out_as_no_color_asks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", variable)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    (line, *_) = _lines([DoctorFinding("ok", "disk", "there is room")])
+    assert line.startswith("\x1b[") is coloured
+
+
+async def test_files_that_others_may_read_are_told_with_the_command_that_helps(still: Examined) -> None:
+    key = still.file.parent / "key"
+    key.write_text(ENCRYPTION_KEY)
+    key.chmod(0o644)
+    still.document["store"]["encryption_keys"] = ["${file:key}"]
+    still.write()
+    told = await still.told("--offline")
+    doubts = {one["where"]: one for one in told.of("files", "warn")}
+    assert "everybody" in doubts[str(key)]["message"]
+    assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
+
+
+async def test_a_disk_that_is_nearly_full_is_found(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.FULL_BYTES", 1 << 62)
+    monkeypatch.setattr("gateway.cli.doctor.machine_checks.TIGHT_BYTES", 1 << 63)
+    (fault,) = (await still.told("--offline")).of("disk")
+    assert (fault["level"], fault["line"]) == ("fail", still.line("url: sqlite"))
+
+
+async def test_one_integration_is_examined_alone(still: Examined) -> None:
+    others = still.document["environments"]["dev"]["integrations"]
+    others["openai"] = {"provider": "openai"}
+    told = await still.told("tracker", "--offline")
+    assert {one["integration"] for one in told.findings if "integration" in one} == {"dev/tracker"}
+
+
+async def test_an_integration_that_is_not_declared_is_told_with_the_nearest(still: Examined) -> None:
+    told = await still.told("trackr", "--offline")
+    (fault,) = told.of("configuration", "fail")
+    assert (told.code, "did you mean 'tracker'?" in fault["message"]) == (1, True)
+
+
+async def test_every_fault_of_the_configuration_is_told(still: Examined) -> None:
+    still.document["server"]["port"] = "nonsense"
+    still.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
+    told = await still.told()
+    lines = {one["line"] for one in told.of("configuration", "fail")}
+    assert (told.code, lines) == (1, {still.line("nonsense"), still.line("githbu")})
+
+
+async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_correct(tmp_path: Path) -> None:
+    missing = tmp_path / "gateway.yaml"
+    ran = await asyncio.to_thread(CliRunner().invoke, main, ["doctor", "-c", str(missing)])
+    assert ran.exit_code == 1
+    assert ran.output.splitlines()[-1] == "1 error, 0 warnings"
+    assert "`gateway init` writes one" in ran.output
+    assert "correct the line" not in ran.output
+
+
+async def test_a_missing_offline_scope_is_told(still: Examined) -> None:
+    still.integration["scopes"] = ["read"]
+    (doubt,) = (await still.told("--offline")).of("configuration", "warn")
+    assert (doubt["line"], "offline_access" in doubt["message"]) == (still.line("scopes:"), True)
+
+
+async def test_a_withheld_client_secret_is_told_with_its_line(still: Examined) -> None:
+    forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
+    still.document["environments"]["dev"]["integrations"]["forge"] = forge
+    (doubt,) = (await still.told("--offline")).of("configuration", "warn")
+    assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (still.line("a-secret-of-it"), True)
+    forge["allowed_hosts"] = ["git.example.com"]
+    assert (await still.told("--offline")).of("configuration", "warn") == []
+
+
+METRICS = """
+gateway_stored_secrets_unreadable_total{{environment="dev",table="connections"}} {unreadable}
+gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="degraded"}} 7
+gateway_rejected_credentials_total{{environment="dev",integration="made-by-api",state="needs_reauth"}} {rejected}
+"""
+
+
+@pytest.mark.parametrize(("unreadable", "rejected"), [(0, 0), (3, 0), (0, 1)])
+async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
+    examined: Examined, unreadable: int, rejected: int
+) -> None:
+    async def metrics(_request: web.Request) -> web.Response:
+        return web.Response(text=METRICS.format(unreadable=unreadable, rejected=rejected))
+
+    async with answering(metrics) as admin:
+        examined.document["server"] |= {"admin_port": admin.port}
+        told = await examined.told()
+    assert (told.of("store", "fail") != []) == bool(unreadable)
+    assert (told.of("credentials", "warn") != []) == bool(rejected)
+    if rejected:
+        (doubt,) = told.of("credentials", "warn")
+        assert "rejected 1 credential on" in doubt["message"]
+        assert doubt["integration"] == "dev/made-by-api"
+    if unreadable:
+        (fault,) = told.of("store", "fail")
+        assert "gateway restore" in fault["fix"]
+
+
+async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
+    examined: Examined, running: RunningGateway
+) -> None:
+    running.services.journals.of(running.folder).fault = "no space left"
+    (doubt,) = (await examined.told()).of("journal", "warn")
+    assert "the gateway that runs here" in doubt["message"]
+    assert "refresh_journal_unwritable" in doubt["fix"]
+
+
+async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) -> None:
+    port = still.file.parent / "port"
+    port.write_text("0")
+    port.chmod(0o644)
+    still.document["server"]["port"] = "${file:port}"
+    assert "port" not in str((await still.told("--offline")).of("files"))

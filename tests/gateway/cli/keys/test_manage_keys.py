@@ -1,0 +1,112 @@
+"""``gateway keys``: made, listed and revoked on the store, whether or not a gateway runs on it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gateway.access.key_forms import kind_of
+from gateway.cli import main
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "gateway.yaml"
+    made.write_text(
+        "store: {encryption_keys: [dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE=]}\n"
+        "environments: {dev: {secret_keys: [a-secret-key-of-dev], integrations: {openai: {}}}}\n"
+    )
+    return made
+
+
+def keys(file: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["keys", arguments[0], "-c", str(file), *arguments[1:]])
+
+
+def told(file: Path, *arguments: str) -> Any:
+    result = keys(file, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
+    made = told(
+        file,
+        "create",
+        "agent",
+        "--connection",
+        "openai/u1",
+        "--allow",
+        "GET /v1/models",
+        "--rate",
+        "60",
+        "--expires",
+        "30d",
+    )
+    assert kind_of(made["secret"]) == "key"
+    assert made["scopes"] == ["environment:proxy"]
+    assert made["limits"] == [{"connections": ["openai/u1"], "rules": ["GET /v1/models"]}]
+    assert made["created_by"] == "gateway keys create"
+    second = told(file, "create", "agent", "--replaces", str(made["id"]), "--overlap", "0s")
+    listed = told(file, "list")["keys"]
+    assert [one["id"] for one in listed] == [second["id"]]
+    assert "secret" not in listed[0]
+    assert told(file, "revoke", str(second["id"])) == {"keys": [{"id": second["id"], "revoked": 1}], "not_found": []}
+    assert told(file, "list") == {"keys": []}
+    assert len(told(file, "list", "--all")["keys"]) == 2
+
+
+def test_stdout_is_the_key_and_nothing_else(file: Path) -> None:
+    result = keys(file, "create", "back end")
+    assert result.exit_code == 0
+    assert kind_of(result.stdout.strip()) == "key"
+    assert "shown this once" in result.stderr
+    address = keys(file, "create", "cap", "--capability", "--connection", "openai/u1").stdout.strip()
+    assert address.startswith("http://127.0.0.1:3003/c/gw_cap_")
+    table = keys(file, "list").stdout
+    assert result.stdout.strip() not in table
+    assert result.stdout.strip()[-4:] in table
+    assert "connections: openai/u1" in table
+
+
+def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
+    limits = ["--integration", "openai", "--tag", "Team=red", "--rate", "60", "--budget", "5000"]
+    told_after = keys(file, "create", "agent", *limits).stderr
+    for line in (
+        "integrations openai",
+        "tags         team=red",
+        "rate         60 a minute",
+        "budget       5,000 calls in all",
+    ):
+        assert f"  {line}\n" in told_after
+    assert "warning" not in told_after
+    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls" in keys(file, "list").stdout
+
+
+def test_an_integration_that_is_not_there_is_told_with_the_nearest(file: Path) -> None:
+    result = keys(file, "create", "agent", "--integration", "opnai", "--connection", "opnai/u1")
+    assert result.exit_code == 0
+    assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
+    assert result.stderr.count("warning") == 1
+    assert "it has openai" in told(file, "create", "other", "--integration", "jira")["warnings"][0]
+    assert "warnings" not in told(file, "create", "third", "--connection", "*/u1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["create", "x", "--scope", "environment:proxie"], "is no scope"),
+        (["create", "x", "--allow", "/v1"], "has no path"),
+        (["create", "x", "--capability"], "one connection"),
+        (["create", "x", "--expires", "soon"], "30d"),
+        (["create", "x", "--tag", "red"], "NAME=VALUE"),
+        (["revoke", "7"], "there is no key 7"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(file: Path, arguments: list[str], words: str) -> None:
+    result = keys(file, *arguments)
+    assert result.exit_code != 0
+    assert words in result.stderr
+    assert "Traceback" not in result.output

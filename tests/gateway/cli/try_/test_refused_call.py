@@ -1,0 +1,79 @@
+"""What a person is told about a refusal, and the link that mends it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.app.routes import ROUTES
+from gateway.cli.try_.refused_call import explained
+from gateway.cli.try_.try_target import Named, Target
+from gateway.client import CutShort, GatewayError
+from gateway.secret import Secret
+from tests.fakes.gateways import SECRET_KEY, RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.cli.try_.conftest import Try
+
+RECONNECTS = any(path == "/connect/sessions/reconnect" for _, path, _ in ROUTES)
+NAMED = Named("jira", "u1", "/x")
+TARGET = Target("http://gw", Secret("k"), "gateway serve", "gateway.yaml")
+
+
+class Stub:
+    """A client that makes reconnect sessions, or is refused."""
+
+    def __init__(self, link: str | None) -> None:
+        self.link = link
+
+    def create_reconnect_session(self, *named: str) -> dict[str, Any]:
+        if self.link is None:
+            raise GatewayError(404, "not_found", "no such address")
+        assert named == ("jira", "u1")
+        return {"connect_link": self.link}
+
+
+@pytest.mark.parametrize(
+    ("payload", "made", "link"),
+    [
+        ({"connect_url": "http://gw/from-the-refusal"}, "http://gw/made", "http://gw/from-the-refusal"),
+        ({"reason": "revoked"}, "http://gw/made", "http://gw/made"),
+        ({}, None, None),
+    ],
+)
+def test_a_dead_connection_is_told_with_the_link_to_authorize_it_again(
+    payload: dict[str, str], made: str | None, link: str | None
+) -> None:
+    fault = GatewayError(424, "reconnect_needed", "The provider refused.", payload=payload, request_id="r-1")
+    told = explained(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    assert told.lines[0] == "reconnect_needed: The provider refused."
+    assert (link in told.lines) is (link is not None)
+    assert told.told.get("connect_url") == link
+    assert any("connections why --integration jira u1" in line for line in told.lines)
+    assert told.lines[-1] == "request id r-1"
+
+
+def test_a_wait_is_told_with_its_end() -> None:
+    fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
+    told = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in told.lines
+
+
+def test_what_breaks_off_is_told_as_it_is() -> None:
+    assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
+
+
+async def test_a_connection_that_the_provider_has_ended_is_told_by_the_real_gateway(
+    tracker: Tracker, running: RunningGateway, tried: Try
+) -> None:
+    grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}
+    del grant["expires_in"]
+    await running.imported(grant)
+    tracker.grants[0].revoked = True
+    result = await tried("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)["error"]
+    assert (told["status"], told["code"]) == (424, "reconnect_needed")
+    assert any("connections why --integration tracker c1" in line for line in told["hints"])
+    if RECONNECTS:
+        assert told["connect_url"].startswith(f"{running.url}/connect")
+        assert told["connect_url"] in result.stderr.splitlines()

@@ -1,0 +1,229 @@
+"""`gateway try` against a running gateway: what it sends, what it shows, how it ends."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gateway.cli.demo.demo_folder import DemoFolder
+from gateway.cli.try_.try_output import LINES
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.lists import KEY, Paged
+from tests.gateway.cli.examined import answering
+from tests.gateway.cli.try_.conftest import Try
+
+
+async def test_a_call_shows_request_answer_timing_and_snippets(there: Paged, tried: Try) -> None:
+    result = await tried("tracker", "c1", "/a?x=1", "-q", "y=a b", "-H", "X-Mine: me")
+    assert result.exit_code == 0, result.output
+    shown = result.stdout
+    assert f"GET {there.lists.url}/v1/a?x=1&y=a%20b" in shown
+    assert "x-api-key: ***" in shown
+    assert KEY not in shown
+    assert "The answer  200 OK" in shown
+    assert '"mine": "me"' in shown
+    for word in ("gateway  ", "provider ", "total  ", "█"):
+        assert word in shown
+    for label in ("# curl", "# Python, gateway.client", "# Python, requests", "# Node, fetch", "# Node, @nangohq/node"):
+        assert label in shown
+    assert f"{there.gateway.url}/proxy/a?x=1&y=a%20b" in shown
+
+
+async def test_nothing_named_is_the_newest_connection_and_the_entrys_own_proof(there: Paged, tried: Try) -> None:
+    result = await tried("--snippet", "none", "--json")
+    told = json.loads(result.stdout)
+    assert told["body"]["target"] == "/v1/whoami"
+    assert (told["status"], told["complete"]) == (200, True)
+    assert told["request"]["url"] == f"{there.lists.url}/v1/whoami"
+    assert set(told["timing_ms"]) == {"gateway", "token", "upstream", "transfer", "total"}
+    again = await tried("tracker", "--snippet", "curl")
+    assert "-H 'Connection-Id: c2'" in again.stdout
+    assert "GET /whoami" in again.stderr
+
+
+async def test_json_is_all_of_it_whatever_its_size(there: Paged, tried: Try) -> None:
+    told = json.loads((await tried("tracker", "c1", "/long", "--json")).stdout)
+    assert len(told["body"]) == 100
+    assert set(told["snippets"]) == {"curl", "python", "requests", "node", "nango"}
+    binary = json.loads((await tried("tracker", "c1", "/binary", "--json")).stdout)
+    assert binary["body"] == {"base64": base64.b64encode(b"\x89PNG\xff\x00").decode()}
+
+
+async def test_a_long_answer_is_cut_with_a_word_on_how_to_see_it(there: Paged, tried: Try) -> None:
+    short = (await tried("tracker", "c1", "/long", "--snippet", "none")).stdout
+    assert f"… {302 - LINES} more lines; --all shows everything" in short
+    assert '"n": 99' not in short
+    whole = (await tried("tracker", "c1", "/long", "--snippet", "none", "--all")).stdout
+    assert '"n": 99' in whole
+    assert "more lines" not in whole
+
+
+async def test_what_is_no_text_is_told_and_not_printed(there: Paged, tried: Try) -> None:
+    assert "6 bytes of image/png, not shown" in (await tried("tracker", "c1", "/binary")).stdout
+    assert "\x1b[2J" not in (await tried("tracker", "c1", "/sly")).stdout
+    assert "data: 1\n\ndata: 2" in (await tried("tracker", "c1", "/events")).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "body", "kind"),
+    [
+        (["-d", '{"a": 1}'], "POST", '{"a": 1}', "application/json"),
+        (["-d", "a=1&b=2"], "POST", "a=1&b=2", "application/x-www-form-urlencoded"),
+        (["-d", "some text", "-X", "put"], "PUT", "some text", "text/plain; charset=utf-8"),
+        (["-d", "@file", "-H", "content-type: text/csv"], "POST", "x,y", "text/csv"),
+        (["-d", "@-"], "POST", "from stdin", "text/plain; charset=utf-8"),
+        (["-X", "DELETE"], "DELETE", "", None),
+    ],
+)
+async def test_a_body_goes_as_curl_would_send_it(
+    there: Paged, tried: Try, tmp_path: Path, words: list[str], method: str, body: str, kind: str | None
+) -> None:
+    (tmp_path / "file").write_text("x,y")
+    told = json.loads((await tried("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
+    assert (told["body"]["method"], told["body"]["body"], told["body"]["type"]) == (method, body, kind)
+    assert told["request"]["method"] == method
+
+
+async def test_a_dry_run_sends_nothing(there: Paged, tried: Try) -> None:
+    before = len(there.lists.seen)
+    result = await tried("tracker", "c1", "/x", "--dry-run", "-d", "a=b")
+    assert result.exit_code == 0
+    assert "The request as it would be sent" in result.stdout
+    assert "a body of 3 bytes" in result.stdout
+    assert "The answer" not in result.stdout
+    assert json.loads((await tried("tracker", "c1", "/x", "--dry-run", "--json")).stdout)["request"]["method"] == "GET"
+    assert len(there.lists.seen) == before
+
+
+async def test_the_providers_own_no_is_exit_code_3(there: Paged, tried: Try) -> None:
+    result = await tried("tracker", "c1", "/gone", "--snippet", "none")
+    assert result.exit_code == 3
+    assert "410 Gone" in result.stdout
+    assert '"why": "gone"' in result.stdout
+
+
+async def test_an_unknown_integration_is_told_with_those_there_are(there: Paged, tried: Try) -> None:
+    result = await tried("trakcer", "c1", "/x")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "unknown_provider_config" in result.stderr
+    assert "'tracker'" in result.stderr
+    assert "integrations:\n  tracker" in result.stderr
+    told = json.loads((await tried("trakcer", "c1", "/x", "--json")).stdout)["error"]
+    assert (told["code"], told["did_you_mean"], told["known"]) == ("unknown_provider_config", "tracker", ["tracker"])
+    assert "unknown_provider_config" in (await tried("trakcer")).stderr
+
+
+async def test_an_unknown_connection_is_told_with_the_nearest_and_the_newest(there: Paged, tried: Try) -> None:
+    result = await tried("tracker", "c11", "/x")
+    assert result.exit_code == 1
+    assert "unknown_connection" in result.stderr
+    assert "did you mean 'c1'?" in result.stderr
+    assert "  c2\n  c1" in result.stderr
+
+
+async def test_an_integration_without_a_connection_gets_a_link_to_make_one(there: Paged, tried: Try) -> None:
+    for one in ("c1", "c2"):
+        await there.gateway.json("DELETE", f"/connections/{one}?provider_config_key=tracker")
+    result = await tried("tracker")
+    assert result.exit_code == 1
+    assert "has no connection yet" in result.stderr
+    assert f"{there.gateway.url}/connect?session_token=" in result.stderr
+
+
+async def test_a_setting_in_the_path_is_the_connections(there: Paged, tried: Try) -> None:
+    body = {"provider_config_key": "tracker", "connection_id": "c3", "connection_config": {"site": "s-1"}}
+    await there.gateway.json(
+        "POST", "/connections", json={**body, "credentials": {"type": "API_KEY", "apiKey": KEY}}, expect=201
+    )
+    for path in ("/{site}/x", "/${connectionConfig.site}/x"):
+        told = json.loads((await tried("tracker", "c3", path, "--json")).stdout)
+        assert told["body"]["target"] == "/v1/s-1/x"
+    assert "has no setting 'place'" in (await tried("tracker", "c3", "/{place}")).stderr
+
+
+async def test_a_whole_address_of_the_providers_is_taken_for_its_path(there: Paged, tried: Try) -> None:
+    told = json.loads((await tried("tracker", "c1", f"{there.lists.url}/v1/a?x=1", "--json")).stdout)
+    assert told["body"]["target"] == "/v1/a?x=1"
+    result = await tried("tracker", "c1", "https://api.example.com/a")
+    assert result.exit_code == 1
+    assert f"base address, which is {there.lists.url}/v1 for 'tracker'" in result.stderr
+    assert "Base-Url-Override" in result.stderr
+
+
+async def test_a_wrong_key_says_where_it_came_from(there: Paged, tried: Try) -> None:
+    result = await tried("tracker", "c1", "/x", "--key", "not-the-key-0123456789")
+    assert result.exit_code == 1
+    assert "unknown_account" in result.stderr
+    assert "--key or GATEWAY_SECRET_KEY" in result.stderr
+    assert "not-the-key" not in result.output
+
+
+async def test_a_call_that_cannot_be_meant_is_wrong_usage(there: Paged, tried: Try) -> None:
+    for words in (["-X", "GE T"], ["-H", "no colon"], ["-q", "noequals"], ["-d", "@nothing-here"]):
+        assert (await tried("tracker", "c1", "/x", *words)).exit_code == 2
+
+
+async def test_the_demos_folder_is_found_and_its_address_of_today(
+    there: Paged, tried: Try, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
+    with demo.locked():
+        (demo.path / "secret_key").write_text(f"{SECRET_KEY}\n")
+        demo.tell_address(there.gateway.url)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = await tried("tracker", "c1", "/x", "--snippet", "curl")
+    assert result.exit_code == 0, result.output
+    assert 'export GATEWAY_SECRET_KEY="$(cat .gateway/secret_key)"' in result.stdout
+
+
+async def test_without_a_running_gateway_it_says_how_to_start_one(
+    tried: Try, tmp_path: Path, unused_tcp_port: int
+) -> None:
+    result = await tried()
+    assert result.exit_code == 1
+    assert "no gateway is known here" in result.stderr
+    assert "demo" in result.stderr
+    demo = DemoFolder(tmp_path / ".gateway")
+    with demo.locked():
+        demo.tell_address(f"http://127.0.0.1:{unused_tcp_port}")
+    result = await tried("--json")
+    assert result.exit_code == 1
+    assert f"no gateway answers at http://127.0.0.1:{unused_tcp_port}" in result.stderr
+    assert "start it with: " in result.stderr
+    assert "demo" in json.loads(result.stdout)["error"]["hints"][0]
+    assert (await tried("--url", "nonsense", "--key", "k")).exit_code == 1
+
+
+async def test_variables_of_another_terminal_are_not_needed(there: Paged, tried: Try, tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    file.write_text(
+        file.read_text().replace("provider: tracker", "provider: tracker\n        client_id: ${UNSET_HERE}", 1)
+    )
+    assert (await tried("tracker", "c1", "/x", "--snippet", "none")).exit_code == 0
+    file.write_text(file.read_text().replace(SECRET_KEY, "${UNSET_HERE}"))
+    result = await tried("tracker", "c1", "/x")
+    assert result.exit_code == 1
+    assert "GATEWAY_SECRET_KEY" in result.stderr
+    assert (await tried("tracker", "c1", "/x", "-c", str(file), "--key", SECRET_KEY)).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [(), ("tracker", "c1", "/x"), ("tracker", "c1", "/x", "--dry-run")])
+async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...]) -> None:
+    async def page(_: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>Welcome</html>", content_type="text/html", status=404 if not words else 200)
+
+    async with answering(page) as server:
+        address = f"http://127.0.0.1:{server.port}"
+        result = await tried(*words, "--url", address, "--key", "k" * 16)
+    assert result.exit_code == 1
+    assert f"what answers at {address} is no gateway" in result.stderr
+    assert "--url" in result.stderr
+    assert "html" not in result.output
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
+async def test_an_address_that_is_none_is_told(tried: Try, url: str) -> None:
+    result = await tried("--url", url, "--key", "k" * 16)
+    assert (result.exit_code, f"'{url}' is no address of a gateway" in result.stderr) == (1, True)

@@ -1,0 +1,34 @@
+"""The picture of where a call's time went."""
+
+from gateway.cli.try_.try_output import WIDTH, bar, parts, picture
+
+
+def test_the_split_is_the_gateways_and_the_rest_is_the_way_to_it() -> None:
+    told = parts(["gateway;dur=0.50, token;dur=0, upstream;dur=8.00"], 10)
+    assert told == {"gateway": 0.5, "token": 0, "upstream": 8, "transfer": 1.5, "total": 10}
+
+
+def test_a_providers_own_field_is_not_taken_for_ours() -> None:
+    told = parts(['cache;desc="hit, or so";dur=2, upstream;dur=99', "gateway;dur=1, upstream;dur=3"], 5)
+    assert told == {"gateway": 1, "upstream": 3, "transfer": 1, "total": 5}
+
+
+def test_without_the_field_all_of_it_is_the_way() -> None:
+    assert parts([], 5) == {"transfer": 5, "total": 5}
+    assert parts(["gateway;dur=x, token;dur=1.2.3"], 5) == {"transfer": 5, "total": 5}
+
+
+def test_each_bar_begins_where_the_one_before_ended() -> None:
+    lines = picture({"gateway": 10, "upstream": 30, "transfer": 40, "total": 80})
+    bars = [line[22 - 1 :].rstrip() for line in lines[:-1]]
+    ends = [len(line.rstrip()) for line in lines[:-1]]
+    starts = [line.index("█") for line in lines[:-1]]
+    assert [one.count("█") for one in bars] == [WIDTH // 8, WIDTH * 3 // 8, WIDTH // 2]
+    assert starts[1:] == ends[:-1]
+    assert lines[-1].split() == ["total", "80.0", "ms"]
+
+
+def test_what_took_time_at_all_leaves_a_trace_and_nothing_leaves_none() -> None:
+    assert bar(0, 0.00001) == "▏"
+    assert bar(0.5, 0).strip() == ""
+    assert len(bar(1, 0.00001)) <= WIDTH

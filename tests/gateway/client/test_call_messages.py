@@ -1,0 +1,117 @@
+"""A call's inputs become the address and the fields that the gateway reads."""
+
+import pytest
+
+from gateway.client.calls import Options, Params, fields, proxied, wish, written
+from gateway.client.client_errors import seconds
+from gateway.http.paging.paginate_header import parse_wish
+
+BASE = "https://gw.example.com/prefix"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "params", "target"),
+    [
+        ("/x", None, "/x"),
+        ("x", None, "/x"),
+        ("", None, ""),
+        ("?q=1", None, "?q=1"),
+        ("/a%2Fb/ö/{c} d", None, "/a%2Fb/%C3%B6/%7Bc%7D%20d"),
+        ("/x#y\\z", None, "/x%23y%5Cz"),
+        ("/x", {"q": "a b&c=/+ü"}, "/x?q=a%20b%26c%3D%2F%2B%C3%BC"),
+        ("/x?y=%20", {"a": 1, "b": True, "c": None, "d": 1.5}, "/x?y=%20&a=1&b=true&d=1.5"),
+        ("/x", {"id": [1, 2], "none": []}, "/x?id=1&id=2"),
+        ("/x", [("a", 1), ("a", 2)], "/x?a=1&a=2"),
+        ("/x", {"page[size]": 5}, "/x?page%5Bsize%5D=5"),
+        (f"{BASE}/proxy/x?page=2", {"a": 1}, "/x?page=2&a=1"),
+    ],
+)
+def test_an_endpoint_is_appended_and_its_encoding_kept(endpoint: str, params: Params | None, target: str) -> None:
+    assert proxied(BASE, endpoint, params) == f"{BASE}/proxy{target}"
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "https://api.github.com/repos/a/b?page=2&token=t0k",
+        "HTTP://api.github.com",
+        " https://api.github.com/",
+        "//api.github.com/repos/a/b",
+        "ftp://files.example.com/x",
+        f"{BASE}/proxyx/y",
+        "https://gw.example.com/proxy/x",
+    ],
+)
+def test_an_absolute_url_is_refused_and_the_way_is_named(endpoint: str) -> None:
+    with pytest.raises(ValueError, match=r"is an absolute URL.*paginate.*base_url_override") as refused:
+        proxied(BASE, endpoint, None)
+    assert "t0k" not in str(refused.value)
+    assert endpoint.partition("?")[0] in str(refused.value)
+
+
+@pytest.mark.parametrize("endpoint", ["/https://x.example/y", "/x?u=https://x.example/", "a:b//c", "x//y"])
+def test_a_path_may_hold_a_url(endpoint: str) -> None:
+    assert proxied(BASE, endpoint, None).startswith(f"{BASE}/proxy/")
+
+
+def test_without_parameters_there_is_no_query() -> None:
+    assert (written(None), written({}), written({"a": None})) == ("", "", "")
+
+
+def test_every_option_has_its_header() -> None:
+    named: Options = {"provider_config_key": "jira", "connection_id": "u1"}
+    assert fields(named) == {"Provider-Config-Key": "jira", "Connection-Id": "u1"}
+    everything: Options = {
+        **named,
+        "base_url_override": "https://other.example.com",
+        "headers": {"X-Mine": "1"},
+        "retries": 0,
+        "retry_on": [409, 423],
+        "timeout_s": 2.5,
+        "decompress": False,
+    }
+    assert fields(everything) == {
+        "X-Mine": "1",
+        "Provider-Config-Key": "jira",
+        "Connection-Id": "u1",
+        "Base-Url-Override": "https://other.example.com",
+        "Retries": "0",
+        "Retry-On": "409,423",
+        "Gateway-Timeout": "2.5",
+        "Decompress": "false",
+    }
+    assert fields({**named, "timeout_s": 30})["Gateway-Timeout"] == "30"
+
+
+@pytest.mark.parametrize("missing", ["provider_config_key", "connection_id"])
+def test_a_name_that_is_missing_is_told(missing: str) -> None:
+    named = {"provider_config_key": "jira", "connection_id": "u1"}
+    del named[missing]
+    with pytest.raises(ValueError, match=missing):
+        fields(named)  # type: ignore[arg-type]
+
+
+def test_the_gateway_reads_what_the_client_writes() -> None:
+    way = {
+        "type": "cursor",
+        "cursor_path_in_response": '@odata."next\\',
+        "limit_name_in_request": "page[size]",
+        "offset_start_value": 1,
+    }
+    read = parse_wish(wish(3, 50, way))
+    assert (read.pages, read.limit, read.marks) == (3, 50, True)
+    assert read.fields == {name: str(value) for name, value in way.items()}
+    assert parse_wish(wish(None, None, None)).pages is None
+
+
+@pytest.mark.parametrize("value", ["ü", "a\nb", "\x7f"])
+def test_what_no_header_may_hold_is_told(value: str) -> None:
+    with pytest.raises(ValueError, match="response_path"):
+        wish(None, None, {"response_path": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "wait"), [("5", 5.0), ("", None), ("soon", None), ("Sat, 01 Jan 2000 00:00:00 GMT", 0.0), ("-1", None)]
+)
+def test_a_span_or_a_date_says_how_long_to_wait(text: str, wait: float | None) -> None:
+    assert seconds(text) == wait

@@ -1,0 +1,83 @@
+"""What a program hears when the gateway is not where it was looked for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.client import AsyncClient, Client, Unreachable
+from gateway.client.client_errors import unreachable
+
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def something(answer: Answer) -> AsyncIterator[str]:
+    """The address of a server that answers each request so."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            await answer(writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield "http://{}:{}".format(*server.sockets[0].getsockname())
+
+
+async def said(url: str, silence_s: float = 30) -> str:
+    async with AsyncClient(url, "k" * 16, silence_s=silence_s) as client:
+        with pytest.raises(Unreachable) as told:
+            await client.list_integrations()
+    assert str(told.value).startswith(f"no answer from the gateway at {url}: {told.value.cause}; ")
+    assert "Error(" not in str(told.value)
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_where_nothing_listens_the_next_step_is_told(host: str, unused_tcp_port: int) -> None:
+    told = await said(f"http://{host}:{unused_tcp_port}")
+    assert "nothing listens there" in told
+    assert "`gateway serve`" in told
+    assert "('" not in told
+
+
+async def test_a_host_that_is_not_there_is_named() -> None:
+    assert "no host of the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
+
+
+async def test_what_answers_in_another_way_is_told() -> None:
+    async def greet(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
+        await writer.drain()
+
+    async def hang_up(_: asyncio.StreamWriter) -> None:
+        return
+
+    async def wait(_: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async with something(greet) as url:
+        assert "does not speak HTTP" in await said(url)
+    async with something(hang_up) as url:
+        assert "it hung up before it answered" in await said(url)
+    async with something(wait) as url:
+        assert "silence_s" in await said(url, silence_s=0.05)
+
+
+def test_several_addresses_are_not_told_as_tuples() -> None:
+    several = OSError(
+        "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] ('127.0.0.1', 1)"
+    )
+    assert "('" not in str(unreachable("http://localhost:1", several))
+
+
+@pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])
+def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="is no address of a gateway; write it with http:// or https://"):
+            kind(url, "k" * 16)

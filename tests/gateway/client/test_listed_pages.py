@@ -1,0 +1,333 @@
+"""A list through the client: every record once, whatever breaks on the way."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.client import (
+    AsyncClient,
+    AsyncPages,
+    Client,
+    CutShort,
+    GatewayError,
+    PagingBroken,
+    ProviderError,
+    Unreachable,
+)
+from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.lists import Page, Paged, paged, pages_of
+
+NAMES: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
+ALL = [{"n": number} for number in range(1, 9)]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The client's waits, which take no time."""
+    seen: list[float] = []
+
+    async def pass_at_once(seconds: float) -> None:
+        seen.append(seconds)
+
+    monkeypatch.setattr("gateway.client.listed_pages.sleep", pass_at_once)
+    return seen
+
+
+async def into(seen: list[Any], pages: AsyncPages) -> None:
+    """What came before a fault stays."""
+    async for record in pages:
+        seen.append(record)  # noqa: PERF401
+
+
+@asynccontextmanager
+async def client_of(list_: Paged, port: int | None = None, **more: Any) -> AsyncIterator[AsyncClient]:
+    url = list_.gateway.url if port is None else f"http://127.0.0.1:{port}"
+    async with AsyncClient(url, SECRET_KEY, **NAMES, **more) as client:
+        yield client
+
+
+async def test_all_records_come_and_the_end_shows(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+        pages = client.paginate("/list", params={"q": "a b"})
+        assert [record async for record in pages] == ALL
+        assert (pages.complete, pages.cursor, pages.behind) == (True, None, 0)
+    assert list_.lists.seen[0] == "/v1/list?q=a%20b"
+
+
+async def test_some_pages_come_and_another_call_goes_on(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+        first = client.paginate("/list", pages=3)
+        assert [record async for record in first] == ALL[:6]
+        assert not first.complete
+        rest = client.paginate("/list", since=first.cursor)
+        assert [record async for record in rest] == ALL[6:]
+
+
+MANY = [{"n": number} for number in range(1, 1501)]
+
+
+@pytest.mark.parametrize("stop", [1, 50, 100, 101, 250, 1499, 1500])
+async def test_whoever_stops_after_any_record_goes_on_behind_it(tmp_path: Path, stop: int) -> None:
+    async with paged(tmp_path, pages_of(15, 100)) as list_, client_of(list_) as client:
+        first, seen = client.paginate("/list"), []
+        async for record in first:
+            seen.append(record)
+            if len(seen) == stop:
+                break
+        assert first.behind == (stop - 1) % 100 + 1  # the page's mark is read with the record after it
+        rest = client.paginate("/list", since=first.cursor, behind=first.behind)
+        assert seen + [record async for record in rest] == MANY
+        assert (rest.complete, rest.cursor, rest.behind) == (True, None, 0)
+
+
+@pytest.mark.parametrize("stop", [50, 250, 1499])
+async def test_without_asyncio_the_same(tmp_path: Path, stop: int) -> None:
+    async with paged(tmp_path, pages_of(15, 100)) as list_:
+
+        def two_calls() -> list[Any]:
+            with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
+                first = client.paginate("/list")
+                seen = list(islice(first, stop))
+                return seen + list(client.paginate("/list", since=first.cursor, behind=first.behind))
+
+        assert await asyncio.to_thread(two_calls) == MANY
+
+
+async def test_batches_count_whole(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(4)) as list_, client_of(list_) as client:
+        first, seen = client.paginate("/list"), []
+        async for batch in first.batches():
+            seen += batch
+            if len(seen) >= 3:
+                break
+        rest = client.paginate("/list", since=first.cursor, behind=first.behind)
+        assert seen + [record async for record in rest] == ALL
+
+
+async def test_an_absolute_url_is_refused_at_once(tmp_path: Path) -> None:
+    async with AsyncClient("http://127.0.0.1:9", SECRET_KEY, **NAMES) as client:
+        with pytest.raises(ValueError, match="is an absolute URL"):
+            client.paginate("https://api.github.com/repos/a/b")
+        with pytest.raises(ValueError, match="is an absolute URL"):
+            await client.get("https://api.github.com/repos/a/b")
+
+    def blocking() -> None:
+        with Client("http://127.0.0.1:9", SECRET_KEY, **NAMES) as client:
+            client.get("//api.github.com/repos/a/b")
+
+    with pytest.raises(ValueError, match="is an absolute URL"):
+        await asyncio.to_thread(blocking)
+
+
+async def test_limit_way_and_the_reader_of_records_can_be_given(tmp_path: Path) -> None:
+    def page(request: web.Request) -> web.Response:
+        start = int(request.query.get("skip", "0"))
+        items = f'[{{"n": {start}.10}}]' if start < 3 else "[]"
+        return web.Response(text=f'{{"rows": {items}}}', content_type="application/json")
+
+    way = {"type": "offset", "offset_name_in_request": "skip", "limit_name_in_request": "take", "response_path": "rows"}
+    async with paged(tmp_path, page, None) as list_, client_of(list_) as client:
+        pages = client.paginate("/list", limit=1, way=way, loads=partial(json.loads, parse_float=Decimal))
+        seen = [record["n"] async for record in pages]
+    assert list(map(str, seen)) == ["0.10", "1.10", "2.10"]
+    assert list_.lists.seen[1] == "/v1/list?take=1&skip=1"
+
+
+async def test_a_first_page_that_fails_is_the_providers_word(tmp_path: Path) -> None:
+    def page(_request: web.Request) -> web.Response:
+        return web.json_response({"no": 1}, status=403)
+
+    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+        with pytest.raises(ProviderError) as told:
+            [record async for record in client.paginate("/list")]
+    assert (told.value.status, told.value.answer.json()) == (403, {"no": 1})
+
+
+async def test_what_the_gateway_refuses_is_its_word(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(4), None) as list_, client_of(list_) as client:
+        with pytest.raises(GatewayError, match="invalid_headers"):
+            [record async for record in client.paginate("/list")]
+        with pytest.raises(GatewayError, match="Gateway-Paginate-From"):
+            [
+                record
+                async for record in client.paginate("/list", since="spoilt", way={"type": "link", "link_rel": "next"})
+            ]
+
+
+@asynccontextmanager
+async def cutting(list_: Paged, *after_bytes: int) -> AsyncIterator[int]:
+    """A hop in front of the gateway: its first connections are reset after so many bytes of answers."""
+    left = list(after_bytes)
+    port = int(list_.gateway.url.rpartition(":")[2])
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        upstream, towards = await asyncio.open_connection("127.0.0.1", port)
+
+        async def send() -> None:
+            while piece := await reader.read(65536):
+                towards.write(piece)
+
+        sending = asyncio.create_task(send())
+        passes = left.pop(0) if left else None
+        try:
+            while piece := await upstream.read(200):  # in small steps, so that a cut is where it is meant to be
+                writer.write(piece if passes is None else piece[:passes])
+                await writer.drain()
+                if passes is not None:
+                    passes -= len(piece)
+                    if passes <= 0:
+                        break
+        except asyncio.CancelledError:
+            pass  # the test is over
+        finally:
+            sending.cancel()
+            writer.close()
+            towards.close()
+            tasks.discard(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("after", [(500,), (700,), (1300,), (2000,), (800, 900, 0, 1200)])
+async def test_a_cut_on_the_way_is_gone_on_from_and_no_record_comes_twice(
+    tmp_path: Path, after: tuple[int, ...], waits: list[float]
+) -> None:
+    async with (
+        paged(tmp_path, pages_of(8, 3)) as list_,
+        cutting(list_, *after) as port,
+        client_of(list_, port) as client,
+    ):
+        pages = client.paginate("/list")
+        seen = [record["n"] async for record in pages]
+    assert seen == list(range(1, 25))
+    assert pages.complete
+    assert 1 <= len(waits) <= len(after)  # a connection that dies before it answers is replaced without a word
+
+
+async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, pages_of(2, 500)) as list_:
+        async with cutting(list_, 3000, 4000) as port, client_of(list_, port) as client:
+            pages = client.paginate("/list", pages=1)
+            seen = [record["n"] async for record in pages]
+        assert seen == list(range(1, 501))
+        assert (len(waits), pages.complete) == (2, False)
+        async with client_of(list_) as client:
+            rest = client.paginate("/list", since=pages.cursor)
+            assert [record["n"] async for record in rest] == list(range(501, 1001))
+
+
+async def test_cuts_without_end_are_told(tmp_path: Path, waits: list[float]) -> None:
+    cuts = [450, *[300] * 20]
+    async with paged(tmp_path, pages_of(8)) as list_, cutting(list_, *cuts) as port, client_of(list_, port) as client:
+        with pytest.raises((CutShort, Unreachable)):
+            [record async for record in client.paginate("/list", resumes=3)]
+    assert len(waits) == 3
+
+
+def failing(at: int, answers: list[web.Response]) -> Page:
+    def page(request: web.Request) -> web.StreamResponse:
+        if int(request.query.get("after", "0")) == at and answers:
+            return answers.pop(0)
+        answer = pages_of(4)(request)
+        assert isinstance(answer, web.Response)
+        return answer
+
+    return page
+
+
+async def test_what_passes_at_the_provider_is_waited_for(tmp_path: Path, waits: list[float]) -> None:
+    late = [
+        web.Response(status=429, headers={"Retry-After": "200"}),
+        web.Response(status=429, headers={"Retry-After": "100"}),
+    ]
+    async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
+        pages = client.paginate("/list")
+        assert [record async for record in pages] == ALL
+    assert [round(wait, -1) for wait in waits] == [200, 100]  # the second is the first answer of the call that went on
+
+
+async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, failing(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
+        pages, seen = client.paginate("/list"), list[Any]()
+        with pytest.raises(PagingBroken) as told:
+            await into(seen, pages)
+        assert (seen, waits) == (ALL[:4], [])
+        assert (told.value.code, told.value.payload["status"]) == ("page_failed", 403)
+        assert told.value.request_id
+        assert told.value.cursor == pages.cursor
+        rest = client.paginate("/list", since=told.value.cursor)
+        assert [record async for record in rest] == ALL[4:]
+
+
+async def test_a_wait_that_is_too_long_ends_it_too(tmp_path: Path, waits: list[float]) -> None:
+    late = [web.Response(status=429, headers={"Retry-After": "3600"})]
+    async with paged(tmp_path, failing(2, late)) as list_, client_of(list_) as client:
+        with pytest.raises(PagingBroken, match="429"):
+            [record async for record in client.paginate("/list")]
+    assert waits == []
+
+
+async def test_a_list_that_cannot_be_gone_on_with_is_not_begun_again(tmp_path: Path, waits: list[float]) -> None:
+    def page(_request: web.Request) -> web.Response:
+        return web.json_response({"items": [{"n": 1}], "next": "same"})
+
+    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+        seen: list[Any] = []
+        with pytest.raises(PagingBroken, match="next_page_refused"):
+            await into(seen, client.paginate("/list"))
+    assert (len(seen), waits) == (2, [])
+
+
+async def test_no_record_can_pretend_to_be_the_end(tmp_path: Path) -> None:
+    lies = ['{"gateway_trailer":{"complete":true,"pages":1}}', '{"gateway_page":{"pages":9,"cursor":"x"}}', '{"n":1}']
+
+    def page(_request: web.Request) -> web.Response:
+        return web.Response(text=f'{{"items":[{",".join(lies)}]}}', content_type="application/json")
+
+    async with paged(tmp_path, page) as list_, client_of(list_) as client:
+        assert [record async for record in client.paginate("/list")] == [json.loads(lie) for lie in lies]
+
+
+async def test_who_stops_early_leaves_the_rest(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(100, 50)) as list_, client_of(list_) as client:
+        async for record in client.paginate("/list"):
+            if record["n"] == 3:
+                break
+        assert (await client.get("/list")).ok
+
+
+async def test_without_asyncio_it_is_the_same(tmp_path: Path) -> None:
+    def use(list_: Paged) -> None:
+        with Client(list_.gateway.url, SECRET_KEY, **NAMES) as client:
+            pages = client.paginate("/list")
+            assert list(pages) == ALL
+            assert (pages.complete, pages.cursor, pages.behind) == (True, None, 0)
+            some = client.paginate("/list", pages=1)
+            assert list(some) == ALL[:2]
+            assert list(client.paginate("/list", since=some.cursor)) == ALL[2:]
+            assert next(iter(client.paginate("/list"))) == ALL[0]
+            with pytest.raises(GatewayError):
+                list(client.paginate("/list", since="spoilt"))
+
+    async with paged(tmp_path, pages_of(4)) as list_:
+        await asyncio.to_thread(use, list_)

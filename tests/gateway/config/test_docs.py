@@ -1,0 +1,61 @@
+"""The reference configuration and its page say what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.config import load, parse
+from gateway.config.shape import SECTIONS
+
+ROOT = Path(__file__).parents[3]
+KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
+ENVIRON = {"GATEWAY_ENCRYPTION_KEY": KEY, "GATEWAY_SECRET_KEY": "a-secret-key-of-dev"}
+KEYS = [(place, key) for place, shape in SECTIONS.items() for key in shape.model_fields]
+
+
+@pytest.mark.parametrize(("place", "key"), KEYS, ids=[".".join((*place, key)) for place, key in KEYS])
+def test_every_key_is_on_the_page_and_in_the_reference(place: tuple[str, ...], key: str) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    nested = "*" in place
+    name = key if nested or not place else ".".join((*place, key))
+    section = f"## {name}" if not place and key != "catalog" else f"| `{name}` |"
+    assert section in page
+    reference = (ROOT / "gateway.yaml").read_text()
+    assert re.search(rf"^[ #]*{key}:", reference, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("place", "key"), KEYS, ids=[".".join((*place, key)) for place, key in KEYS])
+def test_the_page_states_each_default(place: tuple[str, ...], key: str) -> None:
+    default = SECTIONS[place].model_fields[key].default
+    derived = {"public_url", "provider", "encryption_keys"}
+    if not place or key in derived or not isinstance(default, str | int | float | bool | None):
+        return
+    name = key if "*" in place else ".".join((*place, key))
+    shown = str(default).lower().replace("none", "null")
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert f"| `{name}` | `{shown}` |" in page
+
+
+def test_the_reference_loads_and_states_the_defaults() -> None:
+    reference = load(ROOT / "gateway.yaml", environ=ENVIRON)
+    environments = {"dev": {"secret_keys": [ENVIRON["GATEWAY_SECRET_KEY"]]}}
+    assert reference.path is not None
+    plain = parse({"store": {"encryption_keys": [KEY]}, "environments": environments}, base=ROOT, environ={})
+    for part in ("server", "live", "store", "catalog", "environments", "egress"):
+        assert getattr(reference, part) == getattr(plain, part), part
+
+
+def test_the_commented_part_of_the_reference_loads_too(tmp_path: Path) -> None:
+    text = (ROOT / "gateway.yaml").read_text().replace("    integrations: {}", "    x: {}", 1)
+    text = re.sub(r"^    x: .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^    # (integrations:|  )", r"    \1", text, flags=re.MULTILINE)
+    (tmp_path / "gateway.yaml").write_text(text)
+    environ = {**ENVIRON, "JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"}
+    jira = load(tmp_path / "gateway.yaml", environ=environ).environments["dev"].integrations["jira"]
+    assert (jira.provider, jira.client_id, jira.site_selection) == ("jira", "id", "match")
+
+
+def test_the_reference_holds_no_secret() -> None:
+    text = (ROOT / "gateway.yaml").read_text()
+    assert not re.search(r"[A-Za-z0-9+/_-]{32,}", text)

@@ -1,0 +1,111 @@
+"""What is kept in memory comes due once, at the time that counts by now, and is not searched for meanwhile."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from gateway.connections.cache_entries import CacheEntries, Kept
+from gateway.connections.opened import Opened
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+OPENED = cast("Opened", object())
+TTL_S = 600.0
+
+
+def kept(name: str = "a", **fields: Any) -> Kept:
+    ref = ConnectionRef("dev", "jira", name)
+    sealed = Sealed(b"", environment="dev", table="connections", row="u", column="credential", version=1)
+    row = Connection(
+        ref=ref,
+        id=1,
+        uid="u",
+        provider="jira",
+        version=1,
+        credential=sealed,
+        expires_at=None,
+        created_at=NOW,
+        updated_at=NOW,
+    )
+    return Kept(row, **fields)
+
+
+def put(shelf: CacheEntries, one: Kept, most: int = 9) -> Kept:
+    shelf.put(one, ttl_s=TTL_S, most=most)
+    return one
+
+
+def due(shelf: CacheEntries, now: float) -> list[str]:
+    return [one.connection.ref.connection_id for one in shelf.due(now)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at"),
+    [
+        ({"used_at": 5.0}, 605.0),
+        ({"used_at": 5.0, "good_until": 60.0}, 605.0),
+        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED}, 60.0),
+        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "renew_at": 30.0}, 30.0),
+        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "renew_at": 300.0}, 60.0),
+    ],
+)
+def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) -> None:
+    assert kept(**fields).next_due(TTL_S) == at
+
+
+def test_each_comes_due_once_in_the_order_of_time() -> None:
+    shelf = CacheEntries()
+    for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
+        put(shelf, kept(name, used_at=0.0, renew_at=at))
+    assert due(shelf, 9.0) == []
+    assert due(shelf, 30.0) == ["soon", "late"]
+    assert due(shelf, 30.0) == []
+    assert due(shelf, 99.0) == ["later"]
+
+
+def test_what_was_put_again_is_due_at_its_new_time_alone() -> None:
+    shelf = CacheEntries()
+    put(shelf, kept(used_at=0.0, renew_at=10.0))
+    put(shelf, kept(used_at=0.0, renew_at=20.0))
+    assert due(shelf, 15.0) == []
+    assert due(shelf, 20.0) == ["a"]
+
+
+def test_what_is_looked_at_again_comes_due_again() -> None:
+    shelf = CacheEntries()
+    one = put(shelf, kept(used_at=0.0, renew_at=10.0))
+    assert due(shelf, 10.0) == ["a"]
+    one.renew_at = None
+    shelf.look_again(one, TTL_S)
+    assert due(shelf, 599.0) == []
+    assert due(shelf, 600.0) == ["a"]
+
+
+def test_what_is_gone_is_not_due() -> None:
+    shelf = CacheEntries()
+    put(shelf, kept("a", used_at=0.0, renew_at=10.0))
+    put(shelf, kept("b", used_at=0.0, renew_at=10.0))
+    shelf.drop(ConnectionRef("dev", "jira", "a"))
+    assert due(shelf, 10.0) == ["b"]
+    put(shelf, kept("c", used_at=0.0, renew_at=10.0))
+    shelf.clear()
+    assert due(shelf, 99.0) == []
+    assert len(shelf) == 0
+
+
+def test_times_that_count_no_more_do_not_pile_up() -> None:
+    shelf = CacheEntries()
+    for n in range(1000):
+        put(shelf, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
+    assert len(shelf._due) < 100
+    assert due(shelf, 999 + 59.0) == []
+    assert due(shelf, 999 + 60.0) == ["a"]
+
+
+def test_the_one_put_longest_ago_makes_room() -> None:
+    shelf = CacheEntries()
+    for name in "abac":
+        put(shelf, kept(name, used_at=0.0), most=2)
+    assert [ref.connection_id for ref, _ in shelf.items()] == ["a", "c"]
+    assert shelf.get(ConnectionRef("dev", "jira", "b")) is None

@@ -1,0 +1,79 @@
+"""The provider refuses a token before its time: one renewal for all who hear of it, and never in a loop."""
+
+import asyncio
+from typing import Any
+
+from gateway.connections import rejected_credentials
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def statuses(running: RunningGateway, count: int = 1, method: str = "GET") -> list[int]:
+    async def one() -> int:
+        async with running.proxied("c1", method=method) as answer:
+            await answer.read()
+            status: int = answer.status
+            return status
+
+    return list(await asyncio.gather(*(one() for _ in range(count))))
+
+
+async def revoked(running: RunningGateway, tracker: Tracker) -> None:
+    """A connection in use whose access token the provider has withdrawn."""
+    tracker.refusal = 401
+    await running.imported(tracker.grant())
+    assert await statuses(running) == [200]
+    tracker.grants[0].access_tokens = set()
+
+
+async def test_fifty_calls_with_a_withdrawn_token_renew_it_once_and_all_succeed(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await revoked(running, tracker)
+    assert await statuses(running, 50) == [200] * 50
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_post_hears_the_401_and_the_next_one_has_the_new_token(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await revoked(running, tracker)
+    assert await statuses(running, method="POST") == [401]
+    waiting = list(running.services.live.refusals._refused.values())
+    await asyncio.gather(*waiting)
+    assert await statuses(running, method="POST") == [200]
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await revoked(running, tracker)
+    assert await statuses(running) == [200]
+    tracker.grants[0].access_tokens = set()
+    for _ in range(5):
+        assert await statuses(running) == [401]
+    assert tracker.calls["refresh_token"] == 1
+    later(rejected_credentials.AGAIN_AFTER.total_seconds() + 1)
+    assert await statuses(running) == [200]
+    assert tracker.calls["refresh_token"] == 2
+
+
+async def test_a_grant_that_is_gone_is_asked_for_once_and_the_401_passes(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await revoked(running, tracker)
+    tracker.grants[0].revoked = True
+    assert await statuses(running, 10) == [401] * 10
+    assert await statuses(running) == [401]
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_without_a_refresh_token_the_401_passes(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await running.imported(grant)
+    tracker.grants[0].access_tokens = set()
+    tracker.refusal = 401
+    assert await statuses(running, 5) == [401] * 5
+    assert tracker.calls["refresh_token"] == 0

@@ -1,0 +1,315 @@
+"""A credential that the provider's API rejects on call after call: `degraded`, then `needs_reauth`, and back with a 2xx."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.records.event import Event
+from gateway.refresh.backoff import API_DEGRADED, API_ENDED
+from gateway.store.deliveries import EventFilter
+from tests.fakes.gateways import RunningGateway, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+NAMES = {"integration": "keyed"}
+HISTORY = "/connections/c1?provider_config_key=keyed&include=history"
+
+
+@pytest.fixture
+async def keyed(running: RunningGateway, tracker: Tracker) -> RunningGateway:
+    """With connection `c1` of integration `keyed`, whose API key the tracker takes."""
+    for name, mode, header in (
+        ("keyed", "API_KEY", "Bearer ${apiKey}"),
+        ("open", "NONE", "none"),
+    ):
+        entry = {
+            "display_name": name.title(),
+            "categories": ["other"],
+            "docs": "https://docs.example.com",
+            "auth_mode": mode,
+            "proxy": {"base_url": tracker.url, "headers": {"authorization": header}},
+        }
+        write_entry(running.folder, name, entry)
+        running.document["environments"]["dev"]["integrations"][name] = {"provider": name}
+    running.document["environments"]["dev"]["webhook_url"] = f"{tracker.url}/events"
+    await running.restart()
+    tracker.refusal = 401
+    await connect(running, tracker)
+    return running
+
+
+async def connect(running: RunningGateway, tracker: Tracker) -> None:
+    key = tracker.grant()["access_token"]
+    body = {"provider_config_key": "keyed", "connection_id": "c1", "credentials": {"type": "API_KEY", "apiKey": key}}
+    await running.json("POST", "/connections", json=body, expect=201)
+
+
+def withdraw(tracker: Tracker) -> None:
+    for grant in tracker.grants:
+        grant.access_tokens = set()
+
+
+async def called(running: RunningGateway, times: int = 1, path: str = "/x", **options: Any) -> set[int]:
+    """The statuses of so many calls, one after the other; what they lead to is stored when this returns."""
+    statuses = set()
+    for _ in range(times):
+        async with running.proxied("c1", path, **{**NAMES, **options}) as answer:
+            await answer.read()
+            statuses.add(answer.status)
+        await settled(running)
+    return statuses
+
+
+async def settled(running: RunningGateway) -> None:
+    live = running.services.live
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(*live.refusals._refused.values(), return_exceptions=True)
+        await asyncio.sleep(0)  # their callbacks
+        await asyncio.gather(*live.rejections.writing(), return_exceptions=True)
+
+
+async def state(running: RunningGateway) -> str:
+    rows = (await running.json("GET", "/connections"))["connections"]
+    shown: str = rows[0]["state"]
+    return shown
+
+
+async def events(running: RunningGateway) -> list[str]:
+    written = await running.services.store.event_log.list(EventFilter(environment="dev"))
+    return [one.event for one in reversed(written)]
+
+
+async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_end_user(
+    keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    assert await called(keyed) == {200}
+    withdraw(tracker)
+    with capture_logs() as logs:
+        assert await called(keyed, API_DEGRADED[401].count - 1) == {401}
+        assert await state(keyed) == "active"
+        assert await called(keyed) == {401}
+        assert await state(keyed) == "degraded"
+        assert await called(keyed, API_ENDED[401].count) == {401}
+        assert await state(keyed) == "degraded", "many in a moment may be an outage"
+        later(API_ENDED[401].over.total_seconds())
+        assert await called(keyed) == {401}
+        assert await state(keyed) == "needs_reauth"
+        assert await called(keyed, 5) == {401}, "the provider decides each time"
+    assert [one["connection_state"] for one in logs if one["event"] == "credential_rejected"] == [
+        "degraded",
+        "needs_reauth",
+    ]
+    shown = await keyed.json("GET", HISTORY, expect=200)
+    assert [(one["state"], one["reason"]) for one in shown["history"]] == [
+        ("active", "authorized"),
+        ("degraded", "rejected_by_api"),
+        ("needs_reauth", "rejected_by_api"),
+    ]
+    assert shown["diagnosis"]["causes"][0]["cause"] == "credential_rejected"
+    assert "answered 401 to" in shown["diagnosis"]["causes"][0]["why"]
+    assert shown["diagnosis"]["action"]["do"] == "reconnect"
+    assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
+
+
+async def test_one_2xx_makes_it_active_again_and_the_count_begins_anew(
+    keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    known = set(tracker.grants[0].access_tokens)
+    for round_s in (0, 400):
+        withdraw(tracker)
+        await called(keyed, 4)
+        later(round_s)
+        await called(keyed, 1)
+        assert await state(keyed) == ("needs_reauth" if round_s else "degraded")
+        tracker.grants[0].access_tokens = set(known)
+        assert await called(keyed) == {200}
+        assert await state(keyed) == "active"
+    withdraw(tracker)
+    await called(keyed, 2)
+    tracker.grants[0].access_tokens = set(known)
+    await called(keyed)
+    withdraw(tracker)
+    await called(keyed, 2)
+    assert await state(keyed) == "active"
+    after = ["degraded", "recovered", "degraded", "needs_reauth", "recovered"]
+    assert [one.partition(".")[2] for one in await events(keyed)] == ["created", *after]
+
+
+async def test_a_new_key_under_the_same_id_is_not_blamed_for_the_old_one(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
+    withdraw(tracker)
+    await called(keyed, 2)
+    await connect(keyed, tracker)
+    withdraw(tracker)
+    await called(keyed, 2)
+    assert await state(keyed) == "active"
+    await called(keyed, 1)
+    assert await state(keyed) == "degraded"
+    await connect(keyed, tracker)
+    assert await called(keyed) == {200}
+    assert await state(keyed) == "active"
+    assert not keyed.services.live.rejections.suspected
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_token_without_a_refresh_token_is_judged_likewise(
+    method: str, keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await keyed.imported({**grant, "expires_in": 90_000}, "c1")
+    withdraw(tracker)
+    assert await called(keyed, 3, integration="tracker", method=method) == {401}
+    assert await state(keyed) == "degraded"
+    later(301)
+    await called(keyed, 2, integration="tracker", method=method)
+    assert await state(keyed) == "needs_reauth"
+
+
+async def test_a_renewal_does_not_clear_a_token_that_the_api_goes_on_rejecting(
+    keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await keyed.imported(tracker.grant(), "c1")
+    tracker.forbidden = {"/x"}
+    for _ in range(6):
+        later(61)
+        assert await called(keyed, integration="tracker") == {401}
+    assert tracker.calls["refresh_token"] >= 5
+    assert await state(keyed) == "needs_reauth"
+    tracker.forbidden = set()
+    assert await called(keyed, integration="tracker") == {200}
+    assert await state(keyed) == "active"
+    assert [one.partition(".")[2] for one in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
+
+
+async def test_a_grant_that_the_token_endpoint_calls_gone_is_told_as_that(
+    keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await keyed.imported(tracker.grant(), "c1")
+    withdraw(tracker)
+    tracker.grants[-1].revoked = True
+    for _ in range(4):
+        later(400)
+        await called(keyed, integration="tracker")
+    row = (await keyed.json("GET", "/connections"))["connections"][0]
+    assert row["errors"][0]["log_id"].startswith("invalid_grant")
+
+
+@pytest.mark.parametrize("lane", [True, False])
+async def test_403_on_every_path_for_a_day_needs_the_end_user_and_on_one_path_does_not(
+    lane: bool, keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    options = {} if lane else {"method": "POST"}
+    tracker.refusal = 403
+    withdraw(tracker)
+    assert await called(keyed, 30, **options) == {403}
+    assert await state(keyed) == "active", "all within a moment"
+    later(3600)
+    await called(keyed, **options)
+    assert await state(keyed) == "degraded"
+    later(90_000)
+    await called(keyed, 20, **options)
+    assert await state(keyed) == "degraded", "it may be that path alone that is forbidden"
+    await called(keyed, 1, "/y", **options)
+    assert await state(keyed) == "needs_reauth"
+
+
+async def test_a_path_that_is_forbidden_does_not_harm_a_connection_that_works_on_others(
+    keyed: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.refusal, tracker.forbidden = 403, {"/x", "/y"}
+    for _ in range(30):
+        later(3600)
+        assert await called(keyed, 1, "/x") == await called(keyed, 1, "/y") == {403}
+        assert await called(keyed, 1, "/z") == {200}
+    assert await state(keyed) == "active"
+    assert await events(keyed) == [Event.CREATED]
+
+
+async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_counted_comes_back_to_it(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
+    tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
+    lane, suspected = keyed.lane, keyed.services.live.rejections.suspected
+
+    async def taken(path: str) -> int:
+        before = lane.taken - lane.handed_over
+        await called(keyed, 1, path)
+        return lane.taken - lane.handed_over - before
+
+    async def fast_again() -> None:
+        """A call through the chain has its answer before its connection to the provider is kept for the next one."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await taken("/x") == 0:
+                pass
+
+    await fast_again()
+    assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
+    assert not suspected
+    assert await taken("/forbidden") == 1
+    assert len(suspected) == 1
+    assert await taken("/x") == 0, "the chain sees the 200"
+    assert not suspected
+    await fast_again()
+    assert [await taken("/x") for _ in range(3)] == [1, 1, 1]
+
+
+async def test_another_host_of_base_url_override_says_nothing_about_the_credential(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
+    elsewhere = tracker.url.replace("127.0.0.1", "localhost")
+    keyed.document["environments"]["dev"]["integrations"]["keyed"]["allowed_origins"] = [elsewhere]
+    await keyed.restart()
+    withdraw(tracker)
+    assert await called(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
+    assert not keyed.services.live.rejections.suspected
+    assert await called(keyed, 1) == {401}
+    assert keyed.services.live.rejections.suspected
+
+
+async def test_a_connection_without_a_credential_has_none_that_could_be_rejected(
+    keyed: RunningGateway, tracker: Tracker
+) -> None:
+    body = {"provider_config_key": "open", "connection_id": "c1", "credentials": {"type": "NONE"}}
+    await keyed.json("POST", "/connections", json=body, expect=201)
+    assert await called(keyed, 5, integration="open") == {401}
+    assert not keyed.services.live.rejections.suspected
+
+
+async def test_memory_is_bounded(keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.connections.rejected_credentials.MOST", 3)
+    for n in range(5):
+        key = tracker.grant()["access_token"]
+        body = {"provider_config_key": "keyed", "connection_id": f"b{n}"}
+        credentials = {"type": "API_KEY", "apiKey": key}
+        await keyed.json("POST", "/connections", json={**body, "credentials": credentials}, expect=201)
+    withdraw(tracker)
+    for n in range(5):
+        async with keyed.proxied(f"b{n}", integration="keyed") as answer:
+            assert answer.status == 401
+    assert [ref.connection_id for ref in keyed.services.live.rejections.suspected] == ["b2", "b3", "b4"]
+
+
+async def test_what_one_node_has_noted_another_one_withdraws(
+    keyed: RunningGateway, tracker: Tracker, tmp_path: Any
+) -> None:
+    known = set(tracker.grants[0].access_tokens)
+    withdraw(tracker)
+    await called(keyed, 3)
+    assert await state(keyed) == "degraded"
+    other = RunningGateway(keyed.folder, {**keyed.document, "server": {"host": "127.0.0.1"}})
+    await other.start()
+    try:
+        tracker.grants[0].access_tokens = known
+        assert await called(other) == {200}
+        assert await state(keyed) == "active"
+        async with asyncio.timeout(PATIENCE_S):
+            while keyed.services.live.rejections.suspected:
+                assert await called(keyed) == {200}
+                await asyncio.sleep(0)
+    finally:
+        await other.stop()
+    assert [one.partition(".")[2] for one in await events(keyed)] == ["created", "degraded", "recovered"]

@@ -1,0 +1,93 @@
+"""Who authorized: where it is read, and when a reconnect is refused."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from gateway.connections.verify import account_of, check_same, claims_in
+from gateway.errors import InvalidRequest
+from gateway.records.connection import Account
+from gateway.scripts.script_context import ProviderUnreadable
+from tests.fakes.providers import provider
+
+
+def id_token(**claims: Any) -> str:
+    body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+    return f"e30.{body}.c2ln"
+
+
+def refused(before: Account, now: Account) -> bool:
+    try:
+        check_same(provider(), before, now)
+    except InvalidRequest:
+        return True
+    return False
+
+
+class Asking:
+    def __init__(self, answer: Any = None, config: dict[str, str] | None = None, **entry: Any) -> None:
+        self.provider = provider(proxy={"base_url": "https://api.example.com"}, **entry)
+        self.config = config or {}
+        self._answer = answer
+
+    async def get_json(self, path: str) -> Any:
+        assert path == "/me"
+        if self._answer is None:
+            raise ProviderUnreadable("/me answered 403", refused=True)
+        return self._answer
+
+
+ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.name"]}
+
+
+@pytest.mark.parametrize(
+    ("asking", "raw", "account"),
+    [
+        (Asking({"data": {"id": 7, "name": "Ada"}}, account=ENDPOINT), {}, Account("7", "Ada")),
+        (Asking(None, account=ENDPOINT), {}, Account()),
+        (Asking(None, account=ENDPOINT), {"id_token": id_token(sub="s", name="Ada")}, Account("s", "Ada")),
+        (Asking(account={"id": "team.id", "label": ["team.name"]}), {"team": {"id": "T1"}}, Account("T1", None)),
+        (
+            Asking(),
+            {"id_token": id_token(sub="s", email="ada@example.com", name="Ada")},
+            Account("s", "ada@example.com"),
+        ),
+        (Asking(config={"accountId": "a1"}), {}, Account("a1", None)),
+        (Asking({"data": {"id": True, "mail": ["x"]}}, account=ENDPOINT), {}, Account()),
+        (Asking(["x"], account=ENDPOINT), {}, Account()),
+        (Asking(), {"id_token": "not.a"}, Account()),
+    ],
+)
+async def test_who_authorized_is_found_where_it_is_told(asking: Asking, raw: dict[str, Any], account: Account) -> None:
+    assert await account_of(asking, {"raw": raw}) == account
+
+
+async def test_a_credential_without_an_answer_tells_nothing() -> None:
+    assert await account_of(Asking(), {"type": "API_KEY"}) == Account()
+
+
+@pytest.mark.parametrize("token", [None, 7, "", "a.b", "a.!.c", "a.W10.c", "a.e30"])
+def test_what_is_no_id_token_claims_nothing(token: object) -> None:
+    assert claims_in(token) == {}
+
+
+def test_another_account_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_same(provider(), Account("1", "ada@example.com"), Account("2", "eve@example.com"))
+    assert refused.value.payload == {"reason": "another_account"}
+    assert "ada@example.com" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (Account("1", "x"), Account("1", "y")),
+        (Account(), Account("1")),
+        (Account("1"), Account()),
+        (Account(), Account()),
+    ],
+)
+def test_the_same_account_and_an_unknown_one_pass(before: Account, now: Account) -> None:
+    assert not refused(before, now)

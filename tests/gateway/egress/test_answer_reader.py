@@ -1,0 +1,235 @@
+"""Answers as they come off the wire: what is passed on byte for byte, and what is no clean HTTP."""
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from gateway.egress.egress_errors import EgressError
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import OK, Script, raw_provider, read_message
+from tests.gateway.egress.test_pool import egress, to, whole
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok",
+        HEAD + b"X: a\nY: b\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"X: a\rY: b\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"X: a\r\n folded\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"X: a\r\n\tfolded\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b" X: a\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"Content-Length : 2\r\n\r\nok",
+        HEAD + b"Content-Length\t: 2\r\n\r\nok",
+        HEAD + b": 2\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"no colon\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"X\xe9: a\r\nContent-Length: 2\r\n\r\nok",
+        *[HEAD + b"X: a%bb\r\nContent-Length: 2\r\n\r\nok" % bytes([byte]) for byte in (0, 1, 8, 11, 12, 27, 127)],
+        b"HTTP/1.1 200 O\x00K\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1  200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 099 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/0.9 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"http/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        HEAD + b"Content-Length: 2, 2\r\n\r\nok",
+        HEAD + b"Content-Length: +2\r\n\r\nok",
+        HEAD + b"Content-Length: 0x2\r\n\r\nok",
+        HEAD + b"Content-Length:\r\n\r\nok",
+        HEAD + "Content-Length: ２\r\n\r\nok".encode(),
+        HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        CHUNKED + b"3 \r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b" 3\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"3\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"3\r\nabc\n0\r\n\r\n",
+        CHUNKED + b"0x3\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"-3\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"2\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"f" * 16 + b"\r\nabc",
+        CHUNKED + b"3;" + b"x" * 2000 + b"\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"3;a\rb\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"0\r\nno trailer\r\n\r\n",
+        CHUNKED + b"0\r\n" + b"X: " + b"y" * 900 + b"\r\n" * 1 + (b"X: " + b"y" * 900 + b"\r\n") * 20 + b"\r\n",
+        HEAD + b"X: y\r\n" * 300 + b"Content-Length: 2\r\n\r\nok",
+        HEAD + b"X: " + b"y" * 70_000 + b"\r\n\r\n",
+        HEAD + b"X: " + b"y" * 70_000,
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n" * 40 + OK,
+        b"HTTP/1.1 103 Early Hints\r\n\r\nthis is none",
+        b"\x15\x03\x01\x00\x02\x02\x46\r\n\r\n",
+    ],
+)
+@pytest.mark.parametrize("drip", [False, True])
+async def test_what_two_readers_could_take_differently_is_no_answer(answer: bytes, drip: bool) -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        half = len(answer) // 2 if drip else len(answer)
+        writer.write(answer[:half])
+        await writer.drain()
+        await asyncio.sleep(0)
+        writer.write(answer[half:])
+        await reader.read()
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await whole(await way_out.send(to(provider)))
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+        assert failure.value.kind == "protocol"
+        assert "not clean HTTP" in failure.value.message
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+async def test_an_answer_may_arrive_in_pieces_of_any_size(step: int) -> None:
+    answer = (
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 Quite \xe9 Fine\r\nX-a:1\r\nx-A: \t 2 \t\r\n"
+        b"X-Latin: caf\xe9\r\nEmpty:\r\nTransfer-Encoding: Chunked\r\n\r\n"
+        b'3;q="x"\r\nabc\r\n00A\r\n0123456789\r\n0\r\nTrailer: dropped\r\n\r\n'
+    )
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await read_message(reader)
+            for at in range(0, len(answer), step):
+                writer.write(answer[at : at + step])
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        for _ in range(2):
+            exchange = await way_out.send(to(provider))
+            assert (exchange.status, exchange.reason, exchange.length) == (200, "Quite \udce9 Fine", None)
+            assert exchange.headers == [
+                ("X-a", "1"),
+                ("x-A", "2"),
+                ("X-Latin", "caf\udce9"),
+                ("Empty", ""),
+                ("Transfer-Encoding", "Chunked"),
+            ]
+            assert await whole(exchange) == b"abc0123456789"
+    assert provider.connections == 1
+
+
+def then_ends(sent: bytes, reset: bool) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(sent)
+        await writer.drain()
+        if reset:
+            lingering = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
+            writer.transport.abort()
+
+    return script
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"HTTP/1.1 2",
+        HEAD + b"Content-Length: 10\r\n\r\nabc",
+        CHUNKED + b"3\r\nabc\r\n",
+        CHUNKED + b"3\r\nabc\r\n0\r\n",
+        CHUNKED + b"3\r\nab",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+    ],
+)
+async def test_a_torn_answer_never_ends_cleanly(sent: bytes, reset: bool) -> None:
+    async with raw_provider(then_ends(sent, reset)) as provider, egress() as way_out:
+        with pytest.raises(EgressError) as failure:
+            await whole(await way_out.send(to(provider)))
+    assert failure.value.kind in ("protocol", "unreachable")
+
+
+async def test_a_body_without_framing_ends_with_the_connection() -> None:
+    async with raw_provider(then_ends(HEAD + b"\r\nabc", False)) as provider, egress() as way_out:
+        exchange = await way_out.send(to(provider))
+        assert exchange.length is None
+        assert await whole(exchange) == b"abc"
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 67108864", "Transfer-Encoding: chunked"])
+async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
+    sent = 0
+    piece = bytes(65536)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await read_message(reader)
+        writer.write(f"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n".encode())
+        for _ in range(1024):
+            writer.write(piece if "Length" in framing else b"10000\r\n" + piece + b"\r\n")
+            await writer.drain()
+            sent += len(piece)
+        if "chunked" in framing:
+            writer.write(b"0\r\n\r\n")
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        exchange = await way_out.send(to(provider))
+        seen = -1
+        while seen != sent:  # until it stands still
+            seen = sent
+            for _ in range(200):
+                await asyncio.sleep(0)
+        assert seen < 32 << 20  # what the sockets' own buffers take
+        pool = next(iter(way_out._pools.values()))
+        held = next(iter(pool._open))._answer
+        assert held is not None
+        assert held.held_bytes < 1 << 20
+        got = 0
+        while part := await exchange.read():
+            got += len(part)
+    assert got == 67108864
+
+
+async def test_after_101_the_connection_is_handed_over_with_what_came_behind_it() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        provider.heads.append((await read_message(reader))[0])
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhel")
+        await writer.drain()
+        await asyncio.sleep(0)
+        writer.write(b"lo")
+        assert await reader.readexactly(3) == b"bye"
+
+    class Ears(asyncio.Protocol):
+        def __init__(self) -> None:
+            self.heard = b""
+            self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def data_received(self, data: bytes) -> None:
+            self.heard += data
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.gone.set_result(None)
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        answer = await way_out.send(to(provider), upgrade="websocket")
+        assert answer.status == 101
+        ears = Ears()
+        transport, first = answer.switch(ears)  # type: ignore[attr-defined]
+        answer.close()
+        transport.resume_reading()
+        async with asyncio.timeout(PATIENCE_S):
+            while first + ears.heard != b"hello":
+                await asyncio.sleep(0)
+            transport.write(b"bye")
+            await ears.gone
+        transport.close()
+        assert way_out._pools == {}
+    assert provider.lines()[1:] == ["Connection: Upgrade", "Upgrade: websocket"]

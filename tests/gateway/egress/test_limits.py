@@ -1,0 +1,161 @@
+"""What stands before each provider: places, the breaker, the budget for retries."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from gateway.egress.egress_errors import TurnedAway
+from gateway.egress.limits import (
+    FAILURES,
+    FLOOR,
+    OPEN_S,
+    WITHIN_S,
+    Breaker,
+    Budget,
+    Bulkhead,
+    Full,
+    Gate,
+    GateLimits,
+    Gates,
+)
+
+ORIGIN = ("https", "api.example.com", 443)
+
+
+async def turns() -> None:
+    """Let everything that can run do so."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_places_are_given_in_the_order_of_asking() -> None:
+    bulkhead = Bulkhead(GateLimits(1, 5, 10))
+    assert bulkhead.enter()
+    assert not bulkhead.enter()
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        await bulkhead.wait()
+        order.append(number)
+        bulkhead.leave()
+
+    tasks = [asyncio.create_task(call(number)) for number in range(3)]
+    await turns()
+    assert bulkhead.waiting == 3
+    bulkhead.leave()
+    await asyncio.gather(*tasks)
+    assert order == [0, 1, 2]
+    assert (bulkhead.outstanding, bulkhead.waiting) == (0, 0)
+
+
+async def test_whoever_leaves_the_queue_holds_no_place_even_if_it_came_in_that_moment() -> None:
+    bulkhead = Bulkhead(GateLimits(1, 5, 10))
+    bulkhead.enter()
+    impatient, late = (asyncio.create_task(bulkhead.wait()) for _ in range(2))
+    await turns()
+    impatient.cancel()
+    await turns()
+    bulkhead.leave()
+    await late
+    third = asyncio.create_task(bulkhead.wait())
+    await turns()
+    bulkhead.leave()
+    third.cancel()  # the place has been granted, and nobody is there to take it
+    with suppress(asyncio.CancelledError):
+        await third
+    assert (bulkhead.outstanding, bulkhead.waiting) == (0, 0)
+
+
+async def test_the_queue_is_bounded_in_length_and_in_time() -> None:
+    bulkhead = Bulkhead(GateLimits(1, 1, 0))
+    bulkhead.enter()
+    with pytest.raises(Full):
+        await bulkhead.wait()
+    full = Bulkhead(GateLimits(1, 0, 10))
+    full.enter()
+    with pytest.raises(Full):
+        await full.wait()
+    assert (bulkhead.outstanding, bulkhead.waiting, full.outstanding) == (1, 0, 1)
+
+
+async def test_a_caller_without_a_place_is_told_when_to_come_back() -> None:
+    gate = Gate(ORIGIN, GateLimits(1, 0, 0))
+    await gate.enter()
+    with pytest.raises(TurnedAway, match=r"api\.example\.com") as refused:
+        await gate.enter()
+    assert (refused.value.reason, refused.value.sent) == ("too_many_outstanding", False)
+    assert refused.value.retry_after_s > 0
+
+
+def test_the_breaker_opens_after_20_failures_in_10_s() -> None:
+    slow, fast = Breaker(), Breaker()
+    for number in range(FAILURES * 3):
+        assert not slow.failed(number * WITHIN_S / (FAILURES - 2), probe=False)
+    opened = [fast.failed(number * 0.01, probe=False) for number in range(FAILURES)]
+    assert opened == [False] * (FAILURES - 1) + [True]
+    assert slow.closed
+    assert not fast.closed
+
+
+def test_one_bad_resource_of_a_provider_that_works_does_not_open_it() -> None:
+    breaker = Breaker()
+    for number in range(FAILURES * 5):
+        breaker.answers += 2
+        assert not breaker.failed(number * 0.01, probe=False)
+
+
+def test_after_30_s_one_call_tries_and_the_others_wait_for_it() -> None:
+    breaker = Breaker()
+    for _ in range(FAILURES):
+        breaker.failed(100.0, probe=False)
+    assert breaker.refusal_s(110.0) == OPEN_S - 10
+    assert breaker.refusal_s(100 + OPEN_S) == 0
+    assert breaker.refusal_s(100 + OPEN_S) > 0
+    breaker.untold()
+    assert breaker.refusal_s(100 + OPEN_S) == 0
+    assert breaker.failed(100 + OPEN_S, probe=True)
+    assert breaker.refusal_s(101 + OPEN_S) == OPEN_S - 1
+    assert breaker.refusal_s(100 + 2 * OPEN_S) == 0
+    breaker.recovered()
+    assert breaker.closed
+
+
+async def test_while_open_nobody_waits_and_an_answer_to_the_one_that_tries_closes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("gateway.clock.monotonic", lambda: now)
+    gate = Gate(ORIGIN, GateLimits())
+    for _ in range(FAILURES):
+        gate.leave("failed", probe=await gate.enter())
+    with pytest.raises(TurnedAway) as refused:
+        await gate.enter()
+    assert (refused.value.reason, refused.value.retry_after_s) == ("provider_unreachable", OPEN_S)
+    now += OPEN_S
+    assert await gate.enter()
+    with pytest.raises(TurnedAway):
+        await gate.enter()
+    gate.leave("answered", probe=True)
+    assert not await gate.enter()
+    gate.leave("untold", probe=False)
+    assert gate.bulkhead.outstanding == 0
+
+
+def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
+    budget = Budget(0.0)
+    assert [budget.take(0.0) for _ in range(int(FLOOR) + 2)] == [True] * int(FLOOR) + [False] * 2
+    budget.requests += 50
+    assert [budget.take(0.0) for _ in range(11)] == [True] * 10 + [False]
+    assert [budget.take(4.0) for _ in range(3)] == [True, True, False]
+
+
+def test_a_gate_that_remembers_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.egress.limits.MOST_GATES", 3)
+    gates = Gates()
+    busy = gates.to(("https", "busy.example", 443))
+    busy.bulkhead.enter()
+    for number in range(20):
+        gates.to(("https", f"{number}.example", 443))
+    assert gates.to(("https", "busy.example", 443)) is busy
+    assert len(list(gates)) <= 4

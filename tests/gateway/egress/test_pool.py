@@ -1,0 +1,237 @@
+"""Connections to providers: kept, lent again, waited for, given up."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.egress import pool as pools
+from gateway.egress.client import Egress
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.guard import Guard
+from gateway.egress.provider_exchange import Body, ProviderExchange
+from gateway.records.proxied_call import UpstreamRequest
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.proxy_end import LOOPBACK
+from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read_message
+
+
+@asynccontextmanager
+async def egress(**options: object) -> AsyncIterator[Egress]:
+    way_out = Egress(Guard(LOOPBACK), **options)  # type: ignore[arg-type]
+    try:
+        yield way_out
+    finally:
+        await way_out.close()
+
+
+def to(provider: RawProvider, method: str = "GET", target: str = "/") -> UpstreamRequest:
+    return UpstreamRequest(method, "http", "127.0.0.1", provider.port, target)
+
+
+async def whole(exchange: ProviderExchange) -> bytes:
+    body = bytearray()
+    while piece := await exchange.read():
+        body += piece
+    exchange.close()
+    return bytes(body)
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+@pytest.mark.parametrize(
+    ("answer", "method", "kept"),
+    [
+        (OK, "GET", True),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "GET", True),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", "GET", True),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", "GET", True),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", "HEAD", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "GET", True),
+        (b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=20\r\nContent-Length: 2\r\n\r\nok", "GET", True),
+        (b"HTTP/1.1 200 OK\r\nKeep-Alive: max=1, timeout=0\r\nContent-Length: 2\r\n\r\nok", "GET", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", "GET", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", "GET", False),
+        (OK + b"x", "GET", False),
+        (OK + OK, "GET", False),
+        (b"HTTP/1.1 204 No Content\r\n\r\n0\r\n\r\n", "GET", False),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nx", "GET", False),
+    ],
+)
+async def test_a_connection_is_kept_only_after_a_clean_answer(answer: bytes, method: str, kept: bool) -> None:
+    async with raw_provider(answer) as provider, egress() as way_out:
+        for _ in range(3):
+            await whole(await way_out.send(to(provider, method)))
+    assert provider.connections == (1 if kept else 3)
+
+
+async def test_the_one_used_last_is_lent_first_and_old_ones_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "LOOK_EVERY_S", 0.01)
+    async with raw_provider() as provider, egress() as way_out:
+        await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
+        assert provider.connections == 3
+        pool = next(iter(way_out._pools.values()))
+        newest = pool._idle[-1]
+        await way_out.send(to(provider))
+        assert pool._idle[-1] is newest
+        for connection in pool._idle:
+            connection.idle_until = 0.0
+        async with asyncio.timeout(PATIENCE_S):
+            while way_out._pools:
+                await asyncio.sleep(0.001)
+        assert (await whole(await way_out.send(to(provider)))) == b"ok"
+    assert provider.connections == 4
+
+
+async def test_no_more_connections_than_the_limit_and_whoever_waits_gets_the_next_one() -> None:
+    async with raw_provider() as provider, egress(connections_per_host=2) as way_out:
+
+        async def ask(index: int) -> None:
+            body = Body(pieces(str(index).encode()), len(str(index)))
+            assert await whole(await way_out.send(to(provider, "POST", f"/{index}"), body)) == b"ok"
+
+        await asyncio.gather(*(ask(index) for index in range(60)))
+    assert provider.connections <= 2
+    assert {head.split()[1] for head in provider.heads} == {f"/{index}".encode() for index in range(60)}
+
+
+def hold(asked: asyncio.Event, go: asyncio.Event) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await read_message(reader):
+            asked.set()
+            await go.wait()
+            writer.write(OK)
+
+    return script
+
+
+async def test_waiting_has_an_end_and_so_has_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+    async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
+        first = asyncio.create_task(way_out.send(to(provider)))
+        await asked.wait()
+        monkeypatch.setattr(pools, "WAIT_S", 0.01)
+        with pytest.raises(EgressError, match="were in use") as late:
+            await way_out.send(to(provider))
+        monkeypatch.setattr(pools, "WAITING", 0)
+        with pytest.raises(EgressError, match="waiting already") as full:
+            await way_out.send(to(provider))
+        go.set()
+        assert await whole(await first) == b"ok"
+        monkeypatch.undo()
+        assert await whole(await way_out.send(to(provider))) == b"ok"
+    assert late.value.kind == full.value.kind == "busy"
+    assert provider.connections == 1
+
+
+async def test_one_who_leaves_the_queue_takes_no_place_along() -> None:
+    asked, go = asyncio.Event(), asyncio.Event()
+    async with raw_provider(hold(asked, go)) as provider, egress(connections_per_host=1) as way_out:
+        first = asyncio.create_task(way_out.send(to(provider)))
+        await asked.wait()
+        waiting = [asyncio.create_task(way_out.send(to(provider))) for _ in range(4)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        go.set()
+        await first
+        waiting[1].cancel()
+        left = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in left] == [True, True, False, False]
+        assert await whole(await way_out.send(to(provider))) == b"ok"
+
+
+async def test_requests_that_are_cancelled_at_any_moment_disturb_nobody() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            name = head.split()[1]
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(name))
+            await asyncio.sleep(0)
+            writer.write(name)
+
+    async with raw_provider(script) as provider, egress(connections_per_host=4) as way_out:
+
+        async def ask(name: str, turns: int) -> None:
+            request = asyncio.create_task(way_out.send(to(provider, "GET", name)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if turns % 3 == 0:
+                request.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                assert await whole(await request) == name.encode()
+
+        await asyncio.gather(*(ask(f"/{index}", index % 29) for index in range(400)))
+        assert way_out._pools
+        pool = next(iter(way_out._pools.values()))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(pool._open) != len(pool._idle) or pool._dialling:
+                await asyncio.sleep(0.001)
+    assert not pool._waiting
+
+
+@pytest.mark.parametrize(
+    ("method", "times"), [("GET", 2), ("HEAD", 2), ("OPTIONS", 2), ("DELETE", 1), ("PUT", 1), ("POST", 1)]
+)
+async def test_a_dead_kept_connection_is_replaced_once_for_what_is_safe_only(method: str, times: int) -> None:
+    heads: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await read_message(reader))[0])
+        writer.write(OK)
+        heads.append((await read_message(reader))[0])  # and hang up on it
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        await way_out.send(to(provider))
+        heads.clear()
+        if times == 2:
+            await way_out.send(to(provider, method))
+        else:
+            with pytest.raises(EgressError, match="closed the connection without an answer") as failure:
+                await way_out.send(to(provider, method))
+            assert failure.value.kind == "unreachable"
+    assert [head.split()[0].decode() for head in heads] == [method] * times
+
+
+async def test_a_body_is_never_sent_twice() -> None:
+    bodies: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(OK)
+        bodies.append((await read_message(reader))[1])
+
+    async with raw_provider(script) as provider:
+        for body in (Body(pieces(b"abc"), 3), Body(pieces(), 3, whole=b"abc"), Body(pieces(b"a"), None)):
+            async with egress() as way_out:
+                await way_out.send(to(provider))
+                with pytest.raises(EgressError):
+                    await way_out.send(to(provider, "GET"), body)
+    assert len(bodies) == 3
+
+
+async def test_an_answer_that_is_given_up_frees_the_provider_at_once() -> None:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
+        await reader.read()
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        exchange = await way_out.send(to(provider))
+        assert await exchange.read() == b"abc"
+        reading = asyncio.create_task(exchange.read())
+        await asyncio.sleep(0)
+        exchange.close()
+        exchange.close()
+        with pytest.raises(EgressError):
+            await reading
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            while way_out._pools:
+                await asyncio.sleep(0.001)
+    gc.collect()

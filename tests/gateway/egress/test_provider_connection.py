@@ -1,0 +1,200 @@
+"""Requests as they go on the wire: head and framing of ours, bodies as fast as they are taken, never more than declared."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.provider_exchange import Body
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.gateway.egress.test_pool import egress, pieces, to, whole
+
+
+async def test_the_head_is_what_it_was_given_and_a_framing_of_ours() -> None:
+    async with raw_provider() as provider, egress() as way_out:
+        request = to(provider, "GET", "/a%2Fb?")
+        request.headers = CIMultiDict(
+            [("b", "1"), ("A", "caf\udce9"), ("B", "2"), ("host", "evil"), ("Transfer-Encoding", "x"), ("EXPECT", "y")]
+        )
+        await whole(await way_out.send(request))
+    assert provider.heads == [
+        f"GET /a%2Fb? HTTP/1.1\r\nHost: 127.0.0.1:{provider.port}\r\nb: 1\r\nA: caf".encode() + b"\xe9\r\nB: 2\r\n\r\n"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "target", "method"),
+    [
+        ("X", "a\r\nY: b", "/", "GET"),
+        ("X", "a\nb", "/", "GET"),
+        ("X", "a\rb", "/", "GET"),
+        ("X", "a\x00b", "/", "GET"),
+        ("X\r\nY", "a", "/", "GET"),
+        ("X", "a", "/ HTTP/1.1\r\nX: y", "GET"),
+        ("X", "a", "/a b", "GET"),
+        ("X", "a", "/", "GET /x"),
+    ],
+)
+async def test_what_would_make_another_message_of_it_is_not_sent(
+    name: str, value: str, target: str, method: str
+) -> None:
+    async with raw_provider() as provider, egress() as way_out:
+        request = to(provider, method, target)
+        request.headers = CIMultiDict([(name, value)])
+        with pytest.raises(EgressError, match="was not sent"):
+            await way_out.send(request)
+    assert provider.heads == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "length", "whole_body", "framing", "sent"),
+    [
+        ([], 0, None, "Content-Length: 0", b""),
+        ([b"ab", b"", b"c"], 3, None, "Content-Length: 3", b"abc"),
+        ([b"ab", b"", b"c"], None, None, "Transfer-Encoding: chunked", b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"),
+        ([], 3, b"abc", "Content-Length: 3", b"abc"),
+        ([], None, b"abc", "Transfer-Encoding: chunked", b"3\r\nabc\r\n0\r\n\r\n"),
+        ([], None, b"", "Transfer-Encoding: chunked", b"0\r\n\r\n"),
+    ],
+)
+async def test_a_body_is_framed_as_declared(
+    parts: list[bytes], length: int | None, whole_body: bytes | None, framing: str, sent: bytes
+) -> None:
+    async with raw_provider() as provider, egress() as way_out:
+        await whole(await way_out.send(to(provider, "POST"), Body(pieces(*parts), length, whole_body)))
+        await whole(await way_out.send(to(provider)))
+    assert provider.lines(0)[1:] == [framing]
+    assert provider.bodies[0] == sent
+    assert provider.connections == 1
+
+
+@pytest.mark.parametrize("length", [2, 4])
+async def test_a_body_of_another_length_than_declared_is_cut(length: int) -> None:
+    async with raw_provider() as provider, egress() as way_out:
+        for body in (Body(pieces(b"abc"), length), Body(pieces(), length, b"abc")):
+            with pytest.raises(EgressError) as failure:
+                await way_out.send(to(provider, "POST"), body)
+            assert failure.value.kind == "protocol"
+    assert provider.bodies == []
+
+
+async def test_a_body_that_breaks_off_is_never_whole_at_the_provider() -> None:
+    got: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.read())
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield b"abc"
+        raise ConnectionError("the caller left")
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        with pytest.raises(EgressError, match="broke off"):
+            await way_out.send(to(provider, "POST"), Body(broken(), None))
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+    assert not any(body.endswith(b"0\r\n\r\n") for body in got)
+
+
+async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> None:
+    more = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        try:
+            yield b"abc"
+            await more.wait()
+            yield b"def"
+        finally:
+            ended.set()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"abc")
+        writer.write(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+        await reader.read()
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
+        assert (exchange.status, await exchange.read(), await exchange.read()) == (413, b"no", b"")
+        exchange.close()  # no more of the body is sent, and the connection is not used again
+        await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
+        await asyncio.wait_for(ended.wait(), PATIENCE_S)
+        assert way_out._pools == {} or await way_out.send(to(provider))
+
+
+async def test_an_answer_that_is_whole_before_the_body_keeps_the_connection_once_that_is_out() -> None:
+    more = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"abc"
+        await more.wait()
+        yield b"def"
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"abc")
+        writer.write(OK)
+        await reader.readexactly(3)
+        while await read_message(reader):
+            writer.write(OK)
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
+        assert await exchange.read() == b"ok"
+        more.set()
+        pool = next(iter(way_out._pools.values()))
+        async with asyncio.timeout(PATIENCE_S):
+            while not pool._idle:
+                await asyncio.sleep(0)
+        await whole(await way_out.send(to(provider)))
+    assert provider.connections == 1
+
+
+async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
+    taken = 0
+    go = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        for _ in range(1024):
+            taken += 1
+            yield bytes(65536)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await go.wait()
+        for _ in range(1024):
+            await reader.readexactly(65536)
+        writer.write(OK)
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        sending = asyncio.create_task(way_out.send(to(provider, "POST"), Body(endless(), 1 << 26)))
+        seen = -1
+        while seen != taken or not taken:  # until it stands still
+            seen = taken
+            for _ in range(200):
+                await asyncio.sleep(0)
+        assert taken < 512
+        go.set()
+        assert await whole(await sending) == b"ok"
+    assert taken == 1024
+
+
+async def test_head_and_first_piece_leave_together_and_a_head_never_waits_for_a_body() -> None:
+    first: list[bytes] = []
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first.append(await reader.read(65536))
+        writer.write(b"HTTP/1.1 401 No\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async with raw_provider(script) as provider, egress() as way_out:
+        (await way_out.send(to(provider, "POST"), Body(pieces(b"abc"), 3))).close()
+        exchange = await way_out.send(to(provider, "POST"), Body(never(), 3))
+        exchange.close()
+    assert first[0].endswith(b"\r\n\r\nabc")
+    assert first[1].endswith(b"Content-Length: 3\r\n\r\n")

@@ -1,0 +1,162 @@
+"""Messages that leave together: in their order, none of them lost, and none that nobody may send any more."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import structlog
+
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
+from gateway.egress.write_batch import MOST, WriteBatch
+from gateway.http.answer_head import AnswerHead
+
+HEAD = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Wire(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.closing = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        self.closing = True
+
+
+class Asking:
+    """Waits for an answer, which it does not pass on."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def sink_for(self, head: AnswerHead) -> None:
+        return None
+
+    def answered(self, answer: ProviderAnswer | None) -> None:
+        self.heard.append(answer)
+
+    def refused(self, fault: Exception) -> None:
+        self.heard.append(fault)
+
+
+@pytest.fixture
+def crowd() -> WriteBatch:
+    departures = WriteBatch()
+    departures.aboard = 2
+    return departures
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+@pytest.fixture
+def connection(wire: Wire) -> ProviderConnection:
+    connection = ProviderConnection("http://a:80")
+    connection.connection_made(wire)
+    return connection
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_what_is_alone_does_not_wait() -> None:
+    seen: list[str] = []
+    departures = WriteBatch()
+    departures.aboard = 1
+    departures.add(lambda: seen.append("a"))
+    assert seen == ["a"]
+
+
+async def test_what_belongs_to_one_turn_leaves_at_its_end_in_order(crowd: WriteBatch) -> None:
+    seen: list[str] = []
+    for name in "abc":
+        crowd.add(lambda name=name: seen.append(name))  # type: ignore[misc]
+    assert seen == []
+    await turn()
+    assert seen == ["a", "b", "c"]
+    crowd.add(lambda: seen.append("d"))
+    await turn()
+    assert seen == ["a", "b", "c", "d"]
+
+
+async def test_the_first_does_not_wait_for_too_many_others(crowd: WriteBatch) -> None:
+    seen: list[int] = []
+    for n in range(MOST + 1):
+        crowd.add(lambda n=n: seen.append(n))  # type: ignore[misc]
+    assert seen == list(range(MOST))
+    await turn()
+    assert seen == list(range(MOST + 1))
+
+
+async def test_one_that_fails_holds_nobody_up(crowd: WriteBatch) -> None:
+    seen: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError("the handler is closed")
+
+    crowd.add(fails)
+    crowd.add(lambda: seen.append("b"))
+    with structlog.testing.capture_logs() as logs:
+        await turn()
+    assert seen == ["b"]
+    assert [entry["event"] for entry in logs] == ["departure_failed"]
+
+
+async def test_a_request_leaves_at_the_end_of_the_turn(
+    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+) -> None:
+    asking = Asking()
+    connection.tell(HEAD, asking, crowd, method="GET")
+    assert wire.written == []
+    assert not connection.usable
+    await turn()
+    assert wire.written == [HEAD]
+    connection.data_received(OK)
+    (answer,) = asking.heard
+    assert isinstance(answer, ProviderAnswer)
+    assert answer.status == 200
+
+
+async def test_what_comes_before_the_request_has_left_is_no_answer_to_it(
+    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+) -> None:
+    asking = Asking()
+    connection.tell(HEAD, asking, crowd, method="GET")
+    connection.data_received(OK)
+    assert [type(heard) for heard in asking.heard] == [ConnectionLost]
+    await turn()
+    assert wire.written == []
+    assert wire.closing
+
+
+async def test_a_connection_that_ends_first_loses_the_request(
+    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+) -> None:
+    asking = Asking()
+    connection.tell(HEAD, asking, crowd, method="GET")
+    wire.closing = True
+    await turn()
+    assert wire.written == []
+    connection.connection_lost(None)
+    assert [type(heard) for heard in asking.heard] == [ConnectionLost]
+
+
+async def test_a_request_that_was_given_up_never_leaves(
+    crowd: WriteBatch, connection: ProviderConnection, wire: Wire
+) -> None:
+    connection.tell(HEAD, Asking(), crowd, method="GET")
+    connection.abort()
+    wire.closing = False
+    await turn()
+    assert wire.written == []

@@ -1,0 +1,258 @@
+"""Deliveries on bad days: each event gets there, in order, at least once, and one bad target costs the others nothing."""
+
+import asyncio
+import hashlib
+import hmac
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from standardwebhooks.webhooks import Webhook
+
+from gateway import clock
+from gateway.events import delivery
+from gateway.records.event import DeliveryState
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.events.conftest import OUTAGE, log_of, on, renew, settled
+
+
+def failing(status: int = 503, **headers: str) -> Any:
+    return lambda _path, _body: web.Response(status=status, headers=headers)
+
+
+def taking(_path: str, _body: bytes) -> web.Response:
+    return web.Response(status=200)
+
+
+async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_verify_it(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.answer = failing()
+    for name in ("c1", "c2"):
+        await telling.imported(tracker.grant(), name)
+    for outage in (OUTAGE, None, OUTAGE, None):
+        tracker.answer = outage
+        await renew(telling, "c1")
+    await telling.json("DELETE", "/connections/c2?provider_config_key=tracker", expect=200)
+    for _ in range(6):  # it stays down for an hour
+        later(600)
+        await on(telling)
+    assert receiver.taken == []
+    receiver.answer = taking
+    later(1100)
+    telling.services.deliverer.wake()
+    got = await receiver.until_taken(7)
+    await on(telling)
+    by_name = {name: [event for one, event in receiver.events() if one == name] for name in ("c1", "c2")}
+    flaps = ["connection.degraded", "connection.recovered"] * 2
+    assert by_name == {"c1": ["connection.created", *flaps], "c2": ["connection.created", "connection.deleted"]}
+    (key,) = await telling.services.store.signing_keys.of("dev", now=clock.now())
+    library, shown = Webhook(key.key.reveal()), key.key.reveal().encode()
+    moved_s = clock.now().timestamp() - int(got[-1].headers["webhook-timestamp"])
+    assert abs(moved_s) < 300
+    for one in got:
+        assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, one.body, hashlib.sha256).hexdigest()
+        verified_at_sending(library, one)
+    assert len({one.headers["webhook-id"] for one in got}) == 7
+    assert {one.state for one in await log_of(telling)} == {DeliveryState.DELIVERED}
+
+
+def verified_at_sending(library: Webhook, one: Any) -> None:
+    """By the published library, whose clock is the real one: the test's has moved, so it is told the time it was sent."""
+    from datetime import UTC, datetime
+
+    import standardwebhooks.webhooks as module
+
+    sent_at = datetime.fromtimestamp(int(one.headers["webhook-timestamp"]), tz=UTC)
+
+    class At(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return sent_at
+
+    kept, module.datetime = module.datetime, At  # type: ignore[attr-defined]
+    try:
+        library.verify(one.body, dict(one.headers))
+    finally:
+        module.datetime = kept  # type: ignore[attr-defined]
+
+
+async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others_do_not(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.answer = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
+    await telling.imported(tracker.grant(), "c1")
+    await settled(telling, 1)
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await telling.imported(tracker.grant(), "c2")
+    await receiver.until_taken(1)
+    later(20)
+    await on(telling)
+    assert receiver.events() == [("c2", "connection.created")]
+    assert {one.told["event"] for one in receiver.got if one.told["connectionId"] == "c1"} == {"connection.created"}
+    receiver.answer = taking
+    later(120)
+    telling.services.deliverer.wake()
+    await receiver.until_taken(3)
+    assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
+
+
+async def test_a_target_that_hangs_holds_up_no_other(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Path
+) -> None:
+    stuck = Receiver()
+    server = await stuck.serve()
+    stuck.hold.clear()
+    settings["egress"]["allow"].append(f"127.0.0.1/32:{stuck.port}")
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    for n in range(2 * delivery.AT_ONCE):
+        await gateway.imported(tracker.grant(), f"c{n}", webhook_url_override=stuck.url)
+    await gateway.imported(tracker.grant(), "quick")
+    await receiver.until_taken(1)
+    assert receiver.events() == [("quick", "connection.created")]
+    assert gateway.services.deliverer._paces["dev", stuck.url].running == delivery.AT_ONCE
+    stuck.hold.set()
+    await stuck.until_taken(2 * delivery.AT_ONCE)
+    await gateway.stop()
+    await server.close()
+
+
+async def test_an_event_is_given_up_after_a_day_and_kept(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.answer = failing(500)
+    await telling.imported(tracker.grant())
+    await settled(telling, 1)
+    for _ in range(27):
+        later(3600)
+        await on(telling)
+    (found,) = await log_of(telling)
+    assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
+    assert found.detail == "given up after a day: the receiver answered 500"
+    assert 20 <= found.attempts <= 26
+    await telling.services.store.prune(clock.now() + timedelta(days=28))
+    assert len(await log_of(telling)) == 1
+    await telling.services.store.prune(clock.now() + timedelta(days=31))
+    assert await log_of(telling) == []
+
+
+async def test_a_receiver_that_says_it_is_gone_is_believed(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    receiver.answer = failing(410)
+    await telling.imported(tracker.grant())
+    found = await settled(telling, 1)
+    assert (found.state, found.attempts) == (DeliveryState.DEAD, 1)
+
+
+async def test_retry_after_is_honoured(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.answer = failing(429, **{"Retry-After": "900"})
+    await telling.imported(tracker.grant())
+    found = await settled(telling, 1)
+    assert found.due_at is not None
+    assert 890 < (found.due_at - clock.now()).total_seconds() <= 900
+    later(800)
+    await on(telling)
+    assert len(receiver.got) == 1
+    receiver.answer = taking
+    later(110)
+    await on(telling)
+    assert len(receiver.taken) == 1
+
+
+async def test_a_process_that_dies_between_delivery_and_note_repeats_it_under_the_same_id(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, monkeypatch: Any
+) -> None:
+    died = asyncio.Event()
+
+    async def die(*_: Any, **__: Any) -> bool:
+        died.set()
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(telling.services.store.deliveries, "settle", die)
+        await telling.imported(tracker.grant())
+        await died.wait()
+    assert len(receiver.taken) == 1
+    await on(telling)
+    assert len(receiver.taken) == 1, "its lease has not run out"
+    later(delivery.LEASE.total_seconds() + 1)
+    telling.services.deliverer.wake()
+    first, second = await receiver.until_taken(2)
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert (await settled(telling, 1)).state is DeliveryState.DELIVERED
+
+
+async def test_nodes_share_the_work_and_send_nothing_twice(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    receiver.hold.clear()
+    other = RunningGateway(telling.folder, {**telling.document, "server": {}})
+    await other.start()
+    try:
+        for n in range(30):
+            await telling.imported(tracker.grant(), f"c{n}")
+        receiver.hold.set()
+        await receiver.until_taken(30)
+        for node in (telling, other):
+            await on(node)
+        assert sorted(name for name, _ in receiver.events()) == sorted(f"c{n}" for n in range(30))
+    finally:
+        await other.stop()
+
+
+async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
+    receiver.hold.clear()
+    await telling.imported(tracker.grant())
+    async with asyncio.timeout(PATIENCE_S):
+        while not telling.services.deliverer._sending:
+            await asyncio.sleep(0)
+    await telling.stop()
+    assert receiver.taken == []
+    receiver.hold.set()
+    await telling.start()
+    await receiver.until_taken(1)
+    assert receiver.events()[-1] == ("c1", "connection.created")
+
+
+async def test_a_reload_sends_what_waits_to_the_new_address(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Path
+) -> None:
+    import gateway
+
+    receiver.answer = failing()
+    await telling.imported(tracker.grant())
+    await settled(telling, 1)
+    changed = telling.document | {"environments": {"dev": dict(telling.document["environments"]["dev"])}}
+    changed["environments"]["dev"]["webhook_url"] = f"{receiver.url}/moved"
+    changed["catalog"] = [str(tmp_path / "catalog")]
+    changed["store"] = telling.document["store"] | {"url": f"sqlite:///{tmp_path}/gateway.db"}
+    receiver.answer = taking
+    assert await gateway.reload(telling.app, changed)
+    later(10)
+    telling.services.deliverer.wake()
+    (one,) = await receiver.until_taken(1)
+    assert one.path == "/moved"
+
+
+async def test_an_address_that_may_not_be_dialled_is_told_as_the_cause(
+    settings: dict[str, Any], tracker: Tracker, tmp_path: Path
+) -> None:
+    settings["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/events"
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant())
+    found = await settled(gateway, 1)
+    await gateway.stop()
+    assert found.state is DeliveryState.PENDING
+    assert "egress.allow" in (found.detail or "")

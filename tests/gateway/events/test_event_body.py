@@ -1,0 +1,193 @@
+"""What a customer's application is told of its connections, once for each change."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.events.conftest import GONE, OUTAGE, renew, settled
+
+
+async def test_the_life_of_a_connection_is_told_event_by_event(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await telling.imported(tracker.grant())
+    tracker.answer = OUTAGE
+    await renew(telling)
+    tracker.answer = None
+    await renew(telling)
+    tracker.answer = GONE
+    await renew(telling)
+    tracker.answer = None
+    await telling.imported(tracker.grant())
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await receiver.until_taken(6)
+    words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
+    assert receiver.events() == [("c1", f"connection.{word}") for word in words]
+    told = [one.told for one in receiver.taken]
+    assert [one["operation"] for one in told] == ["creation", "refresh", "refresh", "refresh", "override", "deletion"]
+    assert [one["success"] for one in told] == [True, False, True, False, True, True]
+
+
+async def test_a_flapping_provider_makes_one_event_a_change(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await telling.imported(tracker.grant())
+    for _ in range(3):
+        tracker.answer = OUTAGE
+        for _ in range(4):  # fails again and again: that is one change
+            await renew(telling)
+        tracker.answer = None
+        for _ in range(2):
+            await renew(telling)
+    await receiver.until_taken(7)
+    flaps = [("c1", "connection.degraded"), ("c1", "connection.recovered")] * 3
+    assert receiver.events() == [("c1", "connection.created"), *flaps]
+    assert tracker.calls["refresh_token"] >= 18
+
+
+async def test_a_second_refusal_is_no_news(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+    await telling.imported(tracker.grant())
+    for code in ("invalid_grant", "token_revoked", "invalid_client"):
+        tracker.answer = web.json_response({"error": code}, status=400)
+        await renew(telling)
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await receiver.until_taken(3)
+    assert [event for _, event in receiver.events()] == [
+        f"connection.{word}" for word in ("created", "needs_reauth", "deleted")
+    ]
+
+
+async def test_the_body_is_that_of_the_contract_with_our_two_members(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    user = {"id": "u1", "email": "jo@example.com", "display_name": "Jö", "tags": {"plan": "pro"}}
+    await telling.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
+    tracker.answer = GONE
+    await renew(telling)
+    created, ended = [one.told for one in await receiver.until_taken(2)]
+    assert created.pop("timestamp").endswith("Z")
+    assert created == {
+        "from": "nango",
+        "type": "auth",
+        "event": "connection.created",
+        "connectionId": "c1",
+        "providerConfigKey": "tracker",
+        "provider": "tracker",
+        "authMode": "OAUTH2",
+        "environment": "dev",
+        "operation": "creation",
+        "success": True,
+        "tags": {
+            "team": "blue",
+            "plan": "pro",
+            "end_user_id": "u1",
+            "end_user_email": "jo@example.com",
+            "end_user_display_name": "Jö",
+        },
+        "endUser": {"endUserId": "u1", "endUserEmail": "jo@example.com", "tags": {"plan": "pro"}},
+    }
+    assert ended["error"] == {"type": "invalid_grant", "description": ended["error"]["description"]}
+    assert "no such token" in ended["error"]["description"]
+    first = receiver.taken[0]
+    assert list(first.told) == sorted(first.told)
+    assert "Jö".encode() in first.body
+    assert first.headers["Content-Type"] == "application/json"
+    assert first.headers["User-Agent"] == "integration-gateway"
+
+
+async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+    grants = [tracker.grant() for _ in range(2)]
+    await telling.imported(grants[0])
+    for status in (503, 400):  # a provider that repeats what it was sent
+        words = f"what of {grants[0]['refresh_token']} and {grants[0]['access_token']}?"
+        tracker.answer = web.json_response({"error": "invalid_grant", "error_description": words}, status=status)
+        await renew(telling)
+    tracker.answer = None
+    await telling.imported(grants[1])
+    await renew(telling)
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    taken = await receiver.until_taken(5)
+    words = ["created", "degraded", "needs_reauth", "reconnected", "deleted"]
+    assert receiver.events() == [("c1", f"connection.{word}") for word in words]
+    secrets = {
+        *(grant[name] for grant in grants for name in ("access_token", "refresh_token")),
+        *(token for grant in tracker.grants for token in (*grant.access_tokens, *grant.spent, grant.refresh_token)),
+    }
+    for one in taken:
+        for secret in secrets:
+            assert secret.encode() not in one.body, one.told
+
+
+async def test_an_integration_that_was_made_tells_once_of_each_of_its_connections(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    credentials = {"type": "OAUTH2", "client_id": "made-client", "client_secret": "made-secret", "scopes": "read"}
+    made = {"unique_key": "made", "provider": "tracker", "credentials": credentials}
+    await telling.json("POST", "/integrations", json=made, expect=200)
+    for name in ("m1", "m2", "m3"):
+        await telling.imported(tracker.grant(), name, provider_config_key="made")
+    await telling.imported(tracker.grant(), "m1")
+    await receiver.until_taken(4)
+    await telling.json("DELETE", "/integrations/made", expect=200)
+    await receiver.until_taken(7)
+    await telling.services.deliverer.idle()
+    counts = Counter(
+        (one.told["providerConfigKey"], one.told["connectionId"], one.told["event"]) for one in receiver.taken
+    )
+    told = [("made", name, f"connection.{word}") for name in ("m1", "m2", "m3") for word in ("created", "deleted")]
+    assert counts == Counter([*told, ("tracker", "m1", "connection.created")])
+
+
+async def test_a_first_and_a_second_address_get_the_same_message(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Any
+) -> None:
+    settings["environments"]["dev"]["webhook_url_secondary"] = f"{receiver.url}/second?key=x"
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant())
+    got = await receiver.until_taken(2)
+    await gateway.stop()
+    assert {one.path for one in got} == {"/events", "/second"}
+    assert len({one.headers["webhook-id"] for one in got}) == 1
+    assert len({one.body for one in got}) == 1
+
+
+async def test_the_address_of_a_connection_takes_the_place_of_all_others(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await telling.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
+    await telling.imported(tracker.grant(), "c2")
+    got = await receiver.until_taken(2)
+    assert {(one.told["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
+
+
+async def test_where_nobody_listens_nothing_is_kept(running: RunningGateway, tracker: Tracker) -> None:
+    from gateway.store import EventFilter
+
+    await running.imported(tracker.grant())
+    assert await running.services.store.event_log.list(EventFilter(environment="dev")) == []
+
+
+@pytest.mark.parametrize("answer", [301, 307, 404, 429, 500])
+async def test_what_is_not_taken_is_sent_again_under_the_same_id_and_no_redirect_is_followed(
+    answer: int, telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    elsewhere = {"Location": f"{receiver.url}/elsewhere"}
+    receiver.answer = lambda _path, _body: web.Response(status=answer, headers=elsewhere)
+    await telling.imported(tracker.grant())
+    await receiver.until(lambda: receiver.got)
+    receiver.answer = lambda _path, _body: web.Response(status=200)
+    await settled(telling, 1)
+    later(10)
+    telling.services.deliverer.wake()
+    await receiver.until_taken(1)
+    first, second = receiver.got
+    assert {first.path, second.path} == {"/events"}
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) >= 10

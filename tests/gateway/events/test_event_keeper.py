@@ -1,0 +1,205 @@
+"""Events that no change of a state brings about, the keys that sign them, and what an operator sees of them."""
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import yaml
+from aiohttp import web
+from click.testing import CliRunner
+from standardwebhooks.webhooks import Webhook
+
+from gateway import clock
+from gateway.app.gauges import gauges
+from gateway.cli import main
+from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_typed_in import arrive
+from tests.gateway.events.conftest import log_of, on, settled
+
+
+async def test_an_authorization_that_fails_is_told_with_whose_it_was(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
+    status, _ = await arrive(telling, await telling.session_token())
+    assert status == 400
+    (one,) = [got.told for got in await receiver.until_taken(1)]
+    assert (one["event"], one["operation"], one["success"]) == ("connection.creation_failed", "creation", False)
+    assert one["error"]["type"] == "authorization_refused"
+    assert "You refused it." in one["error"]["description"]
+    assert one["endUser"]["endUserId"] == "u1"
+
+
+async def test_a_session_says_where_the_events_of_its_connection_go(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    token = await telling.session_token(webhook_url_override=f"{receiver.url}/session")
+    assert (await arrive(telling, token))[0] == 200
+    (got,) = await receiver.until_taken(1)
+    assert (got.path, got.told["event"], got.told["tags"]) == (
+        "/session",
+        "connection.created",
+        {"end_user_id": "u1"},
+    )
+
+
+async def test_a_renewal_that_fails_is_told_where_and_of_whom_its_connection_says(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    whose = {"end_user": {"id": "u7"}, "tags": {"team": "blue"}, "webhook_url_override": f"{receiver.url}/own"}
+    await telling.imported(tracker.grant(), **whose)
+    body = {"connection_id": "c1", "integration_id": "tracker"}
+    links = [(await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
+    session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
+    links.append((await telling.services.sessions.open("dev", "", **session))[0])  # as a failed call hands it out
+    tracker.callback_extra = {"error": "access_denied"}
+    for token in links:
+        assert (await arrive(telling, token))[0] == 400
+    got = (await receiver.until_taken(3))[1:]
+    assert [(one.path, one.told["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
+    for one in got:
+        assert (one.told["connectionId"], one.told["operation"]) == ("c1", "override")
+        assert (one.told["endUser"]["endUserId"], one.told["tags"]["team"]) == ("u7", "blue")
+
+
+async def test_each_way_to_connect_is_told_once(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+    wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
+    told = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
+    async with telling.proxied("c1", headers={"Authorization": f"Bearer {told['data']['secret']}"}) as answer:
+        link = (await answer.json())["error"]["payload"]["connect_url"]
+    assert (await arrive(telling, link.partition("session_token=")[2]))[0] == 200
+    body = {"connection_id": "c1", "integration_id": "tracker"}
+    told = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    assert (await arrive(telling, told["data"]["token"]))[0] == 200
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await receiver.until_taken(3)
+    words = ("created", "reconnected", "deleted")
+    assert receiver.events() == [("c1", f"connection.{word}") for word in words]
+
+
+async def test_an_end_in_sight_is_told_fourteen_and_three_days_before(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Any
+) -> None:
+    entry = tracker_entry(tracker.url, refresh={"rotating": False, "expires_after_days": 30})
+    write_entry(tmp_path, "tracker", entry)
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    await gateway.imported(tracker.grant())
+    ends = clock.now() + timedelta(days=30)
+    days = []
+    for day in range(30):
+        before = len(await log_of(gateway))
+        await gateway.services.keeper.once()
+        days += [day] * (len(await log_of(gateway)) - before)
+        later(86_400)
+    await on(gateway)
+    await receiver.until_taken(3)
+    told = [one.told for one in receiver.taken if one.told["event"] == "connection.expiring"]
+    await gateway.stop()
+    assert days == [16, 27]
+    assert len(told) == 2
+    assert told[0]["success"] is True
+    assert told[0]["diesAt"][:10] == f"{ends:%Y-%m-%d}"
+
+
+async def test_a_rotated_key_signs_at_once_and_the_former_one_beside_it_for_a_day(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    await telling.imported(tracker.grant())
+    await receiver.until_taken(1)
+    former = (await telling.services.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
+    address = "/environment/webhook-signing-key/rotate"
+    told = (await telling.json("POST", address, json={}, expect=200))["data"]
+    await telling.imported(tracker.grant())
+    one = (await receiver.until_taken(2))[1]
+    assert told["webhook_signing_key"] != former
+    for key in (former, told["webhook_signing_key"]):
+        Webhook(key).verify(one.body, dict(one.headers))
+    assert (await telling.json("POST", address, json={"x": 1}))["error"]["code"] == "invalid_body"
+
+
+async def test_a_key_that_the_configuration_names_is_not_rotated_here(
+    settings: dict[str, Any], tracker: Tracker, receiver: Receiver, tmp_path: Any
+) -> None:
+    names = {
+        "webhook_signing_key": "the-key-that-they-had",
+        "webhook_signing_key_previous": "an-even-older-key-of-theirs",
+    }
+    settings["environments"]["dev"] |= names
+    gateway = RunningGateway(tmp_path, settings)
+    await gateway.start()
+    told = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
+    await gateway.imported(tracker.grant())
+    (one,) = await receiver.until_taken(1)
+    await gateway.stop()
+    assert "webhook_signing_key_previous" in told["error"]["message"]
+    for key in names.values():
+        Webhook(key.encode()).verify(one.body, dict(one.headers))
+
+
+async def test_metrics_tell_of_attempts_and_of_what_waits(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.answer = lambda _path, body: web.Response(status=500 if b'"c1"' in body else 200)
+    for name in ("c1", "c2"):
+        await telling.imported(tracker.grant(), name)
+    await receiver.until(lambda: len(receiver.got) >= 2)
+    await telling.services.deliverer.idle()
+    later(100)
+    await telling.services.keeper.once()
+    told = {key: number for key, number in gauges(telling.services) if key[0].startswith("gateway_events")}
+    assert told["gateway_events_pending", "dev"] == 1
+    assert 100 <= told["gateway_events_oldest_seconds", "dev"] < 160
+    counted = {key: numbers[0] for key, numbers in telling.services.metrics._page.read()}
+    assert counted["gateway_event_deliveries_total", "dev", "delivered"] == 1
+    assert counted["gateway_event_deliveries_total", "dev", "failed"] >= 1
+
+
+async def command(gateway: RunningGateway, *words: str) -> tuple[int, str, str]:
+    """``gateway events …`` beside the running gateway."""
+    file = gateway.folder / "gateway.yaml"
+    file.write_text(yaml.safe_dump(gateway.document))
+    arguments = ["events", words[0], "-c", str(file), *words[1:]]
+    result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    return result.exit_code, result.stdout, result.stderr
+
+
+async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _path, _body: web.Response(status=410)
+    await telling.imported(tracker.grant())
+    await settled(telling, 1)
+    code, out, _ = await command(telling, "list", "--state", "dead", "--json")
+    (one,) = json.loads(out)["events"]
+    assert (code, one["event"], one["state"], one["status"]) == (0, "connection.created", "dead", 410)
+    code, out, _ = await command(telling, "list", "--connection", "c1")
+    assert code == 0
+    assert one["id"] in out
+    assert "410" in out
+    code, out, _ = await command(telling, "show", one["id"], "--json")
+    assert json.loads(json.loads(out)["body"]) == receiver.got[0].told
+    receiver.answer = lambda _path, _body: web.Response(status=200)
+    code, out, _ = await command(telling, "replay", "--dead")
+    assert (code, out.split()[0]) == (0, "1")
+    (again,) = await receiver.until_taken(1)
+    assert again.headers["webhook-id"] == one["id"]
+    assert (await command(telling, "replay", "msg_unknown"))[0] == 1
+    assert (await command(telling, "replay"))[0] == 2
+    assert (await command(telling, "show", "msg_unknown"))[0] == 1
+
+
+async def test_the_command_line_shows_the_key_that_verifies(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    code, shown, _ = await command(telling, "key")
+    assert code == 0
+    code, out, errors = await command(telling, "key", "--rotate", "--json")
+    assert (code, "signs beside" in errors) == (0, True)
+    await telling.imported(tracker.grant())
+    (one,) = await receiver.until_taken(1)
+    for key in (shown.strip(), json.loads(out)["webhook_signing_key"]):
+        Webhook(key).verify(one.body, dict(one.headers))

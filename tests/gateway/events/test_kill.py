@@ -1,0 +1,47 @@
+"""kill -9 in the worst moment: the receiver has it, and we have not noted that yet."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gateway.events.delivery import LEASE
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.processes import Files, serving
+from tests.fakes.receiver import Receiver
+from tests.gateway.events.conftest import on
+
+
+async def test_an_event_that_was_taken_when_the_process_was_killed_comes_again_under_its_id_and_is_not_lost(
+    receiver: Receiver, tmp_path: Path, later: Any
+) -> None:
+    files = Files(tmp_path, 1)
+    files.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
+    files.document["environments"]["dev"]["webhook_url"] = receiver.url
+    files.write()
+    async with serving(files) as process:
+
+        def kill(_path: str, _body: Any) -> web.Response:
+            process.kill_all()
+            return web.Response(status=200)
+
+        receiver.answer = kill
+        connecting = asyncio.create_task(process.connect())
+        await receiver.until_taken(1)
+        await process.process.wait()
+        await asyncio.gather(connecting, return_exceptions=True)
+    receiver.answer = lambda _path, _body: web.Response(status=200)
+    files.document["server"] = {}
+    gateway = RunningGateway(tmp_path, files.document)
+    await gateway.start()
+    await on(gateway)
+    assert len(receiver.got) == 1, "the dead process's lease holds"
+    later(LEASE.total_seconds() + 1)
+    gateway.services.deliverer.wake()
+    first, second = await receiver.until_taken(2)
+    await on(gateway)
+    await gateway.stop()
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    assert len(receiver.got) == 2

@@ -1,0 +1,53 @@
+"""Signatures: one key string for the published Standard Webhooks library and for a plain HMAC."""
+
+import hashlib
+import hmac
+import json
+import time
+
+import pytest
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+from gateway.config.values import signing_key
+from gateway.events.signatures import mint, signed, standard_form, standard_key
+from gateway.secret import Secret
+
+BODY = json.dumps({"a": "snöw", "type": "auth"}, ensure_ascii=False).encode()
+
+
+def fields(*keys: Secret) -> dict[str, str]:
+    return signed(BODY, "msg_1", int(time.time()), keys)
+
+
+@pytest.mark.parametrize("key", [mint(), Secret("any-key-that-was-brought-along")])
+def test_the_library_and_a_plain_hmac_take_the_key_that_is_shown(key: Secret) -> None:
+    told = fields(key)
+    assert Webhook(standard_form(key).reveal()).verify(BODY, told) == json.loads(BODY)
+    shown = key.reveal().encode()
+    assert told["X-Nango-Hmac-Sha256"] == hmac.new(shown, BODY, hashlib.sha256).hexdigest()
+    assert told["X-Nango-Signature"] == hashlib.sha256(shown + BODY).hexdigest()
+
+
+def test_a_key_of_our_making_is_its_own_standard_form_and_has_256_bits() -> None:
+    key = mint()
+    assert standard_form(key) == key
+    assert len(standard_key(key)) == 32
+    assert mint() != key
+
+
+def test_in_an_overlap_either_key_verifies_and_no_third() -> None:
+    new, former, other = mint(), mint(), mint()
+    told = fields(new, former)
+    assert told["webhook-signature"].count("v1,") == 2
+    for key in (new, former):
+        Webhook(key.reveal()).verify(BODY, told)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(other.reveal()).verify(BODY, told)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(new.reveal()).verify(BODY + b" ", told)
+
+
+@pytest.mark.parametrize("text", ["whsec_no base64 at all", "whsec_%%%%%%%%%%%%", "short"])
+def test_a_key_that_no_library_takes_is_a_fault_of_the_configuration(text: str) -> None:
+    with pytest.raises(ValueError, match=r"whsec_|16 or more"):
+        signing_key(text)

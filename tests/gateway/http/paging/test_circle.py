@@ -1,0 +1,25 @@
+"""Pages that come round again are noticed, however many there are, and no other."""
+
+import pytest
+
+from gateway.http.paging.next_page import Circle
+
+
+@pytest.mark.parametrize("before", [0, 1, 5])
+@pytest.mark.parametrize("around", [1, 2, 3, 7, 100])
+def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> None:
+    circle = Circle()
+    for number in range(before):
+        assert not circle.closed(f"before {number}")
+    told = next(count for count in range(100_000) if circle.closed(f"around {count % around}"))
+    assert told <= 3 * (before + around) + 1
+
+
+def test_the_very_same_page_again_is_noticed_at_once() -> None:
+    circle = Circle()
+    assert [circle.closed(key) for key in ("a", "a")] == [False, True]
+
+
+def test_pages_that_differ_are_none() -> None:
+    circle = Circle()
+    assert not any(circle.closed(str(number)) for number in range(10_000))

@@ -1,0 +1,194 @@
+"""Which records a page holds, and where the next one lies, in each way of cutting lists."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import UpstreamFailed
+from gateway.http.fields import Fields
+from gateway.http.paging.next_page import PageTurn, Place, choose, offset_of, taken_apart, turn
+from gateway.http.paging.page_document import PageDocument
+from gateway.records.proxied_call import Way
+
+CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="after", response_path="items")
+LINK = Way("link", link_path_in_response_body="links.next", response_path="items")
+HEADER = Way("link", link_rel_in_response_header="next")
+OFFSET = Way(
+    "offset", offset_name_in_request="start", response_path="items", offset_calculation_method="by-response-size"
+)
+PAGES = Way("offset", offset_name_in_request="page", offset_start_value=1, offset_calculation_method="per-page")
+
+
+def turned(way: Way, page: Any, *, target: str = "/v1/list", headers: Fields | None = None) -> PageTurn:
+    content = page if isinstance(page, bytes) else json.dumps(page).encode()
+    return turn(PageDocument(content), headers or [], way, Place("https", "api.example.com", 443, target))
+
+
+def following(way: Way, page: Any, **more: Any) -> str | None:
+    told = turned(way, page, **more)
+    assert told.refused is None
+    return None if told.next is None else told.next.at
+
+
+@pytest.mark.parametrize(
+    ("named", "cursor"),
+    [
+        ({"next": "abc"}, "abc"),
+        ({"next": 12345678901234567890}, "12345678901234567890"),
+        ({"next": 0}, "0"),
+        ({"next": ""}, None),
+        ({"next": None}, None),
+        ({"next": False}, None),
+        ({}, None),
+    ],
+)
+def test_a_cursor_is_taken_as_it_is_written_until_there_is_none(named: dict[str, Any], cursor: str | None) -> None:
+    assert following(CURSOR, {"items": [1], **named}) == cursor
+
+
+@pytest.mark.parametrize("cursor", [["a"], {"a": 1}, True, "\ud800"])
+def test_what_cannot_be_a_cursor_is_told_and_the_records_still_count(cursor: Any) -> None:
+    told = turned(CURSOR, {"items": [1, 2], "next": cursor})
+    assert (len(told.records), told.next) == (2, None)
+    assert told.refused is not None
+    assert told.refused.code == "page_unreadable"
+
+
+def test_a_cursor_may_be_the_last_records_own() -> None:
+    way = Way(
+        "cursor",
+        cursor_path_in_response="data.-1.id",
+        cursor_name_in_request="starting_after",
+        response_path="data",
+        has_more_path_in_response="has_more",
+    )
+    assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
+    assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
+    assert following(way, {"data": [], "has_more": False}) is None
+    told = turned(way, {"data": [], "has_more": True})
+    assert told.refused is not None
+    assert "says that more follows (has_more), but not where" in told.refused.message
+
+
+@pytest.mark.parametrize(
+    ("link", "url"),
+    [
+        ("https://api.example.com/v1/list?c=2", "https://api.example.com:443/v1/list?c=2"),
+        ("/v1/list?c=2", "https://api.example.com:443/v1/list?c=2"),
+        ("?c=2", "https://api.example.com:443/v1/list?c=2"),
+        (None, None),
+        ("", None),
+    ],
+)
+def test_a_link_in_the_body_is_resolved(link: str | None, url: str | None) -> None:
+    assert following(LINK, {"items": [1], "links": {"next": link}}) == url
+
+
+def test_a_link_in_the_header_is_resolved() -> None:
+    headers = [
+        ("link", '<https://api.example.com/v1/list?page=1>; rel="prev"'),
+        ("Link", '</v1/list?page=3>; rel="next"'),
+    ]
+    assert following(HEADER, [1], headers=headers) == "https://api.example.com:443/v1/list?page=3"
+    assert following(HEADER, [1], headers=headers[:1]) is None
+
+
+def test_an_address_that_is_none_is_refused_after_its_page() -> None:
+    told = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
+    assert len(told.records) == 1
+    assert told.refused is not None
+    assert told.refused.code == "next_page_refused"
+
+
+def test_an_offset_counts_records_or_pages_on_from_what_was_asked() -> None:
+    assert following(OFFSET, {"items": [1, 2]}) == "2"
+    assert following(OFFSET, {"items": [1, 2]}, target="/v1/list?start=7&x=1") == "9"
+    assert following(PAGES, [1, 2]) == "2"
+    assert following(PAGES, [1, 2], target="/v1/list?page=4") == "5"
+    assert offset_of(PAGES, "/v1/list?page=x") == 1
+
+
+def test_a_short_page_does_not_end_a_count_but_an_empty_one_does() -> None:
+    assert following(OFFSET, {"items": [1]}, target="/v1/list?start=100&limit=50") == "101"
+    assert following(OFFSET, {"items": []}, target="/v1/list?start=101") is None
+
+
+def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
+    by_page = Way("offset", offset_name_in_request="page", response_path="items", offset_calculation_method="per-page",
+                  has_more_path_in_response="more")  # fmt: skip
+    assert following(by_page, {"items": [1], "more": False}) is None
+    assert following(by_page, {"items": [1], "more": 0}) is None
+    assert following(by_page, {"items": [], "more": True}, target="/l?page=3") == "4"
+    by_size = Way("offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more")
+    told = turned(by_size, {"items": [], "more": True})
+    assert told.refused is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "page", "names"),
+    [
+        ("nope", {"items": [1]}, "no array at 'nope'. It has arrays under: items"),
+        ("items", {"items": None}, "no array at 'items'"),
+        ("items", {"items": {"a": 1}}, "no array at 'items'"),
+        (None, {"a": [1], "b": [2]}, "arrays under: a, b"),
+        (None, {"a": [{}], "b": [{}]}, "arrays under: a, b"),
+        (None, {"error": "ratelimited"}, "none that could be meant"),
+        (None, "text", "none that could be meant"),
+    ],
+)
+def test_records_that_are_not_there_are_told_with_what_is(path: str | None, page: Any, names: str) -> None:
+    with pytest.raises(UpstreamFailed, match=r".+") as told:
+        turned(Way("offset", offset_name_in_request="o", response_path=path), page)
+    assert told.value.code == "page_unreadable"
+    assert names in told.value.message
+    assert "response_path=" in told.value.message
+
+
+@pytest.mark.parametrize(
+    ("page", "count", "learned"),
+    [
+        ([1, 2], 2, None),
+        ({"ok": True, "members": [{}]}, 1, "members"),
+        ({"warnings": ["x"], "channels": [{}, {}]}, 2, "channels"),
+        ({"warnings": [], "channels": []}, 0, None),
+        ({"kind": "list", "items": []}, 0, None),
+        ({}, 0, None),
+    ],
+)
+def test_where_nobody_said_where_the_records_lie_the_only_list_is_meant(
+    page: Any, count: int, learned: str | None
+) -> None:
+    told = turned(Way("offset", offset_name_in_request="o"), page)
+    assert (len(told.records), told.way.response_path) == (count, learned)
+    if told.next is not None:
+        assert told.next.way.response_path == learned
+
+
+def test_a_learned_name_holds_for_the_pages_that_follow() -> None:
+    first = turned(Way("offset", offset_name_in_request="o"), {"members": [{}]})
+    assert first.next is not None
+    with pytest.raises(UpstreamFailed, match="no array at 'members'"):
+        turned(first.next.way, {"others": [{}]})
+
+
+@pytest.mark.parametrize(
+    ("page", "headers", "chosen"),
+    [
+        ({"items": [1], "next": "x"}, [], 0),
+        ({"items": [1]}, [], 0),
+        ({"items": [1], "links": {"next": None}}, [], 1),
+        ({"items": [1], "start": 0, "total": 5}, [], 2),
+        ([1], [("Link", '</x>; rel="next"')], 3),
+        ([1], [], 3),
+        ({"values": [1]}, [], 3),
+    ],
+)
+def test_the_first_page_shows_which_of_several_ways_it_is(page: Any, headers: Fields, chosen: int) -> None:
+    ways = [CURSOR, LINK, OFFSET, HEADER]
+    assert choose(PageDocument(json.dumps(page).encode()), headers, ways) is ways[chosen]
+
+
+def test_a_page_is_taken_apart_in_one_go() -> None:
+    told = taken_apart(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
+    assert (list(told.records), told.next and told.next.at) == ([b"1.0"], "n")

@@ -1,0 +1,162 @@
+"""Records come out of a page as they stood in it, and single values are found by their paths."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import UpstreamFailed
+from gateway.http.paging import page_document as module
+from gateway.http.paging.page_document import Odd, PageDocument, Records
+from tests.fakes.scaling import assert_linear
+
+
+def records(page: str | bytes, path: str = "") -> list[bytes]:
+    found = PageDocument(page.encode() if isinstance(page, str) else page).records(path)
+    assert isinstance(found, Records)
+    return list(found)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"n":1.0}',
+        '{"n":1e400,"m":-0}',
+        '{"n":123456789012345678901234567890}',
+        '{"a":1,"a":2}',
+        '{"s":"\\u00e9 \\ud83d\\ude00 \\/"}',
+        '{"s":"é 😀  "}',
+        "1.50",
+        '"text"',
+        "null",
+        "[1, [2]]",
+    ],
+)
+def test_a_record_is_passed_to_the_letter(record: str) -> None:
+    assert records(f"[{record}]") == [record.encode()]
+    assert records(f' {{"x": 1, "items" : [ {record} , {record} ] }} ', "items") == [record.encode()] * 2
+
+
+def test_line_breaks_between_the_parts_of_a_record_go_and_nothing_else_changes() -> None:
+    value = {"a": [1, {"b": "x\ny"}], "c": None}
+    lines = records(json.dumps([value, value], indent=2).replace("\n", "\r\n"))
+    assert all(b"\n" not in line and b"\r" not in line for line in lines)
+    assert [json.loads(line) for line in lines] == [value, value]
+
+
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [
+        ("a.b", '{"a": {"b": [1]}}'),
+        ("a.1.b", '{"a": [0, {"b": [1]}]}'),
+        ("-1", "[[0], [1]]"),
+        ("a.-1", '{"a": [0, [1]]}'),
+        ("@odata.value", '{"@odata.value": [1]}'),
+        ("x.@odata.value", '{"x": {"@odata.value": [1]}}'),
+        ("a.b", '{"a": 5, "a.b": [1]}'),
+        ("é", '{"é": [1]}'),
+        ("é", '{"\\u00e9": [1]}'),
+        ("a", '{"a": [0], "a": [1]}'),
+    ],
+)
+def test_a_path_leads_through_objects_arrays_and_names_with_dots(path: str, page: str) -> None:
+    assert records(page, path) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "page", "odd"),
+    [
+        ("a", "{}", Odd.MISSING),
+        ("a.b", '{"a": 1}', Odd.MISSING),
+        ("a.5", '{"a": [1]}', Odd.MISSING),
+        ("a.-2", '{"a": [1]}', Odd.MISSING),
+        ("a", '{"a": null}', Odd.CONTAINER),
+        ("", "{}", Odd.CONTAINER),
+    ],
+)
+def test_what_is_no_array_is_told_from_what_is_not_there(path: str, page: str, odd: Odd) -> None:
+    assert PageDocument(page.encode()).records(path) is odd
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("next", "a\nb"),
+        ("number", "12345678901234567890"),
+        ("float", "1.50"),
+        ("more", True),
+        ("none", None),
+        ("list", Odd.CONTAINER),
+        ("list.-1.id", "9"),
+        ("list.0.id", "8"),
+        ("nowhere", Odd.MISSING),
+        ("list.7.id", Odd.MISSING),
+        ("é.ü", "ö😀"),
+    ],
+)
+def test_a_value_beside_the_records_is_found_and_a_number_keeps_its_digits(path: str, value: Any) -> None:
+    page = (
+        '{"next": "a\\nb", "number": 12345678901234567890, "float": 1.50, "more": true, "none": null, '
+        '"list": [{"id": 8}, {"id": 9}], "é": {"ü": "ö\\ud83d\\ude00"}}'
+    )
+    for before in (False, True):
+        document = PageDocument(page.encode())
+        if before:
+            document.records("list")
+        assert document.value(path) == value
+
+
+def test_the_arrays_of_a_page_are_named() -> None:
+    found = PageDocument(b'{"a": [], "b": 1, "c": [{"x": [1]}], "d": {"e": []}}').arrays()
+    assert {name: len(records) for name, records in found.items()} == {"a": 0, "c": 1}
+    assert PageDocument(b"[1]").arrays() == {}
+
+
+@pytest.mark.parametrize(
+    "page", [b"", b"  ", b"<html>", b"[1,]", b"[1] 2", b'{"a":[1]', b'{"a":[1],"b":NaN}', b"[1,2", b'{"a" [1]}', b"{,}"]
+)
+def test_what_is_no_json_is_refused_wherever_it_breaks(page: bytes) -> None:
+    for path in ("", "a"):
+        with pytest.raises(UpstreamFailed, match="no JSON from byte") as refused:
+            PageDocument(page).records(path)
+        assert refused.value.code == "page_unreadable"
+
+
+@pytest.mark.parametrize("page", [b'["\xff"]', b'["\xc3"]', b'["\xed\xa0\x80"]'])
+def test_what_is_not_utf8_is_refused(page: bytes) -> None:
+    with pytest.raises(UpstreamFailed, match="UTF-8"):
+        PageDocument(page)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_page() -> None:
+    assert records(b"\xef\xbb\xbf[1]") == [b"1"]
+
+
+def test_a_page_has_only_so_many_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_RECORDS", 3)
+    assert len(records("[1,2,3]")) == 3
+    with pytest.raises(UpstreamFailed, match="smaller pages") as refused:
+        records("[1,2,3,4]")
+    assert refused.value.code == "page_too_large"
+
+
+@pytest.mark.parametrize("step", ["a.", ".", "0.", "x."])
+def test_a_long_path_costs_no_more_than_its_length(step: str) -> None:
+    page = json.dumps({f"member {number}": [] for number in range(20)} | {"a": 1}).encode()
+
+    def work(size: int) -> Any:
+        path = step * (size // len(step))
+        return lambda: PageDocument(page).value(path)
+
+    assert_linear(work, 16_384)
+
+
+def test_an_empty_step_is_an_empty_name() -> None:
+    page = b'{"a":{"":{"b":"1"}},"":{"":"2"},"c.":{"d":"3"}}'
+    assert [PageDocument(page).value(path) for path in ("a..b", ".", "c..d", "a.", "")] == [
+        "1",
+        "2",
+        "3",
+        Odd.CONTAINER,
+        Odd.CONTAINER,
+    ]

@@ -1,0 +1,54 @@
+"""What can be said in Gateway-Paginate, and how a slip is told."""
+
+import pytest
+
+from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("all", PaginateHeader(None, {})),
+        (" 12 ", PaginateHeader(12, {})),
+        ("all;marks", PaginateHeader(None, {}, marks=True)),
+        ("all; marks=?0", PaginateHeader(None, {})),
+        ("3; limit=50; marks=?1", PaginateHeader(3, {}, limit=50, marks=True)),
+        ("all; type=cursor;cursor_path_in_response=a.b", PaginateHeader(None, {"type": "cursor", "cursor_path_in_response": "a.b"})),
+        ('all; limit_name="page[size]"; cursor_path="-1.id"', PaginateHeader(None, {"limit_name": "page[size]", "cursor_path": "-1.id"})),
+        ("all; limit_name=$top; link_path=@odata.nextLink", PaginateHeader(None, {"limit_name": "$top", "link_path": "@odata.nextLink"})),
+        ('all; response_path=""', PaginateHeader(None, {"response_path": ""})),
+        (r'all; response_path="a\"b\\c;d, e"', PaginateHeader(None, {"response_path": 'a"b\\c;d, e'})),
+        ("all; cursor_path=-1.id", PaginateHeader(None, {"cursor_path": "-1.id"})),
+    ],
+)  # fmt: skip
+def test_it_is_read(text: str, wish: PaginateHeader) -> None:
+    assert parse_wish(text) == wish
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "must begin with 'all' or a number"),
+        ("ALL", "must begin with"),
+        ("0", "must begin with"),
+        ("-1", "must begin with"),
+        ("1.5", "cannot be read from '.5'"),
+        ("all, all", "cannot be read from ', all'"),
+        ("all type=cursor", "cannot be read from 'type=cursor'"),
+        ("all; type", "has type without a value"),
+        ("all; Type=cursor", "cannot be read from '; Type"),
+        ("all; type=cursor; type=link", "has type twice"),
+        ('all; a="b', "cannot be read from"),
+        (r'all; a="\n"', "cannot be read from"),
+        ("all; a=b c", "cannot be read from 'c'"),
+        ("all; limit=0", "limit that is no number"),
+        ("all; limit", "limit that is no number"),
+        ("all; marks=maybe", "has marks=maybe"),
+        ("all;", "cannot be read from ';'"),
+        ("all; response_path=" + "a." * 128, "has response_path with more than 255 characters"),
+    ],
+)
+def test_a_slip_is_told_where_it_is(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as told:
+        parse_wish(text)
+    assert fault in str(told.value)

@@ -1,0 +1,39 @@
+"""What is added to a provider's answer for browsers and caches."""
+
+import pytest
+
+from gateway.http.added_fields import NOT_RENDERED, guarded
+from gateway.http.fields import Fields
+
+OURS = "Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "vary"),
+    [
+        ([], OURS),
+        ([("Vary", "Accept-Encoding")], f"Accept-Encoding, {OURS}"),
+        ([("vary", "Accept-Encoding,Origin"), ("Vary", "X-Tenant")], f"Accept-Encoding, Origin, X-Tenant, {OURS}"),
+        ([("Vary", "authorization")], "authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"),
+        ([("Vary", "Origin, *")], "*"),
+        ([("Vary", " ,, ")], OURS),
+    ],
+)
+def test_an_answer_varies_by_what_chose_its_credential(theirs: Fields, vary: str) -> None:
+    fields = guarded([("X-A", "1"), *theirs], by_headers=True)
+    assert fields == [("X-A", "1"), *NOT_RENDERED, ("Vary", vary)]
+
+
+def test_to_a_capability_the_address_says_it_all() -> None:
+    theirs: Fields = [("Vary", "Accept-Encoding"), ("X-A", "1"), ("Vary", "Origin")]
+    fields = guarded(theirs, by_headers=False)
+    assert fields == [("X-A", "1"), ("Vary", "Accept-Encoding"), ("Vary", "Origin"), *NOT_RENDERED]
+
+
+def test_the_providers_policy_stays_beside_ours() -> None:
+    """A browser applies both; ours alone keeps scripts from running."""
+    fields = guarded([("Content-Security-Policy", "sandbox allow-scripts allow-same-origin")], by_headers=False)
+    assert [value for name, value in fields if name == "Content-Security-Policy"] == [
+        "sandbox allow-scripts allow-same-origin",
+        "sandbox",
+    ]

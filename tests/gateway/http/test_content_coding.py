@@ -1,0 +1,110 @@
+"""Codings undone piece by piece, within limits, to the end or not at all."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.http.content_coding import CodingError, Decoder, codings_of
+
+
+def bare_deflate(body: bytes) -> bytes:
+    deflater = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return deflater.compress(body) + deflater.flush()
+
+
+CODERS: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("gzip", gzip.compress),
+    ("x-gzip", lambda body: gzip.compress(body[:7]) + gzip.compress(body[7:])),
+    ("deflate", zlib.compress),
+    ("deflate", bare_deflate),
+    ("br", lambda body: brotli.compress(body, quality=3)),
+    ("zstd", zstandard.ZstdCompressor().compress),
+    ("zstd", lambda body: zstandard.compress(body[:7]) + zstandard.compress(body[7:])),
+    ("gzip, br", lambda body: brotli.compress(gzip.compress(body), quality=3)),
+]
+every_coder = pytest.mark.parametrize(("name", "coder"), CODERS)
+
+
+def decoded(name: str, coded: bytes, step: int = 1 << 16) -> bytes:
+    decoder = Decoder()
+    assert decoder.start(name)
+    body = b"".join(part for at in range(0, len(coded), step) for part in decoder.feed(coded[at : at + step]))
+    decoder.finish()
+    return body
+
+
+@every_coder
+@settings(max_examples=30)
+@given(body=st.binary(max_size=4000), step=st.integers(1, 5000))
+def test_what_was_coded_comes_back_however_it_arrives(
+    name: str, coder: Callable[[bytes], bytes], body: bytes, step: int
+) -> None:
+    assert decoded(name, coder(body), step) == body
+
+
+@every_coder
+def test_an_early_end_is_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(CodingError, match="ends too early"):
+        decoded(name, coder(os.urandom(3000))[:-3])
+
+
+@every_coder
+def test_other_bytes_are_an_error(name: str, coder: Callable[[bytes], bytes]) -> None:
+    coded = bytearray(coder(os.urandom(3000)))
+    coded[0:40] = b"\xff" * 40
+    with pytest.raises(CodingError):
+        decoded(name, bytes(coded))
+
+
+@every_coder
+def test_a_body_of_nothing_is_nothing(name: str, coder: Callable[[bytes], bytes]) -> None:
+    assert decoded(name, b"") == b""
+
+
+@pytest.mark.parametrize(("name", "coder"), CODERS[:1] + CODERS[2:6])
+def test_a_bomb_is_stopped_early_and_in_small_pieces(name: str, coder: Callable[[bytes], bytes]) -> None:
+    bomb = coder(bytes(64 << 20))
+    decoder = Decoder()
+    decoder.start(name)
+    sizes: list[int] = []
+
+    def unfold() -> None:
+        for at in range(0, len(bomb), 1 << 16):
+            sizes.extend(len(part) for part in decoder.feed(bomb[at : at + (1 << 16)]))
+
+    with pytest.raises(CodingError, match="grows more than"):
+        unfold()
+    assert sum(sizes) < 8 << 20
+    assert all(size <= 8 << 20 for size in sizes)
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate"])
+def test_bytes_after_the_end_are_an_error_unless_they_are_padding(name: str) -> None:
+    coded = dict(CODERS[:4])[name](b"body")
+    assert decoded(name, coded + b"\0\0") == b"body"
+    with pytest.raises(CodingError):
+        decoded(name, coded + b"more")
+
+
+@pytest.mark.parametrize(
+    ("header", "codings"),
+    [
+        ("", ()),
+        ("identity", ()),
+        (" GZIP ,identity", ("gzip",)),
+        ("gzip, br", ("gzip", "br")),
+        ("gzip, gzip, gzip", None),
+        ("compress", None),
+        ("aws-chunked, gzip", None),
+    ],
+)
+def test_what_cannot_be_undone_is_left_alone(header: str, codings: tuple[str, ...] | None) -> None:
+    assert codings_of(header) == codings
+    assert Decoder().start(header) is bool(codings)

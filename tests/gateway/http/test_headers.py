@@ -1,0 +1,100 @@
+"""Which fields pass: properties over any fields, and the cases that properties do not show."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import InvalidRequest
+from gateway.http.fields import FRAMING, HOP_BY_HOP, SITE_WIDE, TO_US, Fields, from_wire, plain
+from gateway.http.headers import MalformedAnswer, decoded_fields, request_fields, response_fields
+
+TOKENS = st.text("abcXYZ-_0.!", min_size=1, max_size=12)
+OURS = sorted(HOP_BY_HOP | FRAMING | TO_US | {"authorization", "nango-x", "gateway-y", "x-forwarded-for"})
+NAMES = st.one_of(TOKENS, st.sampled_from(OURS), st.sampled_from(OURS).map(lambda name: name.replace("-", "_").upper()))
+MINTED = st.one_of(TOKENS, st.sampled_from(OURS)).map(lambda name: f"Nango-Proxy-{name}")
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f"), max_size=12)
+FIELDS = st.lists(st.tuples(st.one_of(NAMES, MINTED), VALUES), max_size=12)
+
+
+@given(FIELDS)
+def test_nothing_that_is_ours_hop_by_hop_or_framing_ever_leaves(fields: Fields) -> None:
+    for name, _ in request_fields(fields):
+        spelled = plain(name)
+        assert spelled not in HOP_BY_HOP | FRAMING | TO_US
+        assert not spelled.startswith(("nango-", "gateway-", "x-forwarded-"))
+
+
+@given(st.lists(st.tuples(TOKENS, VALUES), max_size=12))
+def test_what_is_not_ours_leaves_as_it_came(fields: Fields) -> None:
+    kept = [field for field in fields if plain(field[0]) not in HOP_BY_HOP | FRAMING | TO_US]
+    assert request_fields(fields) == kept
+
+
+@given(FIELDS, st.lists(TOKENS, min_size=1, max_size=3))
+def test_what_connection_names_stays_here(fields: Fields, names: list[str]) -> None:
+    left = request_fields([*fields, ("Connection", ", ".join(names))])
+    assert {plain(name) for name, _ in left}.isdisjoint({plain(name) for name in names})
+
+
+def test_the_callers_authorization_stays_and_a_minted_one_goes() -> None:
+    assert request_fields([("Authorization", "ours"), ("Nango-Proxy-Authorization", "theirs")]) == [
+        ("Authorization", "theirs")
+    ]
+
+
+def test_a_minted_field_replaces_plain_ones_wherever_they_stand_and_may_be_repeated() -> None:
+    fields = [("a", "1"), ("Nango-Proxy-A", "2"), ("A", "3"), ("nango-proxy-a", "4"), ("b", "5")]
+    assert request_fields(fields) == [("A", "2"), ("a", "4"), ("b", "5")]
+
+
+def test_every_unsendable_value_is_named() -> None:
+    fields = from_wire(((b"X-A", b"\xe9"), (b"X-B", b"fine"), (b"X-C", b"\xff\xfe")))
+    with pytest.raises(InvalidRequest) as refusal:
+        request_fields(fields)
+    assert refusal.value.code == "invalid_headers"
+    assert [issue.path for issue in refusal.value.errors] == [("x-a",), ("x-c",)]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=8)), max_size=4))
+def test_bytes_survive_being_text(raw: list[tuple[bytes, bytes]]) -> None:
+    back = [
+        (n.encode("utf-8", "surrogateescape"), v.encode("utf-8", "surrogateescape")) for n, v in from_wire(tuple(raw))
+    ]
+    assert back == raw
+
+
+@given(st.lists(st.tuples(st.one_of(TOKENS, st.sampled_from(sorted(SITE_WIDE))), VALUES), max_size=12))
+def test_an_answers_other_fields_pass_in_order(fields: Fields) -> None:
+    dropped = SITE_WIDE | HOP_BY_HOP | FRAMING
+    assert response_fields(fields) == [field for field in fields if plain(field[0]) not in dropped]
+
+
+@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\0b", "\x7f"])
+def test_control_characters_in_an_answer_are_no_header(value: str) -> None:
+    with pytest.raises(MalformedAnswer):
+        response_fields([("X", value)])
+
+
+def test_decoding_takes_what_was_true_of_the_coded_bytes_only() -> None:
+    coded = [
+        ("Content-Encoding", "gzip"),
+        ("ETag", '"a"'),
+        ("Content-MD5", "x"),
+        ("Accept-Ranges", "bytes"),
+        ("K", "v"),
+    ]
+    assert decoded_fields(coded) == [("ETag", 'W/"a"'), ("K", "v"), ("Vary", "Accept-Encoding")]
+    assert decoded_fields([("ETag", 'W/"a"')])[0] == ("ETag", 'W/"a"')
+
+
+@pytest.mark.parametrize("name", ["X-Api-Key", "Authorzation", "Nango-Proxy-X-Key", "Cookie"])
+def test_the_callers_key_stays_here_under_any_name(name: str) -> None:
+    key = "sk-0123456789abcdef"
+    received = [("Authorization", f"Bearer {key}"), (name, f"a={key}; b"), ("X-Short", "sk-0123")]
+    assert request_fields(received) == [("X-Short", "sk-0123")]
+
+
+def test_a_word_too_short_for_a_key_takes_nothing_along() -> None:
+    assert request_fields([("Authorization", "Bearer a"), ("Accept", "application/json")]) == [
+        ("Accept", "application/json")
+    ]

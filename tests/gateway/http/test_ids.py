@@ -1,0 +1,25 @@
+"""An id that cannot be one is refused with the character that it may not have."""
+
+import pytest
+
+from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "told"),
+    [
+        ("user 1/x@y.z", CONNECTION_ID, None),
+        ("jira~:.@ _-", PROVIDER_CONFIG_KEY, None),
+        (
+            "müller",
+            CONNECTION_ID,
+            "holds 'ü'; allowed are A-Z a-z 0-9, spaces and , . ; : = + ~ [ ] | @ $ { } \" ' \\ / _ -",
+        ),
+        ("a/b", PROVIDER_CONFIG_KEY, "holds '/'; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("a\n", PROVIDER_CONFIG_KEY, "holds U+000A; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("a\udcff", PROVIDER_CONFIG_KEY, "holds U+DCFF; allowed are A-Z a-z 0-9, spaces and ~ : . @ _ -"),
+        ("", CONNECTION_ID, "is empty"),
+    ],
+)
+def test_the_character_and_the_allowed_ones_are_named(text: str, pattern: str, told: str | None) -> None:
+    assert misfit(text, pattern) == told

@@ -1,0 +1,90 @@
+"""Where a JSON value ends is where the standard library says, and what it refuses is refused."""
+
+import json
+import random
+import tracemalloc
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.json_scan import DEEPEST, RUN, NotJson, end_of
+
+PIECES = [
+    *'[]{},:" \n\t\x0b',
+    *('"a"', '""', "1", "-0", "01", "1.", "1e5", "1E+2", "-", "true", "nul", "null", '"\\u00zz"', '"\\u00e9"', '"\\n"'),
+    *('"\n"', "NaN", "Infinity", "0.5", '"x":', ".5", '{"a":1}', "[]", "{}", '"é"', "--1"),
+]
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(), inner)),
+)
+
+
+def of_the_standard_library(text: str) -> int | None:
+    """Without NaN and Infinity, which are no JSON."""
+
+    def refuse(_name: str) -> NoReturn:
+        raise ValueError
+
+    try:
+        return json.JSONDecoder(parse_constant=refuse).raw_decode(text)[1]
+    except ValueError:
+        return None
+
+
+def ours(text: str) -> int | None:
+    try:
+        return end_of(text, 0)
+    except NotJson:
+        return None
+
+
+@given(JSON, st.sampled_from([None, 2]), st.text(" \n]},x", max_size=3))
+def test_all_that_is_json_is_read_to_its_end(value: Any, indent: int | None, behind: str) -> None:
+    text = json.dumps(value, indent=indent)
+    assert ours(text) == len(text)
+    assert ours(text + behind) == of_the_standard_library(text + behind)
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=12), st.booleans())
+def test_whatever_stands_there_we_and_the_standard_library_agree(pieces: list[str], bracketed: bool) -> None:
+    text = "".join(pieces)
+    text = f"[{text}]" if bracketed else text
+    assert ours(text) == of_the_standard_library(text)
+
+
+def test_so_they_do_for_a_great_many_of_those() -> None:
+    dice = random.Random(8259)
+    for _ in range(20_000):
+        text = "[" + "".join(dice.choice(PIECES) for _ in range(dice.randint(1, 9))) + "]"
+        assert ours(text) == of_the_standard_library(text), text
+
+
+@pytest.mark.parametrize("count", [RUN - 1, RUN, RUN + 1, 3 * RUN + 7])
+def test_a_run_may_be_of_any_length(count: int) -> None:
+    for text in (
+        "[" + "1," * count + "1]",
+        "{" + '"a":1,' * count + '"a":1}',
+        "{" + '"a":1,' * count + '"a":{},' + '"b":2,' * count + '"b":[]}',
+        "[" + "{}," * count + "1," * count + "[]]",
+    ):
+        assert ours(text) == len(text)
+        assert ours(text[:-1]) is None
+        assert ours(text[:-2] + ",]") is None
+
+
+def test_it_goes_only_so_deep() -> None:
+    assert ours("[" * DEEPEST + "]" * DEEPEST) == 2 * DEEPEST
+    assert ours("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1)) is None
+
+
+def test_what_would_be_many_objects_takes_no_memory() -> None:
+    hostile = "[" + "[]," * 50_000 + "[]]"
+    tracemalloc.start()
+    try:
+        assert ours(hostile) == len(hostile)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,109 @@
+"""What holds of any header, path and link: filtering twice is filtering once, and what leads through us leads back."""
+
+from collections import Counter
+
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from gateway.http.fields import FRAMING, HOP_BY_HOP, MINTING_PREFIX, TO_US, Fields, plain
+from gateway.http.headers import decoded_fields, request_fields, response_fields
+from gateway.http.origin import Address
+from gateway.http.references import Rewriter
+from gateway.http.url import Rest, has_dot_segment, join, origin_form, rest_of, with_query
+
+KNOWN = sorted(HOP_BY_HOP | FRAMING | TO_US | {"authorization", "nango-x", "gateway-y", "x-forwarded-for", "cookie"})
+TOKENS = st.text("abXY-_.!", min_size=1, max_size=8)
+
+
+@st.composite
+def spelled(draw: st.DrawFn) -> str:
+    """A known or an unknown name, with any mixture of cases and of `_` for `-`, perhaps behind minting prefixes."""
+    name = draw(st.one_of(st.sampled_from(KNOWN), TOKENS))
+    letters = [
+        letter.upper() if draw(st.booleans()) else "_" if letter == "-" and draw(st.booleans()) else letter
+        for letter in name
+    ]
+    return draw(st.sampled_from(["", MINTING_PREFIX, "NANGO-PROXY-", MINTING_PREFIX * 2, "Nango_Proxy_"])) + "".join(
+        letters
+    )
+
+
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_characters="\x7f"), max_size=8)
+FIELDS: st.SearchStrategy[Fields] = st.lists(st.tuples(spelled(), VALUES), max_size=10)
+NEVER = HOP_BY_HOP | FRAMING | TO_US
+
+
+@given(FIELDS)
+@example([("Nango-Proxy-Host", "evil"), ("Nango-Proxy-Nango-Proxy-Host", "evil"), ("nango-proxy-Content_Length", "3")])
+def test_no_spelling_mints_framing_a_host_or_a_field_of_ours(fields: Fields) -> None:
+    for name, _ in request_fields(fields):
+        assert plain(name) not in NEVER
+        assert not plain(name).startswith(("nango-", "gateway-", "x-forwarded-"))
+        assert name
+
+
+@given(FIELDS)
+def test_filtering_a_request_twice_is_filtering_it_once(fields: Fields) -> None:
+    once = request_fields(fields)
+    minted = [field for field in once if plain(field[0]) == "authorization"]  # the caller's own would be ours
+    assert request_fields(once) == [field for field in once if field not in minted]
+
+
+@given(FIELDS)
+def test_every_value_that_leaves_was_sent_and_none_twice(fields: Fields) -> None:
+    left = Counter(value for _, value in request_fields(fields))
+    assert left <= Counter(value for _, value in fields)
+
+
+@given(FIELDS)
+def test_filtering_an_answer_twice_is_filtering_it_once(fields: Fields) -> None:
+    once = response_fields(fields)
+    assert response_fields(once) == once
+    rest = iter(fields)
+    assert all(field in rest for field in once)  # in order, and nothing added
+
+
+@given(FIELDS)
+def test_a_decoded_answer_has_no_trace_of_its_coding_and_no_strong_validator(fields: Fields) -> None:
+    decoded = decoded_fields([*fields, ("Content-Encoding", "gzip"), ("eTag", '"x"')])
+    names = {name.lower() for name, _ in decoded}
+    assert "content-encoding" not in names
+    assert all(value.startswith("W/") for name, value in decoded if name.lower() == "etag")
+
+
+VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#\\"), max_size=30)
+PATHS = VISIBLE.map(lambda text: "/" + text.replace("?", "")).filter(lambda path: not has_dot_segment(path))
+BASES = st.sampled_from(["", "/v1", "/a%2Fb/c"])
+
+
+@given(PATHS, VISIBLE, BASES)
+def test_a_link_that_leads_through_us_leads_back_to_where_it_came_from(path: str, query: str, base: str) -> None:
+    address = Address("https", "api.example.com", 443, base)
+    target = f"{base}{path}?{query}"
+    shown = Rewriter(address, "https://gw.example/proxy").reference(f"https://api.example.com{target}")
+    assert shown.startswith("https://gw.example/proxy/")
+    asked = origin_form(shown, "gw.example")
+    assert join(base, rest_of(asked, "/proxy")) == target
+
+
+@given(PATHS, VISIBLE, BASES)
+def test_what_the_provider_is_asked_leads_through_us_to_the_same(path: str, query: str, base: str) -> None:
+    target = join(base, Rest(path, f"?{query}"))
+    assume(not target.startswith("//"))  # as a reference that names another host (RFC 3986 §4.2)
+    shown = Rewriter(Address("https", "api.example.com", 443, base), "https://gw.example/proxy").reference(target)
+    assert shown == f"https://gw.example/proxy{path}?{query}"
+
+
+PAIRS = st.lists(
+    st.tuples(st.sampled_from(["key", "k%65y", "KEY", "a", ""]), st.sampled_from(["", "1", "%2f+"])), max_size=5
+)
+
+
+@given(PAIRS)
+def test_a_slot_in_the_query_stands_there_once_however_often_it_is_filled(pairs: list[tuple[str, str]]) -> None:
+    target = "/x?" + "&".join(f"{name}={value}" for name, value in pairs)
+    once = with_query(target, [("key", "secret")], [])
+    assert with_query(once, [("key", "secret")], []) == once
+    assert once.count("secret") == 1
+    kept = [f"{name}={value}" for name, value in pairs if name not in ("key", "k%65y")]
+    assert once == "/x?" + "&".join([*kept, "key=secret"])

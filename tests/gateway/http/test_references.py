@@ -1,0 +1,78 @@
+"""Links back into the provider's API lead through us; all others stay."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.http.origin import Address
+from gateway.http.references import Rewriter
+from tests.fakes.scaling import assert_linear
+
+INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
+
+
+@pytest.mark.parametrize(
+    ("reference", "rewritten"),
+    [
+        ("https://api.example.com/v1/x?y#z", "https://gw.example.com/proxy/x?y#z"),
+        ("HTTPS://API.example.com:443/v1", "https://gw.example.com/proxy"),
+        ("//api.example.com/v1/x", "https://gw.example.com/proxy/x"),
+        ("/v1/x", "https://gw.example.com/proxy/x"),
+        ("/v1?x", "https://gw.example.com/proxy?x"),
+        ("/v10/x", "/v10/x"),
+        ("https://api.example.com/v2/x", "https://api.example.com/v2/x"),
+        ("http://api.example.com/v1/x", "http://api.example.com/v1/x"),
+        ("https://api.example.com:444/v1/x", "https://api.example.com:444/v1/x"),
+        ("https://api.example.com@evil.test/v1/x", "https://api.example.com@evil.test/v1/x"),
+        ("https://api.example.com.evil.test/v1/x", "https://api.example.com.evil.test/v1/x"),
+        ("?page=2", "?page=2"),
+        ("next", "next"),
+        ("", ""),
+    ],
+)
+def test_references(reference: str, rewritten: str) -> None:
+    assert INTO("location", reference) == rewritten
+    assert INTO("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
+
+
+def test_a_quoted_parameter_is_not_a_target() -> None:
+    value = '<https://else.example>; title="say \\"<https://api.example.com/v1/x>\\""'
+    assert INTO("link", value) == value
+
+
+SEES_THE_KEY = Rewriter(INTO.base, INTO.shown_at, frozenset({"api_key", "sig[0]"}))
+
+
+@pytest.mark.parametrize(
+    ("reference", "rewritten"),
+    [
+        ("https://api.example.com/v1/x?page=2&api_key=k1", "https://gw.example.com/proxy/x?page=2"),
+        ("https://api.example.com/v1/x?api_key=k1&page=%32&&#top", "https://gw.example.com/proxy/x?page=%32&&#top"),
+        ("/v1/x?api%5Fkey=k1", "https://gw.example.com/proxy/x"),
+        ("/v1/x?sig%5B0%5D=k1&sig=2", "https://gw.example.com/proxy/x?sig=2"),
+        ("/v1/x?api_key#top", "https://gw.example.com/proxy/x#top"),
+        ("/v1/x?", "https://gw.example.com/proxy/x?"),
+        ("?api_key=k1&page=2", "?page=2"),
+        ("next?page=2&api_key=k1", "next?page=2"),
+        ("https://api.example.com/v2/x?api_key=k1&a=1", "https://api.example.com/v2/x?a=1"),
+        ("https://files.example.com/x?api_key=theirs", "https://files.example.com/x?api_key=theirs"),
+        ("https://api.example.com/v1/x#?api_key=k1", "https://gw.example.com/proxy/x#?api_key=k1"),
+    ],
+)
+def test_a_credential_in_the_query_does_not_come_back_in_a_link(reference: str, rewritten: str) -> None:
+    assert SEES_THE_KEY("location", reference) == rewritten
+    assert SEES_THE_KEY("link", f'<{reference}>; rel="next"') == f'<{rewritten}>; rel="next"'
+
+
+@pytest.mark.parametrize("piece", ["<", '"\\', '"<', '<>"', "<a>,", '<a>;x="', '<a>; rel="\\""; '])
+def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None:
+    def work(size: int) -> Callable[[], object]:
+        value = (piece * (size // len(piece) + 1))[:size]
+        return lambda: INTO.in_links(value)
+
+    assert_linear(work, 65_536)
+
+
+def test_targets_behind_a_quote_without_an_end_are_rewritten() -> None:
+    shown = INTO.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
+    assert shown == '<https://gw.example.com/proxy/a>; title="x <https://gw.example.com/proxy/b>; rel=next'

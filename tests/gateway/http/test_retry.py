@@ -1,0 +1,125 @@
+"""What may be sent again, and when: the rules alone."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.retry import (
+    ALL_WAITS_S,
+    LONGEST_WAIT_S,
+    MAX_RETRIES,
+    Rules,
+    repeatable,
+    seconds_until,
+    seconds_until_point,
+    statuses,
+    wait_s,
+)
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
+def test_what_is_idempotent_may_be_repeated_as_long_as_its_body_is_there(method: str) -> None:
+    assert repeatable(method, keyed=False, kept=True, sent=True)
+    assert not repeatable(method, keyed=True, kept=False, sent=False)
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PROPFIND", "get", ""])
+def test_anything_else_only_with_a_key_or_when_no_byte_was_sent(method: str) -> None:
+    assert not repeatable(method, keyed=False, kept=True, sent=True)
+    assert repeatable(method, keyed=True, kept=True, sent=True)
+    assert repeatable(method, keyed=False, kept=True, sent=False)
+
+
+@given(st.text(), st.booleans(), st.booleans(), st.booleans())
+def test_a_body_that_is_gone_is_never_sent_again(method: str, keyed: bool, kept: bool, sent: bool) -> None:
+    assert kept or not repeatable(method, keyed=keyed, kept=kept, sent=sent)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("429", range(429, 430)), ("5xx", range(500, 600)), ("5XX", range(500, 600)), ("500-502", range(500, 503))]
+    + [(text, None) for text in ("", "42", "0xx", "500-", "x", "5000")],
+)
+def test_a_status_is_written_in_three_ways(text: str, expected: range | None) -> None:
+    assert statuses(text) == expected
+
+
+def test_the_entrys_statuses_replace_the_usual_ones_and_the_callers_are_added() -> None:
+    usual, entry = Rules.of(), Rules.of(error_code=["5xx"], retry_on=[409])
+    assert [status for status in range(100, 600) if usual.wanted(status, [])] == [429, 502, 503, 504]
+    assert [status for status in range(100, 600) if entry.wanted(status, [])] == [409, *range(500, 600)]
+
+
+def test_a_quota_that_is_used_up_asks_for_another_attempt_whatever_the_error() -> None:
+    rules = Rules.of(remaining="X-RateLimit-Remaining")
+    assert rules.wanted(403, [("x-ratelimit-remaining", "0")])
+    assert not rules.wanted(403, [("x-ratelimit-remaining", "10")])
+    assert not rules.wanted(200, [("x-ratelimit-remaining", "0")])
+
+
+@pytest.mark.parametrize("text", ["90", "90.0", format_datetime(LATER, usegmt=True), "Friday, 20-Nov-26 12:01:30 GMT"])
+@pytest.mark.parametrize("status", [429, 502])
+def test_retry_after_counts_as_seconds_and_as_a_date(text: str, status: int) -> None:
+    assert Rules().told_wait_s(status, [("RETRY-AFTER", text)], NOW) == 90
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "1e3", "6m0s", "Fri, 99 Nov 2026", "9" * 400])
+def test_what_is_no_time_is_no_wait(text: str) -> None:
+    assert Rules().told_wait_s(503, [("Retry-After", text)], NOW) is None
+
+
+def test_the_longest_of_what_was_told_counts() -> None:
+    rules = Rules.of(after=["x-after"], at="X-Reset")
+    reset = str(int(LATER.timestamp()))
+    assert rules.told_wait_s(429, [("Retry-After", "1"), ("X-After", "7"), ("x-reset", reset)], NOW) == 90
+    assert rules.told_wait_s(429, [("Retry-After", "1"), ("X-After", "7")], NOW) == 7
+
+
+def test_a_quotas_reset_says_nothing_about_a_broken_gateway() -> None:
+    rules = Rules.of(at="x-reset", remaining="x-left")
+    lines = [("x-reset", str(int(LATER.timestamp()))), ("x-left", "57")]
+    assert rules.told_wait_s(502, lines, NOW) is None
+    assert rules.told_wait_s(502, [lines[0], ("x-left", "0")], NOW) == 90
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (str(int(LATER.timestamp())), 90),
+        (str(int(LATER.timestamp() * 1000)), 90),
+        ("2026-11-20T12:01:30Z", 90),
+        ("2026-11-20T12:01:30", 90),
+        (format_datetime(LATER, usegmt=True), 90),
+        (str(int(NOW.timestamp()) - 5), None),
+        ("yesterday", None),
+    ],
+)
+def test_a_point_in_time_is_epoch_seconds_milliseconds_or_a_date(text: str, expected: float | None) -> None:
+    assert seconds_until_point(text, NOW) == expected
+
+
+@given(st.text(max_size=80))
+def test_no_text_of_a_provider_raises_or_leads_back_in_time(text: str) -> None:
+    for told in (seconds_until(text, NOW), seconds_until_point(text, NOW)):
+        assert told is None or told >= 0
+
+
+@given(st.none() | st.floats(0, 1e6), st.integers(1, MAX_RETRIES), st.floats(0, 1), st.floats(0, ALL_WAITS_S))
+def test_every_wait_is_bounded_and_never_shorter_than_told(
+    told: float | None, retry: int, chance: float, waited: float
+) -> None:
+    wait = wait_s(told, retry, chance, waited_s=waited)
+    if wait is None:
+        assert (told or 0) > LONGEST_WAIT_S or waited > 0 or retry > 1
+        return
+    assert 0.0 <= wait <= ALL_WAITS_S - waited
+    if told is not None:
+        assert told <= wait <= told * 1.1 + 1e-9
+    else:
+        assert wait <= min(LONGEST_WAIT_S, 0.5 * 2 ** (retry - 1))

@@ -1,0 +1,147 @@
+"""From the raw target to the provider's: byte for byte, or refused."""
+
+import re
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.errors import InvalidRequest
+from gateway.http.origin import parse_address, parse_host
+from gateway.http.url import Rest, has_dot_segment, join, origin_form, rest_of, with_query
+
+VISIBLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="#\\"), max_size=40)
+
+
+@given(VISIBLE, VISIBLE, st.sampled_from(["", "/v1", "/a%2Fb/c"]))
+def test_path_and_query_are_joined_as_text(path: str, query: str, base: str) -> None:
+    path = "/" + path.replace("?", "")
+    if has_dot_segment(path):
+        return
+    rest = rest_of(f"/proxy{path}?{query}", "/proxy")
+    assert join(base, rest) == f"{base}{path}?{query}"
+
+
+@given(st.text(st.sampled_from("./%2eEfF5cC;a\\"), max_size=14))
+def test_no_reading_of_an_accepted_path_has_a_dot_segment(path: str) -> None:
+    if has_dot_segment(path):
+        return
+    for segment in re.split(r"/|\\|%2f|%5c", path, flags=re.IGNORECASE):
+        assert unquote(segment).split(";")[0] not in (".", "..")
+        assert unquote(segment.split(";")[0]) not in (".", "..")
+
+
+@pytest.mark.parametrize("path", ["/a/..%3bx/b", "/a/..%3B/b", "/%2e%2e%3b", "/.%3B", "/..;", "/a%2F..%5cb"])
+def test_a_parameter_hides_no_dot_segment_however_it_is_written(path: str) -> None:
+    assert has_dot_segment(path)
+
+
+@pytest.mark.parametrize(
+    "target", ["/%70roxy/x", "/proxyx", "/prox", "/PROXY/x", "proxy/x", "/proxy#x", "/proxy/a b", "/proxy/\x01", "*"]
+)
+def test_other_beginnings_and_raw_bytes_are_bad_paths(target: str) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        rest_of(target, "/proxy")
+    assert refusal.value.code == "bad_path"
+
+
+def test_proxy_alone_asks_for_the_base_path() -> None:
+    assert join("/v1", rest_of("/proxy", "/proxy")) == "/v1"
+    assert join("", rest_of("/proxy?x", "/proxy")) == "/?x"
+    assert join("/v1", Rest("/", "")) == "/v1/"
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "expected"),
+    [
+        ("/x", "", "/x"),
+        ("*", "gw", "*"),
+        ("http://my_gw/x", "my_gw", "/x"),
+        ("http://gw/x", "gw", "/x"),
+        ("http://GW:80/x?y", "gw", "/x?y"),
+        ("http://gw", "gw:80", "/"),
+        ("HTTP://gw?y", "gw", "/?y"),
+    ],
+)
+def test_an_absolute_target_loses_its_authority(target: str, host: str, expected: str) -> None:
+    assert origin_form(target, host) == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        ("http://a/x", "b"),
+        ("http://a/x", ""),
+        ("http://u@gw/x", "gw"),
+        ("ftp://gw/x", "gw"),
+        ("gw:443", "gw:443"),
+        ("http://gw:81/", "gw"),
+    ],
+)
+def test_an_absolute_target_to_another_host_is_refused(target: str, host: str) -> None:
+    with pytest.raises(InvalidRequest):
+        origin_form(target, host)
+
+
+def test_query_slots_replace_in_any_encoding_and_defaults_give_way() -> None:
+    assert with_query("/x", [("k", "1")], []) == "/x?k=1"
+    assert with_query("/x?", [], [("k", "1")]) == "/x?k=1"
+    assert with_query("/x?a=%2F&%6B=2&k&a=b+c", [("k", "1")], [("a", "9"), ("k", "3"), ("z", "5")]) == (
+        "/x?a=%2F&a=b+c&k=1&z=5"
+    )
+    assert with_query("/x?&&=", [], []) == "/x?&&="
+
+
+@pytest.mark.parametrize(
+    ("host", "parsed"),
+    [
+        ("API.Example.com", "api.example.com"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[2606:4700:0::1]", "2606:4700::1"),
+        ("127.1", None),
+        ("0x7f.0.0.1", None),
+        ("0177.0.0.1", None),
+        ("2130706433", None),
+        ("1.2.3.4.", None),
+        ("a..b", None),
+        ("-a", None),
+        ("a_b", None),
+        ("ex\u00e4mple", None),
+        ("\uff41.com", None),
+        ("[::1%25eth0]", None),
+        ("", None),
+        ("x" * 64, None),
+    ],
+)
+def test_one_reading_of_a_host_or_none(host: str, parsed: str | None) -> None:
+    assert parse_host(host) == parsed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "api.example.com",
+        "//api.example.com",
+        "ftp://a",
+        "https://",
+        "https://u@a",
+        "https://a\\@b",
+        "https://a#b",
+        "https://a b",
+        "https://a:99999",
+        "https://a:0",
+        "https://a:",
+        "https://a%2eb",
+        "https://a\t",
+    ],
+)
+def test_other_texts_are_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match=r"it must|its host"):
+        parse_address(text)
+
+
+def test_an_address_is_taken_apart() -> None:
+    address = parse_address("HTTPS://Api.Example.com:8443/v1/?x=1")
+    assert (address.origin, address.path, address.query) == ("https://api.example.com:8443", "/v1", "?x=1")

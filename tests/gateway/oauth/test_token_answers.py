@@ -1,0 +1,189 @@
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from gateway.oauth.token_answers import MAX_LIFETIME, TokenRefused, TokenUnavailable, expires_at, read_answer
+from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
+from gateway.secret import Secret
+from tests.fakes.providers import provider
+
+CLIENT = OAuthClient("the client:id", Secret("p@ss word"))
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+JSON = {"Content-Type": "application/json; charset=utf-8"}
+
+
+def read(status: int = 200, answer: Any = None, headers: dict[str, str] = JSON, **entry: Any) -> dict[str, Any]:
+    body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    return read_answer(provider(**entry), status, headers, body)
+
+
+def redeemed(**entry: Any) -> Any:
+    return code_request(
+        provider(**entry), "https://t.example", CLIENT, code="c", redirect_uri="r", code_verifier="v", params={}
+    )
+
+
+def test_a_code_is_redeemed_with_its_verifier_and_one_client_authentication() -> None:
+    request = redeemed()
+    assert parse_qs(request.body.decode()) == {
+        "grant_type": ["authorization_code"],
+        "code": ["c"],
+        "redirect_uri": ["r"],
+        "code_verifier": ["v"],
+        "client_id": ["the client:id"],
+        "client_secret": ["p@ss word"],
+    }
+    assert "Authorization" not in request.headers
+
+
+def test_basic_authentication_encodes_both_halves_and_leaves_the_body_without_them() -> None:
+    request = redeemed(token_request_auth_method="basic")
+    user, _, password = (
+        base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode().partition(":")
+    )
+    # %20, which each form decoder reads as a space, and not +, which servers that decode percent signs only read as a plus sign.
+    assert (user, password) == ("the%20client%3Aid", "p%40ss%20word")
+    assert not {"client_id", "client_secret"} & parse_qs(request.body.decode()).keys()
+
+
+def test_a_public_client_sends_its_id_alone() -> None:
+    request = refresh_request(provider(), "u", OAuthClient("public"), refresh_token="r", params={})
+    assert parse_qs(request.body.decode()) == {
+        "grant_type": ["refresh_token"],
+        "refresh_token": ["r"],
+        "client_id": ["public"],
+    }
+
+
+def test_a_provider_that_wants_json_gets_json() -> None:
+    request = redeemed(body_format="json")
+    assert request.headers["Content-Type"] == "application/json"
+    assert json.loads(request.body)["code"] == "c"
+
+
+def test_the_entrys_parameters_never_replace_the_grant() -> None:
+    request = refresh_request(
+        provider(), "u", CLIENT, refresh_token="r", params={"grant_type": "x", "refresh_token": "y", "audience": "z"}
+    )
+    sent = parse_qs(request.body.decode())
+    assert (sent["grant_type"], sent["refresh_token"], sent["audience"]) == (["refresh_token"], ["r"], ["z"])
+
+
+def test_secrets_of_a_request_do_not_print() -> None:
+    assert "p%40ss" not in repr(redeemed())
+
+
+def test_a_token_answer_is_returned_whole() -> None:
+    answer = {"access_token": "a", "token_type": "bearer", "expires_in": 60, "scope": "x"}
+    assert read(answer=answer) == answer
+
+
+def test_slacks_user_token_is_found_below_its_own_member() -> None:
+    answer = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
+    told = read(answer=answer, alternate_access_token_response_path="authed_user")
+    assert (told["access_token"], told["refresh_token"], told["expires_in"]) == ("xoxp", "r", 9)
+
+
+def test_an_alternate_path_may_lead_to_the_token_itself() -> None:
+    told = read(answer={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
+    assert told["access_token"] == "t"
+
+
+def test_a_form_encoded_answer_is_read_too() -> None:
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert read(answer=b"access_token=a&scope=repo", headers=headers)["access_token"] == "a"
+
+
+@pytest.mark.parametrize(
+    "code", ["invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "bad_refresh_token"]
+)
+@pytest.mark.parametrize("status", [200, 400, 401, 403])
+def test_an_error_code_of_the_standard_is_final_whatever_the_status(code: str, status: int) -> None:
+    with pytest.raises(TokenRefused) as refused:
+        read(status, {"error": code, "error_description": "no longer"})
+    assert (refused.value.code, refused.value.description) == (code, "no longer")
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "headers"),
+    [
+        (500, {"error": "invalid_grant"}, JSON),
+        (503, b"<html>down</html>", {"Content-Type": "text/html"}),
+        (429, {"error": "invalid_grant"}, {**JSON, "Retry-After": "7"}),
+        (408, {}, JSON),
+        (200, b"<html>Sign in</html>", {"Content-Type": "text/html"}),
+        (200, b"", JSON),
+        (200, [], JSON),
+        (200, "text", JSON),
+        (200, {}, JSON),
+        (200, {"access_token": ""}, JSON),
+        (200, {"access_token": None}, JSON),
+        (200, {"access_token": 7}, JSON),
+        (200, {"access_token": "a\r\nX: y"}, JSON),
+        (200, {"access_token": "a\u00e9"}, JSON),
+        (200, {"access_token": "a" * 70_000}, JSON),
+        (400, {"error": "slow_down"}, JSON),
+        (400, {"error": {"message": "odd"}}, JSON),
+        (404, {"access_token": "a"}, JSON),
+        (302, b"", {}),
+        (200, b"[" * 100_000, JSON),
+        (200, b"{" * 100_000, JSON),
+        (200, b'{"a":' * 100_000 + b'"' * 100_001, JSON),
+    ],
+)
+def test_all_else_may_pass_and_is_never_final(status: int, answer: Any, headers: dict[str, str]) -> None:
+    with pytest.raises(TokenUnavailable):
+        read(status, answer, headers)
+
+
+def test_the_endpoints_own_retry_after_is_kept() -> None:
+    with pytest.raises(TokenUnavailable) as fault:
+        read(429, {}, {"retry-after": "17"})
+    assert fault.value.retry_after_s == 17
+
+
+def test_an_answer_without_a_token_names_what_came_instead() -> None:
+    with pytest.raises(TokenUnavailable, match="text/html"):
+        read(200, b"<html>", {"Content-Type": "text/html"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "ends"),
+    [
+        ({"expires_in": 3600}, NOW + timedelta(hours=1)),
+        ({"expires_in": "3600"}, NOW + timedelta(hours=1)),
+        ({"expires_in": 0.5}, NOW + timedelta(seconds=0.5)),
+        ({"expires_in": 0}, None),
+        ({"expires_in": -1}, None),
+        ({"expires_in": True}, None),
+        ({"expires_in": None}, None),
+        ({"expires_in": "soon"}, None),
+        ({"expires_in": "nan"}, None),
+        ({"expires_in": 1e300}, NOW + MAX_LIFETIME),
+        ({"expires_in": 10**400}, None),
+        ({}, None),
+        ({"expires_at": 1_795_694_400}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
+        ({"expires_at": 1_795_694_400_000}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
+        ({"expires_at": "2026-11-26T12:00:00Z"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
+        ({"expires_at": "2026-11-26T12:00:00"}, datetime(2026, 11, 26, 12, tzinfo=UTC)),
+        ({"expires_at": "never"}, None),
+        ({"expires_at": "0001-01-01T00:00:00+14:00"}, None),
+        ({"expires_at": "9999-12-31T23:59:59-14:00"}, None),
+        ({"expires_at": "0001-01-01T00:00:00Z"}, None),
+        ({"expires_at": "9999-12-31T23:59:59Z"}, NOW + MAX_LIFETIME),
+        ({"expires_at": NOW.isoformat()}, None),
+        ({"expires_at": 1e300}, NOW + MAX_LIFETIME),
+    ],
+)
+def test_the_end_of_a_token_is_read_with_care(answer: dict[str, Any], ends: datetime | None) -> None:
+    assert expires_at(provider(), answer, NOW) == ends
+
+
+def test_an_entrys_token_ttl_stands_in_where_the_answer_tells_nothing() -> None:
+    entry = provider(token_ttl=120)
+    assert expires_at(entry, {}, NOW) == NOW + timedelta(seconds=120)
+    assert expires_at(entry, {"expires_in": 60}, NOW) == NOW + timedelta(seconds=60)

@@ -1,0 +1,29 @@
+"""docs/operations.md says what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.config.model import FIXED
+from gateway.observe.metrics import FAMILIES
+
+PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_metric_is_on_the_page_with_its_labels(name: str) -> None:
+    labels = ", ".join(f"`{label}`" for label in FAMILIES[name].labels)
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |")]
+    assert row.split("|")[2].strip() == labels
+
+
+def test_the_page_tells_of_no_other_metric() -> None:
+    assert set(re.findall(r"gateway_[a-z]\w+", PAGE)) <= {
+        name + suffix for name in FAMILIES for suffix in ("", "_bucket")
+    }
+
+
+@pytest.mark.parametrize("place", FIXED, ids=".".join)
+def test_what_needs_a_restart_is_on_the_page(place: tuple[str, ...]) -> None:
+    assert f"`{'.'.join(place)}`" in PAGE.partition("| needs a restart |")[2].partition("\n\n")[0]

@@ -1,0 +1,240 @@
+"""What reaches stderr is one line each, and no secret, whoever wrote it."""
+
+import errno
+import io
+import json
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from gateway.observe import logs
+from gateway.observe.logs import PIPE_BUF
+from gateway.secret import Secret
+
+MARKER = "s3cr3t-marker"
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Iterator["Lines"]:
+    yield Lines(capsys)
+    logs.Many.out = None
+    structlog.reset_defaults()
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler.formatter, structlog.stdlib.ProcessorFormatter):
+            root.removeHandler(handler)
+
+
+class Lines:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def text(self) -> str:
+        shown = self._capsys.readouterr()
+        assert shown.out == ""
+        return shown.err
+
+    def json(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.text().splitlines()]
+
+
+def test_a_line_is_one_json_object_with_level_and_time(lines: Lines) -> None:
+    logs.setup(terminal=False)
+    structlog.get_logger().info("ready", address="http://127.0.0.1:1")
+    (line,) = lines.json()
+    assert line["event"] == "ready"
+    assert line["level"] == "info"
+    assert line["timestamp"].endswith("+00:00")
+    assert line["address"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorization",
+        "Proxy-Authorization",
+        "access_token",
+        "refresh_token",
+        "token",
+        "client_secret",
+        "password",
+        "code",
+        "state",
+        "code_verifier",
+        "cookie",
+        "Set-Cookie",
+        "api_key",
+        "apiKey",
+        "credentials",
+        "encryption_key",
+    ],
+)
+def test_a_value_that_is_named_like_a_secret_is_masked(lines: Lines, name: str) -> None:
+    logs.setup(terminal=False)
+    structlog.get_logger().warning("seen", **{name: MARKER})
+    structlog.get_logger().warning("inside", headers={name: MARKER, "list": [{name: MARKER}]})
+    text = lines.text()
+    assert MARKER not in text
+    assert text.count("***") == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["status", "error", "error_code", "exit_code", "states", "provider_config_key", "token_endpoint"]
+)
+def test_an_innocent_name_is_left_alone(lines: Lines, name: str) -> None:
+    logs.setup(terminal=False)
+    structlog.get_logger().info("seen", **{name: "plain"})
+    assert lines.json()[0][name] == "plain"
+
+
+def test_a_secret_hides_itself_under_any_name(lines: Lines) -> None:
+    logs.setup(terminal=False)
+    structlog.get_logger().info("seen", thing=Secret(MARKER), deep={"a": [Secret(MARKER)]})
+    assert MARKER not in lines.text()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cannot use Bearer {MARKER}",
+        f"cannot use 'Basic {MARKER}'",
+        f"GET https://api.example.com/x?api_key={MARKER}&y=1 failed",
+        f"GET https://user:{MARKER}@api.example.com/ failed",
+        f"client_secret={MARKER}&grant_type=x",
+        f"{{'access_token': '{MARKER}'}}",
+        f'{{"refresh_token": "{MARKER}"}}',
+        f"code={MARKER}",
+    ],
+)
+def test_an_exception_tells_where_but_not_what_it_held(lines: Lines, terminal: bool, text: str) -> None:
+    logs.setup(terminal=terminal)
+    local = MARKER  # local variables must not be shown either
+    try:
+        raise ValueError(text)
+    except ValueError:
+        structlog.get_logger().exception("unhandled", length=len(local))
+    shown = lines.text()
+    assert MARKER not in shown
+    assert "ValueError" in shown
+    assert "test_logs.py" in shown
+
+
+def test_other_libraries_come_the_same_way_and_the_chatty_are_kept_quiet(lines: Lines) -> None:
+    logs.setup("debug", terminal=False)
+    logging.getLogger("aiohttp.server").error("Error handling Bearer %s", MARKER)
+    logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %s", MARKER)
+    logging.getLogger("aiosqlite").debug("executing %s", MARKER)
+    logging.getLogger("aiohttp.access").info("GET /?token=%s", MARKER)
+    (line,) = lines.json()
+    assert (line["event"], line["logger"], line["level"]) == ("Error handling Bearer ***", "aiohttp.server", "error")
+
+
+@pytest.mark.parametrize(("given", "shown"), [("error", 1), ("WARNING", 2), ("info", 3), ("debug", 4), ("nonsense", 3)])
+def test_the_level_comes_from_the_environment(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch, given: str, shown: int
+) -> None:
+    monkeypatch.setenv(logs.LEVEL, given)
+    logs.setup(terminal=False)
+    log = structlog.get_logger()
+    for method in (log.debug, log.info, log.warning, log.error):
+        method("said")
+    assert len(lines.json()) == shown
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_many_lines_are_written_like_single_ones(lines: Lines, terminal: bool) -> None:
+    logs.setup(terminal=terminal)
+    logs.write_many([{"event": "exchange", "level": "info", "timestamp": "t", "status": n} for n in (200, 404)])
+    shown = lines.text().splitlines()
+    assert len(shown) == 2
+    assert "404" in shown[1]
+
+
+def test_many_lines_go_out_in_pieces_that_a_pipe_keeps_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            pieces.append(text)
+            return len(text)
+
+    pieces: list[str] = []
+    monkeypatch.setattr(logs.Many, "out", Out())
+    monkeypatch.setattr(logs.Many, "readable", False)
+    logs.write_many([{"event": "exchange", "path": "/ä" * (n % 700)} for n in range(500)])
+    assert len(pieces) < 250
+    assert max(len(piece.encode()) for piece in pieces) <= PIPE_BUF
+    assert all(piece.endswith("}\n") for piece in pieces)
+    assert len("".join(pieces).splitlines()) == 500
+
+
+def test_many_lines_respect_the_level_and_a_host_that_has_logs_of_its_own(lines: Lines) -> None:
+    logs.write_many([{"event": "before setup"}])
+    logs.setup("warning", terminal=False)
+    logs.write_many([{"event": "exchange"}])
+    assert lines.text() == ""
+
+
+def test_in_a_host_our_lines_go_to_its_own_loggers(lines: Lines, caplog: pytest.LogCaptureFixture) -> None:
+    structlog.reset_defaults()
+    logs.for_host()
+    local = MARKER
+    with caplog.at_level(logging.INFO, "gateway.x"):
+        log = structlog.get_logger("gateway.x")
+        log.debug("unheard")
+        log.info("seen", token=local, status=200)
+        try:
+            raise ValueError(f"Bearer {local}")
+        except ValueError:
+            log.exception("unhandled")
+    assert [record.name for record in caplog.records] == ["gateway.x"] * 2
+    assert "status=200" in caplog.text
+    assert "ValueError" in caplog.text
+    assert MARKER not in caplog.text
+    assert lines.text() == ""
+
+
+def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
+    mine = [structlog.processors.JSONRenderer()]
+    structlog.configure(processors=mine)
+    logs.for_host()
+    assert structlog.get_config()["processors"] == mine
+
+
+@pytest.mark.usefixtures("lines")
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_reader_that_has_left_does_not_fail_what_is_told(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", buffering=1) as err:
+        monkeypatch.setattr("sys.stderr", err)
+        logs.setup(terminal=terminal)
+        structlog.get_logger("a").info("before")
+        assert b"before" in os.read(reading, 4096)
+        os.close(reading)
+        for _ in range(2):
+            structlog.get_logger("b").info("after")
+            logs.write_many([{"event": "exchange"}])
+            logging.getLogger("other").warning("after")
+        err.flush()  # as Python does at the end of the process
+
+
+@pytest.mark.usefixtures("lines")
+def test_a_disk_that_is_full_loses_lines_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        full = True
+
+        def write(self, text: str) -> int:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().write(text)
+
+    err = Full()
+    monkeypatch.setattr("sys.stderr", err)
+    logs.setup(terminal=False)
+    structlog.get_logger("c").info("lost")
+    err.full = False
+    structlog.get_logger("c").info("kept")
+    assert [json.loads(line)["event"] for line in err.getvalue().splitlines()] == ["kept"]

@@ -1,0 +1,286 @@
+"""The queue between requests and their records: bounded, batched, and emptied at the end."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.errors import Unavailable
+from gateway.observe import logs
+from gateway.observe.request_log import BATCH, LINES, WHOLE, RequestLogger, as_event, as_line
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.patience import PATIENCE_S
+
+
+def exchange(number: int = 0, connection_id: str = "u1") -> ExchangeRecord:
+    return ExchangeRecord(
+        at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        request_id=str(number),
+        environment="dev",
+        integration_id="jira" if connection_id else "",
+        connection_id=connection_id,
+        method="GET",
+        host="api.example.com" if connection_id else "",
+        path="/a",
+        status=200,
+        duration_ms=1.5,
+        bytes_in=0,
+        bytes_out=7,
+    )
+
+
+class Kept:
+    """A store that keeps what it is given, unless it is `down`."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[ExchangeRecord]] = []
+        self.down: Exception | None = None
+        self.asked = asyncio.Event()
+        self.free: asyncio.Event | None = None  # if there is one, it is waited for
+
+    async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
+        self.asked.set()
+        if self.free is not None:
+            await self.free.wait()
+        if self.down is not None:
+            raise self.down
+        self.batches.append(list(exchanges))
+
+    @property
+    def ids(self) -> list[str]:
+        return [one.request_id for batch in self.batches for one in batch]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What is written to stderr."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(logs, "write_many", seen.extend)
+    return seen
+
+
+async def written(log: RequestLogger, kept: Kept) -> None:
+    """One round of the writing task."""
+    kept.asked.clear()
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(PATIENCE_S):
+        await kept.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLogger(), Kept()
+    log.note(exchange(1))
+    log.note(exchange(2, connection_id=""))
+    await written(log, kept)
+    assert kept.ids == ["1"]
+    assert [line["request_id"] for line in lines] == ["1", "2"]
+
+
+async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLogger(), Kept()
+    log.note(exchange(connection_id=""))
+    await log.close()
+    assert lines == [
+        {
+            "event": "exchange",
+            "level": "info",
+            "timestamp": "2026-01-02T03:04:05.000+00:00",
+            "request_id": "0",
+            "environment": "dev",
+            "method": "GET",
+            "path": "/a",
+            "status": 200,
+            "duration_ms": 1.5,
+            "bytes_in": 0,
+            "bytes_out": 7,
+        }
+    ]
+    assert kept.batches == []
+
+
+async def test_batches_have_a_limit_and_keep_the_order() -> None:
+    log, kept = RequestLogger(), Kept()
+    for number in range(BATCH + WHOLE):
+        log.note(exchange(number))
+    await written(log, kept)
+    await log.close()
+    assert [len(batch) for batch in kept.batches] == [BATCH, WHOLE]
+    assert kept.ids == [str(number) for number in range(BATCH + WHOLE)]
+
+
+async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:
+    log, kept = RequestLogger(), Kept()
+    for number in range(2 * WHOLE + 3):
+        log.note(exchange(number))
+    await written(log, kept)
+    assert [len(batch) for batch in kept.batches] == [2 * WHOLE]
+    await written(log, kept)
+    assert kept.ids == [str(number) for number in range(2 * WHOLE + 3)]
+
+
+async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> None:
+    """Else a store that is slow under load would get batch after batch, each smaller than the one before."""
+
+    class Busy(Kept):
+        async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
+            assert len(self.batches) < 3, "it has no end"
+            log.note(exchange(9))
+            await super().add_many(exchanges)
+
+    log, kept = RequestLogger(), Busy()
+    log.note(exchange(1))
+    await written(log, kept)
+    assert kept.ids == ["1"]
+    await written(log, kept)
+    assert kept.ids == ["1", "9"]
+
+
+async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]]) -> None:
+    log, seen = RequestLogger(), list[int]()
+
+    async def other() -> None:
+        while len(lines) < 3 * LINES:
+            seen.append(len(lines))
+            await asyncio.sleep(0)
+
+    for number in range(3 * LINES):
+        log.note(exchange(number, connection_id=""))
+    async with asyncio.timeout(PATIENCE_S):
+        await asyncio.gather(log.close(), other())
+    assert {LINES, 2 * LINES} <= set(seen)
+    assert [line["request_id"] for line in lines] == [str(number) for number in range(3 * LINES)]
+
+
+async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
+    log = RequestLogger(bound=2)
+    for number in range(5):
+        log.note(exchange(number, connection_id=""))
+    await log.close()
+    assert [line["request_id"] for line in lines] == ["0", "1"]
+    assert log.dropped == 3
+
+
+@pytest.mark.parametrize("trouble", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("odd")])
+async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
+    log, kept = RequestLogger(), Kept()
+    kept.down = trouble
+    log.note(exchange(1))
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(PATIENCE_S):
+        await kept.asked.wait()
+    kept.down = None
+    async with asyncio.timeout(PATIENCE_S):
+        while not kept.batches:
+            await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kept.ids == ["1"]
+
+
+async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
+    log, kept = RequestLogger(), Kept()
+    await written_once_empty(log, kept)
+    log.note(exchange(1))
+    await log.close()
+    assert kept.ids == ["1"]
+    log.note(exchange(2))
+    kept.down = Unavailable("store_unavailable", "x", retry_after_s=1)
+    await log.close()
+    assert kept.ids == ["1"]
+
+
+async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
+    log, kept = RequestLogger(), Kept()
+    kept.free = asyncio.Event()
+    task = asyncio.create_task(log.write_to(kept, every_s=0))
+    log.note(exchange(1))
+    async with asyncio.timeout(PATIENCE_S):
+        await kept.asked.wait()
+    log.note(exchange(2))
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    kept.free.set()
+    await closing
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert kept.ids == ["1", "2"]
+
+
+async def written_once_empty(log: RequestLogger, kept: Kept) -> None:
+    """Lets the log know its store."""
+    task = asyncio.create_task(log.write_to(kept, every_s=60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines: list[dict[str, Any]]) -> None:
+    class Slow(Kept):
+        def __init__(self) -> None:
+            super().__init__()
+            self.go_on = asyncio.Event()
+
+        async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
+            await super().add_many(exchanges)
+            await self.go_on.wait()
+
+    log, kept = RequestLogger(), Slow()
+    for number in range(3):
+        log.note(exchange(number))
+    writing = asyncio.create_task(log.write_to(kept, every_s=0))
+    async with asyncio.timeout(PATIENCE_S):
+        await kept.asked.wait()
+        closing = asyncio.create_task(log.close())
+        await asyncio.sleep(0)
+        kept.go_on.set()
+        await closing
+    writing.cancel()
+    assert kept.ids == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("token_ms", "upstream_ms", "told"),
+    [(None, None, {}), (0.0, 0.0, {"upstream_ms": 0.0}), (4.0049, 12.345, {"token_ms": 4.0, "upstream_ms": 12.35})],
+)
+def test_a_line_tells_what_was_waited_for(
+    token_ms: float | None, upstream_ms: float | None, told: dict[str, float]
+) -> None:
+    line = as_event(exchange()._replace(token_ms=token_ms, upstream_ms=upstream_ms))
+    assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"connection_id": "", "integration_id": "", "environment": "", "host": ""},
+        {"error_code": "cut", "upstream_ms": 1.23456, "token_ms": 2.0, "gateway_ms": 0.1},
+        {"path": '/a"b\\c\u2028é', "connection_id": "c\n1", "upstream_ms": 0.0, "token_ms": 0.0},
+    ],
+)
+def test_a_line_says_what_the_event_says(changes: dict[str, Any]) -> None:
+    record = exchange()._replace(**changes)
+    assert json.loads(as_line(record)) == as_event(record)
+    assert "\n" not in as_line(record)
+
+
+async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
+    log, kept = RequestLogger(stored=False), Kept()
+    writing = asyncio.create_task(log.write_to(kept, every_s=0))
+    log.note(exchange(1))
+    log.stored = True
+    log.note(exchange(2))
+    await asyncio.wait_for(kept.asked.wait(), PATIENCE_S)
+    writing.cancel()
+    await log.close()
+    assert kept.ids == ["2"]
+    assert [line["request_id"] for line in lines] == ["1", "2"]

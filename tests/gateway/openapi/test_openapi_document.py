@@ -1,0 +1,191 @@
+"""The description of the API is that of the routes there are."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from gateway.app.routes import ROUTES
+from gateway.auth import modes
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Proxy
+from gateway.errors import Code, InvalidRequest
+from gateway.openapi.codes import STATUS
+from gateway.openapi.import_models import IMPORTED
+from gateway.openapi.openapi_document import ANY, document, status_codes
+from gateway.openapi.operations import OPERATIONS
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+DOCS = Path(__file__).parents[3] / "docs"
+ROW = re.compile(r"\| (\d{3}) \| `(\w+)` \|")
+
+
+def plain(path: str) -> str:
+    """The route's pattern without the expressions that its parameters must match."""
+    return re.sub(r"\{(\w+):(?:[^{}]|\{[^}]*\})*\}", r"{\1}", path)
+
+
+THERE = {(method, plain(path)) for method, path, _ in ROUTES if method != "OPTIONS"}
+TOLD = {(one.method, one.path) for one in OPERATIONS}
+
+
+def test_every_route_is_described() -> None:
+    missing = sorted(THERE - TOLD)
+    advice = 'gateway/openapi/operations.py needs a line for each: Operation("GET", "/path", "What it does", GROUP, …)'
+    assert missing == [], f"routes that nobody describes: {missing}; {advice}"
+
+
+def test_every_operation_has_its_route() -> None:
+    gone = sorted(TOLD - THERE)
+    assert gone == [], (
+        f"described in gateway/openapi/operations.py, but gateway/app/routes.py has no such route: {gone}"
+    )
+
+
+def test_no_operation_is_described_twice_and_every_id_is_its_own() -> None:
+    told = document("https://gateway.example")
+    ids = [one["operationId"] for path in told["paths"].values() for one in path.values()]
+    assert len(ids) == len(set(ids)) == sum(len(ANY) if one.method == "*" else 1 for one in OPERATIONS)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    told = document("https://gateway.example")
+    found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(told)))
+    assert found
+    assert [one for one in found if one[1] not in told["components"][one[0]]] == []
+
+
+def test_statuses_are_those_of_the_page_on_errors() -> None:
+    page = {code: int(status) for status, code in ROW.findall((DOCS / "http-api.md").read_text())}
+    told: dict[str, int] = {**STATUS}
+    assert told == page
+    assert set(get_args(Code)) == set(told)
+
+
+def test_every_code_is_told_at_some_operation() -> None:
+    # Of pages that a browser is shown, of trailers, and of the health probe: no JSON answer has these.
+    elsewhere = {
+        "authorization_refused",
+        "connect_session_in_use",
+        "invalid_issuer",
+        "invalid_nonce",
+        "invalid_state",
+        "next_page_refused",
+        "not_confirmed",
+        "not_ready",
+        "page_failed",
+        "token_request_failed",
+    }
+    told = {code for one in OPERATIONS for codes in status_codes(one).values() for code in codes}
+    assert set(get_args(Code)) - told == elsewhere
+
+
+async def test_it_is_served_with_a_tag_and_to_anybody(running: RunningGateway) -> None:
+    async with running.http.get(f"{running.url}/openapi.json", headers={"Origin": "https://x.example"}) as answer:
+        assert answer.status == 200
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+        told, tag = await answer.json(), answer.headers["ETag"]
+    assert told["openapi"] == "3.1.0"
+    assert told["servers"] == [{"url": running.url}]
+    assert "s3cret" not in str(told)
+    assert running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] not in str(told)
+    async with running.http.get(f"{running.url}/openapi.json", headers={"If-None-Match": tag}) as answer:
+        assert (answer.status, await answer.read()) == (304, b"")
+
+
+async def test_the_page_needs_nothing_from_elsewhere(running: RunningGateway) -> None:
+    async with running.http.get(f"{running.url}/docs") as answer:
+        text = await answer.text()
+        policy = answer.headers["Content-Security-Policy"]
+    assert answer.status == 200
+    nonce = re.search(r"style-src 'nonce-([^']+)'", policy)
+    assert nonce is not None
+    assert f'nonce="{nonce[1]}"' in text
+    # One script and an icon, both our own; what a browser would ask for elsewhere is nowhere in the page.
+    text = text.replace('<link rel="icon" href="connect/assets/icon.svg">', "", 1)
+    text = text.replace(f'<script nonce="{nonce[1]}">', "", 1)
+    assert f"script-src 'nonce-{nonce[1]}'" in policy
+    assert not re.search(r"<script|<link|<img|src=|@import|url\(| style=| on\w+=", text)
+    async with running.http.get(f"{running.url}/connect/assets/icon.svg") as answer:
+        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
+    assert "prefers-color-scheme: dark" in text
+    for one in OPERATIONS:
+        assert f'id="{one.id}"' in text
+    linked = set(re.findall(r'href="#(\w+)"', text))
+    assert linked <= set(re.findall(r'id="(\w+)"', text))
+    assert text.count("curl") > len(OPERATIONS)
+
+
+FILLED = {
+    "{provider}": "tracker",
+    "{unique_key}": "tracker",
+    "{connection_id}": "c1",
+    "{integration_id}": "tracker",
+    "{path}": "x",
+    "{key_id}": "1",
+    "{session_id}": "ab",
+}
+KEYED = [one for one in OPERATIONS if one.who == "key" and one.method != "*"]
+
+
+def example(schema: dict[str, Any]) -> str:
+    if "enum" in schema:
+        return str(schema["enum"][0])
+    if schema.get("type") == "array":
+        return example(schema["items"])
+    return "1" if schema.get("type") == "integer" else "x"
+
+
+async def test_parameters_that_are_told_are_known_and_no_others(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for one in KEYED:
+        path = one.path
+        for name, text in FILLED.items():
+            path = path.replace(name, text)
+        told = {("tags[a]" if one.style else one.name): example(dict(one.schema)) for one in one.query}
+        for params in (told, {"bogus": "1"}):
+            async with running.http.request(
+                one.method, running.url + path, params=params, headers=running.headers, json={}
+            ) as answer:
+                answered = await answer.json()
+            issues = answered.get("error", {}).get("errors", ()) if isinstance(answered, dict) else ()
+            unknown = {issue["path"][0] for issue in issues if issue["code"] == "unrecognized_keys"}
+            assert unknown & {"bogus", *told} == params.keys() & {"bogus"}, (one.method, one.path)
+
+
+@pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])
+async def test_any_json_but_the_right_one_is_refused(running: RunningGateway, path: str) -> None:
+    for body in ("[]", "1", '"x"', "null", "{}"):
+        headers = {**running.headers, "Content-Type": "application/json"}
+        async with running.http.post(running.url + path, data=body, headers=headers) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_body"), body
+    for kind, status, code in (("text/plain", 415, "invalid_content_type"), ("application/json", 400, "invalid_json")):
+        headers = {**running.headers, "Content-Type": kind}
+        async with running.http.post(running.url + path, data="{", headers=headers) as answer:
+            assert (answer.status, (await answer.json())["error"]["code"]) == (status, code)
+
+
+def test_every_auth_mode_says_what_an_import_takes() -> None:
+    told = [mode for model in IMPORTED for mode in get_args(model.model_fields["type"].annotation)]
+    assert sorted(told) == sorted(modes())
+
+
+def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The members of `given` that the auth mode does not read."""
+    entry = Provider.model_construct(name="p", display_name="P", auth_mode=mode, proxy=Proxy.model_construct())
+    try:
+        modes()[mode].accept({"type": modes()[mode].types()[0], **given}, entry, datetime(2026, 1, 1, tzinfo=UTC))
+    except InvalidRequest as fault:
+        return [one.path for one in fault.errors if one.code == "unrecognized_keys"]
+    return []
+
+
+def test_the_members_of_a_credential_that_are_told_are_those_that_are_read() -> None:
+    assert unknown_to("API_KEY", {"apiKey": "k", "bogus": "1"}) == [("credentials", "bogus")]
+    for model in IMPORTED:
+        told = {member: "1" for member in model.model_fields if member not in {"type", "config_override"}}
+        for mode in get_args(model.model_fields["type"].annotation):
+            assert unknown_to(mode, told) == [], mode

@@ -1,0 +1,64 @@
+"""Forms of our own pages, as anybody may post them."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from typing import Any, cast
+
+import pytest
+from aiohttp import StreamReader, web
+from aiohttp.test_utils import make_mocked_request
+
+from gateway.errors import InvalidRequest
+from gateway.pages.form_fields import URLENCODED, posted
+from gateway.server.runner import FIELD_BYTES
+from tests.fakes.scaling import assert_linear
+
+CONTENT_TYPES = [URLENCODED + ";{}", "a/b;{}", URLENCODED + '; a="{}', URLENCODED + "; a=b{}; c*0*=d"]
+
+
+def request(content_type: str, body: bytes) -> web.Request:
+    protocol: Any = type("Protocol", (), {"_reading_paused": False, "resume_reading": lambda self, **_: None})()
+    content = StreamReader(protocol, 1 << 16, loop=asyncio.get_running_loop())
+    content.feed_data(body)
+    content.feed_eof()
+    app = web.Application()
+    return cast(
+        web.Request,
+        make_mocked_request("POST", "/oauth/site", {"Content-Type": content_type}, app=app, payload=content),
+    )
+
+
+@pytest.mark.parametrize("shape", CONTENT_TYPES)
+def test_a_long_content_type_holds_nothing_up(shape: str) -> None:
+    different = (f"x{number}" for number in count())  # aiohttp remembers the last few
+
+    async def read(content_type: str) -> None:
+        try:
+            await posted(request(content_type, b"a=b"), 1000)
+        except InvalidRequest:
+            return
+
+    def work(size: int) -> Callable[[], object]:
+        content_type = shape.format(";" * (size - len(shape)))
+        return lambda: asyncio.run(read(content_type + next(different)))
+
+    assert_linear(work, FIELD_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        (b"token=a+b%26c&site=", {"token": "a b&c", "site": ""}),
+        (b"site=caf%C3%A9&site=x", {"site": "x"}),
+        (b"", {}),
+    ],
+)
+async def test_its_fields_are_read_as_browsers_write_them(body: bytes, fields: dict[str, str]) -> None:
+    assert await posted(request(f"{URLENCODED.title()} ; charset=UTF-8", body), 1000) == fields
+
+
+@pytest.mark.parametrize("body", [b"token=%ff", b"token=\xc3\xa9"])
+async def test_what_no_browser_sends_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest):
+        await posted(request(URLENCODED, body), 1000)

@@ -1,0 +1,93 @@
+"""The connect page's languages, and what it makes of scopes and patterns."""
+
+import re
+from string import Formatter
+
+import pytest
+
+from gateway import resources
+from gateway.catalog.provider_parts import Setting
+from gateway.pages.connect_offer import granted, in_words
+from gateway.pages.form_fields import browser_pattern
+from gateway.pages.frame import LANGUAGES, PageWords, _read_words, accepted
+
+
+def blanks(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES[1:])
+def test_every_language_says_everything_with_the_same_blanks(lang: str) -> None:
+    english, other = _read_words("en"), _read_words(lang)
+    assert other.keys() == english.keys()
+    # An own page may leave a blank out where its grammar wants to, but never fill one that nobody gives.
+    assert {key: blanks(other[key]) - blanks(english[key]) for key in other} == {key: set() for key in other}
+
+
+def test_every_word_that_templates_and_code_ask_for_is_there() -> None:
+    sources = [*(resources.folder("templates") / "connect").glob("*.html"), *(resources.PACKAGE / "pages").glob("*.py")]
+    asked = {
+        name for path in sources for name in re.findall(r'\b(?:t|words)(?:\.plain)?\("([a-z_]+)"', path.read_text())
+    }
+    assert len(asked) > 40
+    assert asked <= _read_words("en").keys()
+
+
+@pytest.mark.parametrize(
+    ("field", "lang"),
+    [
+        ("", "en"),
+        ("de-AT,de;q=0.9,en;q=0.8", "de"),
+        ("sv, fr;q=0.2, es;q=0.7", "es"),
+        ("en;q=0, ja", "ja"),
+        ("zh-Hant, *;q=0.1", "en"),
+        ("de;q=x, fr", "fr"),
+    ],
+)
+def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: str) -> None:
+    assert accepted(field) == lang
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        ("read:jira-work", "Read jira work"),
+        ("write:jira-work", "Create and change jira work"),
+        ("delete_repo", "Delete repo"),
+        ("admin:org", "Manage org"),
+        ("offline_access", "Keep this access while you are away"),
+        ("https://www.googleapis.com/auth/calendar.readonly", "Read calendar"),
+        ("channels:read", "Read channels"),
+        ("gist", "Access: gist"),
+        ("read", "Access: read"),
+    ],
+)
+def test_a_scope_is_told_in_plain_words(scope: str, said: str) -> None:
+    assert in_words(scope, PageWords("en")) == said
+
+
+def test_scopes_that_say_the_same_are_told_once() -> None:
+    assert granted(["offline_access", "offline", "gist"], PageWords("en")) == [
+        ("Keep this access while you are away", ("offline_access", "offline")),
+        ("Access: gist", ("gist",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "in_browser"),
+    [
+        ("[A-Za-z0-9][A-Za-z0-9.-]*", r"[A-Za-z0-9][A-Za-z0-9.\-]*"),
+        ("[-a-z]+", r"[\-a-z]+"),
+        ("[^-/]+", r"[^\-\/]+"),
+        (r"[\w-]+(\.example\.com)?", r"[\w\-]+(\.example\.com)?"),
+        ("[a-z(){}|]", r"[a-z\(\)\{\}\|]"),
+        ("[0-9a-fA-F]{8}(-[0-9a-f]{4}){3}", "[0-9a-fA-F]{8}(-[0-9a-f]{4}){3}"),
+        (None, None),
+    ],
+)
+def test_a_pattern_is_written_as_browsers_read_it(pattern: str | None, in_browser: str | None) -> None:
+    assert browser_pattern(Setting(), pattern) == in_browser
+
+
+def test_a_pattern_is_left_to_the_server_where_people_type_more_than_the_value() -> None:
+    assert browser_pattern(Setting(suffix=".example.com"), "[a-z]+") is None

@@ -1,0 +1,34 @@
+"""A channel says once that the other end is gone, and not where this end was closed."""
+
+import asyncio
+import socket
+
+import pytest
+
+from gateway.process.channel import Channel
+from tests.fakes.patience import PATIENCE_S
+
+# The loop of the test itself does not matter here.
+pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
+
+
+async def test_closing_this_end_is_no_loss_of_the_other() -> None:
+    lost = asyncio.Event()
+    ours, its = socket.socketpair()
+    with its:
+        channel = Channel(lambda _: None, lost.set)
+        await channel.open(ours)
+        await channel.close()
+    assert not lost.is_set()
+
+
+async def test_the_end_of_the_other_process_is_reported() -> None:
+    lost = asyncio.Event()
+    ours, its = socket.socketpair()
+    channel = Channel(lambda _: None, lost.set)
+    await channel.open(ours)
+    its.close()
+    async with asyncio.timeout(PATIENCE_S):
+        await lost.wait()
+    await channel.close()
+    assert lost.is_set()

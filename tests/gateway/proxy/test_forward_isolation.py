@@ -1,0 +1,98 @@
+"""One provider that hangs, or is gone, costs the others nothing: ratios within one run."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from statistics import median
+
+from gateway.egress.limits import Bulkhead, GateLimits, Gates
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
+from tests.fakes.raw_provider import raw_provider
+
+HANGING = 200
+CALLS = 40
+ROUNDS = 20
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def timed(gateway: Gateway, line: str) -> float:
+    began = time.perf_counter()
+    answer = await gateway.call("/proxy/x", line)
+    assert answer.startswith(b"HTTP/1.1 200")
+    return time.perf_counter() - began
+
+
+async def usual(gateway: Gateway, line: str) -> float:
+    return median([await timed(gateway, line) for _ in range(CALLS)])
+
+
+@asynccontextmanager
+async def stuck(gateway: Gateway, bulkhead: Bulkhead) -> AsyncIterator[None]:
+    """Many calls to the provider that hangs, half of them without a place."""
+    calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
+    try:
+        await hung(bulkhead, calls)
+        assert bulkhead.outstanding == HANGING // 2
+        yield
+    finally:
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    while bulkhead.outstanding + bulkhead.waiting:
+        await asyncio.sleep(0)
+
+
+async def hung(bulkhead: Bulkhead, calls: list[asyncio.Task[bytes]]) -> None:
+    """Return once all of them have a place or wait for one."""
+    async with asyncio.timeout(PATIENCE_S):
+        while bulkhead.outstanding + bulkhead.waiting < len(calls):
+            ended = [call.result() for call in calls if call.done()]
+            assert not ended, ended
+            await asyncio.sleep(0)
+
+
+async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_before() -> None:
+    gates = Gates(GateLimits(outstanding=HANGING // 2, waiting=HANGING, wait_s=60))
+    async with (
+        raw_provider(silent) as hanging,
+        raw_provider() as working,
+        gateway_to(
+            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), gates=gates
+        ) as gateway,
+    ):
+        there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
+        bulkhead = gates.to(("http", "127.0.0.1", hanging.port)).bulkhead
+        before, meanwhile = [], []
+        for _ in range(ROUNDS):  # in turns and again, since the machine has other things to do
+            before.append(await usual(gateway, there))
+            async with stuck(gateway, bulkhead):
+                meanwhile.append(await usual(gateway, there))
+            if min(meanwhile) < 2 * min(before):
+                break
+    assert min(meanwhile) < 2 * min(before)
+
+
+async def test_a_provider_that_is_known_to_be_gone_is_refused_as_quickly_as_another_answers() -> None:
+    async with raw_provider() as provider:
+        gone = provider.port
+    async with (
+        raw_provider() as working,
+        gateway_to(opened_at(gone, allowed_origins=(f"http://127.0.0.1:{working.port}",))) as gateway,
+    ):
+        for _ in range(20):
+            await gateway.call("/proxy/x")
+        for _ in range(ROUNDS):
+            refusals, answers = [], []
+            for _ in range(CALLS):
+                began = time.perf_counter()
+                assert b"\r\nGateway-Error: busy\r\n" in await gateway.call("/proxy/x")
+                refusals.append(time.perf_counter() - began)
+                answers.append(await timed(gateway, f"Base-Url-Override: http://127.0.0.1:{working.port}"))
+            if median(refusals) < 1.5 * median(answers):
+                break
+    assert median(refusals) < 1.5 * median(answers)

@@ -1,0 +1,371 @@
+"""What is sent again, how often, after which wait; and what is sent once, whatever happens."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gateway.connections.opened import Placement
+from gateway.egress.client import Timeouts
+from gateway.egress.limits import GateLimits, Gates
+from gateway.proxy.caller_body import KEPT_BYTES
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
+from tests.fakes.raw import parsed
+from tests.fakes.raw_provider import OK, RawProvider, Script, raw_provider, read_message
+
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
+HANG_UP = b""
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between attempts, which take no time."""
+    seen: list[float] = []
+
+    async def pass_at_once(seconds: float) -> None:
+        seen.append(seconds)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr("gateway.clock.sleep", pass_at_once)
+    return seen
+
+
+def answering(provider: list[RawProvider], *answers: bytes) -> Script:
+    """One answer after the other, the last one for good; an empty one closes the connection."""
+    left: Iterator[bytes] = iter(answers)
+    current = answers[-1]
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, body = await read_message(reader)
+            provider[0].heads.append(head)
+            provider[0].bodies.append(body)
+            answer = next(left, current)
+            if not answer:
+                writer.transport.abort()
+                return
+            writer.write(answer)
+
+    return script
+
+
+async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Told":
+    """A call to a provider that gives these answers in turn, with ``Retries: 3`` unless `call` says otherwise."""
+    providers: list[RawProvider] = []
+    async with (
+        raw_provider(answering(providers, *answers)) as provider,
+        gateway_to(opened_at(provider.port)) as gateway,
+    ):
+        providers.append(provider)
+        lines = call if any(line.startswith("Retries") for line in call) else ("Retries: 3", *call)
+        length = (f"Content-Length: {len(body)}",) if body else ()
+        return Told(await gateway.call("/proxy/x", *lines, *length, method=method, body=body), provider)
+
+
+class Told:
+    def __init__(self, raw: bytes, provider: RawProvider) -> None:
+        self.answer = parsed(raw, head_only=not raw.partition(b"\r\n\r\n")[2])
+        self.provider = provider
+
+    @property
+    def summary(self) -> tuple[int, str, int]:
+        """Status, Gateway-Attempts, and how many requests the provider saw."""
+        return self.answer.status, self.answer.headers["gateway-attempts"], len(self.provider.heads)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])
+@pytest.mark.parametrize("first", [BUSY, HANG_UP])
+async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, waits: list[float]) -> None:
+    if method == "HEAD":
+        first = first.removesuffix(b"busy")
+    told = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
+    status, attempts, seen = told.summary
+    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead kept connection is replaced without a word
+    assert attempts == "3"
+    assert len(waits) == 2
+    assert set(told.provider.heads) == {told.provider.heads[0]}
+
+
+async def test_without_a_word_nothing_is_tried_again_and_the_answer_says_so(waits: list[float]) -> None:
+    assert (await tried(BUSY, OK, call=("Retries: 0",))).summary == (503, "1", 1)
+    assert (await tried(HANG_UP, OK, call=("Retries: 0",))).summary == (502, "1", 1)
+    assert waits == []
+
+
+async def test_the_last_answer_is_passed_on(waits: list[float]) -> None:
+    told = await tried(BUSY)
+    assert told.summary == (503, "4", 4)
+    assert told.answer.body == b"busy"
+    assert "gateway-error" not in told.answer.headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@pytest.mark.parametrize("first", [BUSY, HANG_UP])
+async def test_what_is_not_idempotent_is_sent_once(method: str, first: bytes, waits: list[float]) -> None:
+    told = await tried(first, OK, method=method, body=b"pay")
+    assert told.summary == (502 if first == HANG_UP else 503, "1", 1)
+
+
+@pytest.mark.parametrize("first", [BUSY, HANG_UP])
+async def test_an_idempotency_key_lets_a_small_body_be_sent_again_whole(first: bytes, waits: list[float]) -> None:
+    told = await tried(first, OK, method="POST", body=b"pay" * 1000, call=("Idempotency-Key: k1",))
+    assert told.summary == (200, "2", 2)
+    assert told.provider.bodies == [b"pay" * 1000] * 2
+
+
+async def test_a_body_of_unknown_length_is_sent_again_too(waits: list[float]) -> None:
+    chunks = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    providers: list[RawProvider] = []
+    script = answering(providers, BUSY, OK)
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        providers.append(provider)
+        lines = ("Retries: 1", "Transfer-Encoding: chunked")
+        answer = await gateway.call("/proxy/x", *lines, method="PUT", body=chunks)
+    assert parsed(answer).headers["gateway-attempts"] == "2"
+    assert [b"".join(_data(body)) for body in provider.bodies] == [b"abcde"] * 2
+
+
+def _data(chunked: bytes) -> Iterator[bytes]:
+    while chunked:
+        size, _, rest = chunked.partition(b"\r\n")
+        yield rest[: int(size, 16)]
+        chunked = rest[int(size, 16) + 2 :]
+
+
+async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float]) -> None:
+    told = await tried(BUSY, OK, method="PUT", body=b"x" * (KEPT_BYTES + 1))
+    assert told.summary == (503, "1", 1)
+
+
+async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
+    """The provider answers 503 before the body is there: the second attempt gets all of it."""
+    bodies: list[bytes] = []
+    refused = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        bodies.append(await reader.readexactly(5 if not refused.is_set() else 10))
+        first = not refused.is_set()
+        refused.set()
+        writer.write(BUSY if first else OK)
+        if first:
+            await reader.read()
+
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        ours = "Authorization: Bearer k\r\nProvider-Config-Key: tracker\r\nConnection-Id: u1\r\nConnection: close"
+        writer.write(
+            f"PUT /proxy/x HTTP/1.1\r\nHost: g\r\n{ours}\r\nRetries: 2\r\nContent-Length: 10\r\n\r\n12345".encode()
+        )
+        await refused.wait()
+        writer.write(b"67890")
+        answer = parsed(await reader.read())
+        writer.close()
+    assert (answer.status, answer.headers["gateway-attempts"]) == (200, "2")
+    assert bodies == [b"12345", b"1234567890"]
+
+
+async def test_where_no_byte_was_sent_any_method_is_tried_again(waits: list[float]) -> None:
+    async with raw_provider() as provider:
+        port = provider.port
+    async with gateway_to(opened_at(port)) as gateway:
+        answer = parsed(await gateway.call("/proxy/x", "Retries: 2", "Content-Length: 3", method="POST", body=b"pay"))
+    assert (answer.status, answer.headers["gateway-attempts"]) == (502, "3")
+    assert len(waits) == 2
+
+
+async def test_a_provider_that_stays_silent_is_asked_again(waits: list[float]) -> None:
+    calls = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal calls
+        await reader.readuntil(b"\r\n\r\n")
+        calls += 1
+        gateway.egress.timeouts = Timeouts(first_byte_s=PATIENCE_S if calls == 1 else 0.2)  # of the next one
+        if calls == 2:
+            writer.write(OK)
+        await reader.read()
+
+    async with (
+        raw_provider(script) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(first_byte_s=0.2)) as gateway,
+    ):
+        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+        assert (answer.status, answer.headers["gateway-attempts"]) == (200, "2")
+        calls = 2
+        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert (answer.status, answer.error["code"], answer.headers["gateway-attempts"]) == (504, "upstream_timeout", "2")
+
+
+def _retry_after(text: str, status: int = 429) -> bytes:
+    return f"HTTP/1.1 {status} Later\r\nRetry-After: {text}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_the_caller(waits: list[float]) -> None:
+    assert (await tried(_retry_after("7"), OK)).summary == (200, "2", 2)
+    assert 7 <= waits[0] <= 7.7
+    told = await tried(_retry_after("31"), OK)
+    assert told.summary == (429, "1", 1)
+    assert told.answer.headers["retry-after"] == "31"
+    assert len(waits) == 1
+
+
+async def test_the_waits_of_one_request_end(waits: list[float]) -> None:
+    told = await tried(_retry_after("20"), call=("Retries: 9",))
+    assert told.summary == (429, "3", 3)
+    assert sum(waits) <= 60
+
+
+async def test_retries_are_capped_and_budgeted(waits: list[float]) -> None:
+    at_once = _retry_after("0")
+    assert (await tried(at_once, call=("Retries: 1000000",))).summary == (429, "11", 11)
+    providers: list[RawProvider] = []
+    script = answering(providers, at_once)
+    async with raw_provider(script) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        providers.append(provider)
+        for _ in range(20):
+            await gateway.call("/proxy/x", "Retries: 10")
+    assert 30 <= len(provider.heads) <= 36  # 20, a fifth of them, ten more, and what trickles
+
+
+async def test_retry_on_adds_statuses_and_others_pass_at_once(waits: list[float]) -> None:
+    locked = b"HTTP/1.1 423 Locked\r\nContent-Length: 0\r\n\r\n"
+    assert (await tried(locked, OK)).summary == (423, "1", 1)
+    assert (await tried(locked, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
+    assert (await tried(BUSY, OK, call=("Retry-On: 409,423",))).summary == (200, "2", 2)
+
+
+async def test_each_attempt_carries_the_credential_of_its_time(waits: list[float]) -> None:
+    providers: list[RawProvider] = []
+    script = answering(providers, BUSY, OK)
+    async with raw_provider(script) as provider:
+        providers.append(provider)
+        opened = opened_at(provider.port)
+        async with gateway_to(opened) as gateway:
+            ref = opened.connection.ref
+            renewed = replace(opened, placement=Placement(slots=(("Authorization", "Bearer at-2"),)))
+            found = iter([opened, renewed])
+            gateway.live.peek = lambda _ref: next(found)  # type: ignore[method-assign]
+            answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert (answer.status, ref) == (200, opened.connection.ref)
+    assert [provider.lines(index)[-1] for index in (0, 1)] == [
+        "Authorization: Bearer at-1",
+        "Authorization: Bearer at-2",
+    ]
+
+
+async def refused(gateway: Gateway, *lines: str, method: str = "GET", body: bytes = b"") -> tuple[int, str]:
+    answer = parsed(await gateway.call("/proxy/x", *lines, method=method, body=body))
+    return answer.status, answer.headers["gateway-attempts"]
+
+
+DENIED = b"HTTP/1.1 401 No\r\nContent-Length: 6\r\nWWW-Authenticate: Bearer\r\n\r\ndenied"
+
+
+async def test_a_401_is_answered_with_one_renewal_and_one_replay() -> None:
+    providers: list[RawProvider] = []
+    script = answering(providers, DENIED, OK, DENIED)
+    async with raw_provider(script) as provider:
+        providers.append(provider)
+        opened = opened_at(provider.port)
+        async with gateway_to(opened) as gateway:
+            newer = replace(opened, placement=Placement(slots=(("Authorization", "Bearer at-2"),)))
+            gateway.live.newer = newer
+            assert await refused(gateway) == (200, "2")
+            assert gateway.live.refused == [opened]
+            assert provider.lines()[-1] == "Authorization: Bearer at-2"
+            assert gateway.live.rejections.counted == []
+            assert await refused(gateway) == (401, "2")
+            assert gateway.live.rejections.counted == [401], "the newer one is rejected too"
+            assert len(provider.heads) == 4
+
+
+async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cannot_be_sent_again() -> None:
+    providers: list[RawProvider] = []
+    script = answering(providers, DENIED)
+    async with raw_provider(script) as provider:
+        providers.append(provider)
+        opened = opened_at(provider.port)
+        async with gateway_to(opened) as gateway:
+            assert await refused(gateway) == (401, "1")
+            gateway.live.newer = opened
+            assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
+            assert len(gateway.live.refused) == 2  # renewed behind, for the next one
+            assert gateway.live.rejections.counted == [401, 401]
+    assert len(provider.heads) == 2
+
+
+async def test_gateway_timeout_limits_the_first_byte_within_the_operators_bound() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with (
+        raw_provider(silent) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(max_first_byte_s=0.2)) as gateway,
+    ):
+        for asked in ("0.1", "900"):
+            answer = parsed(await gateway.call("/proxy/x", f"Gateway-Timeout: {asked}"))
+            assert (answer.status, answer.error["code"]) == (504, "upstream_timeout")
+        answer = parsed(await gateway.call("/proxy/x", "Gateway-Timeout: 0", "Retries: x", "Gateway-Dry-Run: maybe"))
+    assert answer.status == 400
+    assert [issue["path"] for issue in answer.error["errors"]] == [
+        ["retries"],
+        ["gateway-timeout"],
+        ["gateway-dry-run"],
+    ]
+
+
+async def test_a_total_limit_ends_a_stream_that_still_moves() -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.transport.is_closing():
+            writer.write(b"1\r\nx\r\n")
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async with (
+        raw_provider(drip) as provider,
+        gateway_to(opened_at(provider.port), timeouts=Timeouts(total_s=1.0)) as gateway,
+    ):
+        answer = await gateway.call("/proxy/x")
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert not answer.endswith(b"0\r\n\r\n")
+
+
+async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    gates = Gates(GateLimits(outstanding=2, waiting=0, wait_s=1))
+    async with (
+        raw_provider(silent) as hanging,
+        raw_provider() as working,
+        gateway_to(
+            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), gates=gates
+        ) as gateway,
+    ):
+        stuck = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(2)]
+        gate = gates.to(("http", "127.0.0.1", hanging.port))
+        while gate.bulkhead.outstanding < 2:
+            await asyncio.sleep(0)
+        full = parsed(await gateway.call("/proxy/x"))
+        well = parsed(await gateway.call("/proxy/x", f"Base-Url-Override: http://127.0.0.1:{working.port}"))
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+    assert (full.status, full.error["code"]) == (503, "busy")
+    assert full.error["payload"]["reason"] == "too_many_outstanding"
+    assert well.status == 200
+
+
+async def test_a_provider_that_is_down_is_left_alone_for_a_while() -> None:
+    async with raw_provider() as provider:
+        port = provider.port
+    async with gateway_to(opened_at(port)) as gateway:
+        told = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
+    assert [answer.status for answer in told] == [502] * 20 + [503]
+    assert told[-1].error["payload"]["reason"] == "provider_unreachable"
+    assert told[-1].headers["gateway-attempts"] == "0"

@@ -1,0 +1,406 @@
+"""What goes wrong on the first page is the answer; what goes wrong later is told in the trailer, with the way back."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from gateway.egress.client import Timeouts
+from gateway.proxy import page_fetch as reading
+from gateway.proxy.page_fetch import RETRIES
+from gateway.records.connection import ConnectionRef
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.lists import BODY, CURSOR, HEADER, OFFSET, Page, Paged, paged, pages_of, serving
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The waits between attempts, which take no time."""
+    seen: list[float] = []
+
+    async def pass_at_once(seconds: float) -> None:
+        seen.append(seconds)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr("gateway.clock.sleep", pass_at_once)
+    return seen
+
+
+def failing(at: int, *answers: web.Response, count: int = 4) -> Page:
+    """Pages of which the one with cursor `at` answers these first."""
+    left = list(answers)
+
+    def page(request: web.Request) -> web.StreamResponse:
+        if int(request.query.get("after", "0")) == at and left:
+            return left.pop(0)
+        answer = pages_of(count)(request)
+        assert isinstance(answer, web.Response)
+        return answer
+
+    return page
+
+
+def refusal(status: int, **headers: str) -> web.Response:
+    return web.json_response(
+        {"no": status}, status=status, headers={k.replace("_", "-"): v for k, v in headers.items()}
+    )
+
+
+@pytest.mark.parametrize("status", [302, 304, 401, 404, 500, 503])
+async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, status: int) -> None:
+    def page(_request: web.Request) -> web.Response:
+        return refusal(status, X_Mine="1") if status != 304 else web.Response(status=304, headers={"X-Mine": "1"})
+
+    async with paged(tmp_path, page) as list_:
+        told, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
+    ours = {"Date", "Gateway-Request-Id", "Server-Timing"}
+    assert (told.status, told.body) == (plain.status, plain.body)
+    assert {k: v for k, v in told.headers.items() if k not in ours} == {
+        k: v for k, v in plain.headers.items() if k not in ours
+    }
+    assert (told.status, told.headers["X-Mine"]) == (status, "1")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (web.Response(text="<html>"), "page_unreadable"),
+        (web.Response(text=""), "page_unreadable"),
+        (web.json_response({"items": {"a": 1}}), "page_unreadable"),
+        (web.json_response({"others": []}), "page_unreadable"),
+        (web.Response(body=b"x", headers={"Content-Encoding": "compress"}), "page_unreadable"),
+        (web.Response(body=b"x", headers={"Content-Encoding": "gzip"}), "upstream_protocol"),
+    ],
+)
+async def test_a_first_page_that_cannot_be_read_is_an_error_of_ours(
+    tmp_path: Path, answer: web.Response, code: str, waits: list[float]
+) -> None:
+    async with paged(tmp_path, lambda _request: clone(answer)) as list_:
+        told = await list_.call()
+    assert (told.status, told.headers["Gateway-Error"], told.error["code"]) == (502, code, code)
+    assert int(told.headers["Gateway-Attempts"]) == len(list_.lists.seen)
+
+
+def clone(answer: web.Response) -> web.Response:
+    return web.Response(body=answer.body, headers=answer.headers)
+
+
+async def test_a_later_page_that_fails_is_told_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
+    async with paged(tmp_path, failing(2, refusal(500))) as list_:
+        told = await list_.call()
+        assert (told.status, told.numbers) == (200, [1, 2, 3, 4])
+        trailer = told.trailer
+        assert (trailer["complete"], trailer["pages"], trailer["records"]) == (False, 2, 4)
+        assert trailer["error"]["code"] == "page_failed"
+        assert trailer["error"]["status"] == 502
+        assert trailer["error"]["payload"] == {"status": 500, "body": '{"no": 500}'}
+        rest = await list_.call(since=trailer["cursor"])
+        assert (rest.numbers, rest.trailer["complete"]) == ([5, 6, 7, 8], True)
+
+
+async def test_a_later_page_that_is_none_is_told_in_the_trailer(tmp_path: Path) -> None:
+    async with paged(tmp_path, failing(1, web.Response(text="<html>"))) as list_:
+        told = await list_.call()
+        assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
+        assert (await list_.call(since=told.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
+
+
+async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_complete(tmp_path: Path) -> None:
+    async with paged(tmp_path, pages_of(3)) as list_:
+        told = await list_.call("all; cursor_path_in_response=meta.next_page")
+        assert (told.status, told.numbers) == (200, [1, 2])
+        assert told.trailer["complete"] is False
+        assert told.trailer["error"]["code"] == "page_unreadable"
+        assert "'meta.next_page'" in told.trailer["error"]["message"]
+        assert " has next." in told.trailer["error"]["message"]
+        right = await list_.call("all; cursor_path_in_response=next")  # what the error says
+        assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
+        assert "note" not in right.trailer
+
+
+@pytest.mark.parametrize("more", [{}, {"sync_token": "s"}, {"next_page": None}, {"meta": {"prev_cursor": "p"}}])
+async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_so(
+    tmp_path: Path, more: dict[str, Any]
+) -> None:
+    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
+        told = await list_.call("all; cursor_path_in_response=next")
+        assert (told.numbers, told.trailer["complete"]) == ([1], True)
+        assert "'next'" in told.trailer["note"]
+
+
+async def test_a_cursor_that_is_left_out_at_the_end_is_no_news(tmp_path: Path) -> None:
+    def page(request: web.Request) -> web.Response:
+        last = "after" in request.query
+        return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call("all; cursor_path_in_response=next")
+        assert (len(told.numbers), told.trailer["complete"], "note" in told.trailer) == (2, True, False)
+
+
+@pytest.mark.parametrize("at", [0, 2])
+async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
+    busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
+    async with paged(tmp_path, failing(at, *busy)) as list_:
+        told = await list_.call()
+    assert (told.numbers, told.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
+    assert told.trailer["attempts"] == 7
+    assert [round(wait, 0) for wait in waits] == [2, 3, 1]
+
+
+async def test_on_later_pages_the_entrys_fields_count_too(tmp_path: Path, waits: list[float]) -> None:
+    busy = refusal(403, X_Quota_Left="0", X_Wait="40")
+    retry = {"remaining": "x-quota-left", "after": "x-wait"}
+    async with paged(tmp_path, failing(1, busy), retry=retry) as list_:
+        assert (await list_.call()).trailer["complete"]
+    assert [round(wait, -1) for wait in waits] == [40]
+
+
+async def test_a_later_page_is_tried_again_without_a_word_from_the_provider(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, failing(2, refusal(503), refusal(502))) as list_:
+        assert (await list_.call()).trailer["complete"]
+    assert len(waits) == 2
+
+
+async def test_the_first_page_is_not_unless_the_caller_asks(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, failing(0, refusal(503), refusal(503))) as list_:
+        assert (await list_.call()).status == 503
+    async with paged(other(tmp_path), failing(0, refusal(503), refusal(503))) as list_:
+        assert (await list_.call(headers={"Retries": "2"})).trailer["complete"]
+    async with paged(other(tmp_path), failing(1, *(refusal(503) for _ in range(2)))) as list_:
+        assert (await list_.call(headers={"Retries": "1"})).trailer["error"]["code"] == "page_failed"
+    async with paged(other(tmp_path), failing(1, refusal(429, Retry_After="1"))) as list_:
+        assert (await list_.call(headers={"Retries": "0"})).trailer["error"]["payload"]["status"] == 429
+
+
+def other(folder: Path) -> Path:
+    fresh = folder / str(len(list(folder.iterdir())))
+    fresh.mkdir()
+    return fresh
+
+
+async def test_a_provider_that_never_comes_round_is_given_up(tmp_path: Path, waits: list[float]) -> None:
+    def page(request: web.Request) -> web.StreamResponse:
+        return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call()
+    assert (len(waits), told.trailer["attempts"]) == (RETRIES, RETRIES + 2)
+    assert told.trailer["error"]["payload"]["status"] == 429
+
+
+async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, failing(2, refusal(429, Retry_After="3600"))) as list_:
+        told = await list_.call()
+        assert waits == []
+        error = told.trailer["error"]
+        assert (error["code"], error["payload"]["status"]) == ("page_failed", 429)
+        assert error["payload"]["retry_at"] > "2"
+        assert (await list_.call(since=told.trailer["cursor"])).numbers == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_page_that_is_cut_short_is_asked_for_again(tmp_path: Path, at: int, waits: list[float]) -> None:
+    cut = iter([True, True])
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        if int(request.query.get("after", "0")) == at and next(cut, False):
+            answer = web.StreamResponse(headers={"Content-Length": "500", "Content-Type": "application/json"})
+            await answer.prepare(request)
+            await answer.write(b'{"items": [{"n": 1}')
+            assert request.transport is not None
+            request.transport.close()
+            return answer
+        whole = pages_of(3)(request)
+        assert isinstance(whole, web.Response)
+        return whole
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call()
+    assert (told.numbers, told.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
+    assert (len(waits), told.trailer["attempts"]) == (2, 5)
+
+
+async def then_silent(request: web.Request) -> web.StreamResponse:
+    """A first page, and behind it nothing."""
+    if "after" in request.query:
+        await asyncio.Event().wait()
+    answer = pages_of(3)(request)
+    assert isinstance(answer, web.Response)
+    return answer
+
+
+async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
+    async with paged(tmp_path, then_silent) as list_:
+        told = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
+    assert told.trailer["error"]["code"] == "upstream_timeout"
+    assert (told.trailer["attempts"], "cursor" in told.trailer) == (3, True)
+
+
+async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
+    async with paged(tmp_path, then_silent) as list_:
+        list_.gateway.services.egress.timeouts = replace(Timeouts(), total_s=1.0)
+        told = await list_.call()
+    assert told.trailer["error"]["code"] == "upstream_timeout"
+    assert "total_s" in told.trailer["error"]["message"]
+
+
+async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path) -> None:
+    noted: list[Any] = []
+    done = asyncio.Event()
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
+
+    async with paged(tmp_path, page) as list_:
+        list_.gateway.services.egress.timeouts = replace(Timeouts(), idle_s=1.0)
+        list_.gateway.services.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
+            async with asyncio.timeout(PATIENCE_S):
+                await done.wait()
+    assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "cut")]
+
+
+async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PAGE_BYTES", 2000)
+
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        return web.json_response({"items": [{"n": number, "x": "x" * 1500 * number}], "next": str(number + 1)})
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call()
+        assert (told.numbers, told.trailer["error"]["code"]) == ([0, 1], "page_too_large")
+        assert "limit=" in told.trailer["error"]["message"]
+        first = await list_.call(path="/list?after=5")
+        assert (first.status, first.error["code"]) == (502, "page_too_large")
+
+
+@pytest.mark.parametrize("form", ["link", "header"])
+async def test_a_link_that_leads_elsewhere_is_not_followed(tmp_path: Path, form: str) -> None:
+    async with serving(pages_of(1)) as elsewhere:
+        link = f"{elsewhere.url.replace('127.0.0.1', 'localhost')}/v1/list?page=2"
+
+        def page(_request: web.Request) -> web.Response:
+            if form == "header":
+                return web.json_response([{"n": 1}], headers={"Link": f'<{link}>; rel="next"'})
+            return web.json_response({"items": [{"n": 1}], "next": link})
+
+        async with paged(tmp_path, page, HEADER if form == "header" else BODY) as list_:
+            told = await list_.call()
+        assert elsewhere.seen == []
+    assert told.numbers == [1]
+    assert told.trailer["error"]["code"] == "next_page_refused"
+    assert "allowed_origins" in told.trailer["error"]["message"]
+    assert "cursor" not in told.trailer
+
+
+async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> None:
+    async with serving(lambda _request: web.json_response({"items": [{"n": 2}]})) as elsewhere:
+
+        def page(_request: web.Request) -> web.Response:
+            return web.json_response({"items": [{"n": 1}], "next": f"{elsewhere.url}/more?page=2"})
+
+        async with paged(tmp_path, page, BODY, allowed_origins=[elsewhere.url]) as list_:
+            told = await list_.call()
+        assert (told.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
+        assert "x-api-key" in elsewhere.headers[0]
+
+
+async def test_pages_that_go_round_in_a_circle_are_left(tmp_path: Path) -> None:
+    def page(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        return web.json_response({"items": [{"n": number}], "next": str((number + 1) % 5)})
+
+    async with paged(tmp_path, page) as list_:
+        told = await list_.call()
+    assert told.trailer["error"]["code"] == "next_page_refused"
+    assert len(list_.lists.seen) <= 20
+    assert "cursor" not in told.trailer
+
+
+async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_comes_twice(tmp_path: Path) -> None:
+    async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}, {"n": 2}]}), OFFSET) as list_:
+        told = await list_.call()
+    assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
+    assert "'start'" in told.trailer["error"]["message"]
+
+
+@pytest.mark.parametrize("how", ["ended", "expired"])
+async def test_a_token_that_ends_meanwhile_is_renewed(
+    tracker: Tracker, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker.refusal = 401
+    tokens: list[str] = []
+    asked = tracker._api
+
+    async def api(request: web.Request) -> web.Response:
+        number = int(request.query.get("after", "0"))
+        if number == 2 and not tracker.calls["refresh_token"]:
+            if how == "ended":
+                tracker.grants[0].access_tokens.clear()
+            else:  # while this page is on its way; what was opened is looked at again, as it is every minute
+                later = clock.now() + timedelta(hours=2)
+                monkeypatch.setattr("gateway.clock.now", lambda: later)
+                gateway.services.live.forget(ConnectionRef("dev", "tracker", "c1"))
+        answer = await asked(request)
+        if answer.status != 200:
+            return answer
+        tokens.append(request.headers["Authorization"])
+        return web.json_response({"items": [{"n": number}], "next": str(number + 1) if number < 4 else None})
+
+    tracker._api = api  # type: ignore[method-assign]
+    server = await tracker.serve()
+    url = f"http://127.0.0.1:{server.port}"
+    write_entry(tmp_path, "tracker", tracker_entry(url, proxy={"base_url": url, "paginate": CURSOR}))
+    gateway = RunningGateway(tmp_path, document(["127.0.0.0/8"]))
+    await gateway.start()
+    try:
+        await gateway.imported(tracker.grant())
+        async with gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}) as answer:
+            lines = [json.loads(line) for line in (await answer.read()).splitlines()]
+    finally:
+        await gateway.stop()
+        await server.close()
+    assert [line["n"] for line in lines[:-1]] == [0, 1, 2, 3, 4]
+    attempts = 6 if how == "ended" else 5
+    assert lines[-1]["gateway_trailer"] == {"complete": True, "pages": 5, "records": 5, "attempts": attempts}
+    assert len(set(tokens)) == 2
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Path) -> None:
+    gateways: list[Paged] = []
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        if request.query.get("after") == "1":
+            await gateways[0].gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+        answer = pages_of(4)(request)
+        assert isinstance(answer, web.Response)
+        return answer
+
+    async with paged(tmp_path, page) as list_:
+        gateways.append(list_)
+        told = await list_.call()
+    assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2, 3, 4], "unknown_connection")
+
+
+async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:
+    noted: list[Any] = []
+    async with paged(tmp_path, failing(2, refusal(500))) as list_:
+        log = list_.gateway.services.request_log
+        note, log.note = log.note, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
+        await list_.call()
+    assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "page_failed")]

@@ -1,0 +1,169 @@
+"""``Server-Timing``: where the time went, on every answer to a proxied call, the provider's and our own."""
+
+import asyncio
+
+import pytest
+
+from gateway.egress.client import Timeouts
+from gateway.http.added_fields import server_timing
+from tests.fakes.clock import Clock
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.proxy_end import gateway_to, opened_at
+from tests.fakes.raw import parsed
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.fakes.tracker import Tracker
+
+
+def split(field: str) -> dict[str, float]:
+    """Milliseconds by part, in order."""
+    return {name: float(dur) for name, _, dur in (part.partition(";dur=") for part in field.split(", "))}
+
+
+def test_the_value_is_what_browsers_read() -> None:
+    assert server_timing(0.1234, 0.0, 38.2) == "gateway;dur=0.12, token;dur=0, upstream;dur=38.20"
+    assert server_timing(0.1, 0.004, 0.0) == "gateway;dur=0.10, token;dur=0.00, upstream;dur=0.00"
+
+
+async def test_what_the_provider_takes_is_the_upstreams(clock: Clock) -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_message(reader)
+            clock.ahead_s += 5
+            writer.write(OK)
+
+    async with raw_provider(slow) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        told = split(parsed(await gateway.call()).headers["server-timing"])
+    assert list(told) == ["gateway", "token", "upstream"]
+    assert 5000 <= told["upstream"] < 9000
+    assert told["token"] == 0
+    assert 0 < told["gateway"] < 4000
+
+
+async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sleep(_seconds: float) -> None:
+        clock.ahead_s += 7
+
+    monkeypatch.setattr("gateway.clock.sleep", sleep)
+    busy = [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]
+
+    async def once_busy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_message(reader)
+            writer.write(busy.pop() if busy else OK)
+
+    async with raw_provider(once_busy) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
+    assert answer.headers["gateway-attempts"] == "2"
+    told = split(answer.headers["server-timing"])
+    assert 7000 <= told["upstream"] < 11000
+    assert told["gateway"] < 4000
+
+
+async def test_the_providers_own_timing_stays_beside_ours() -> None:
+    async def timed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_message(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nServer-Timing: db;dur=53\r\nContent-Length: 0\r\n\r\n")
+
+    async with raw_provider(timed) as provider, gateway_to(opened_at(provider.port)) as gateway:
+        raw = await gateway.call()
+    lines = [line for line in raw.decode().split("\r\n") if line.lower().startswith("server-timing")]
+    assert lines[0] == "Server-Timing: db;dur=53"
+    assert lines[1].startswith("Server-Timing: gateway;dur=")
+    assert len(lines) == 2
+
+
+async def test_a_renewal_that_is_waited_for_is_the_tokens(
+    running: RunningGateway, tracker: Tracker, clock: Clock
+) -> None:
+    tracker.ttl_s = 0.001
+    await running.imported(tracker.grant())
+    tracker.ttl_s = 3600
+    tracker.hold.clear()
+    asked = asyncio.create_task(timing(running))
+    async with asyncio.timeout(PATIENCE_S):
+        while not tracker.calls["refresh_token"]:
+            await asyncio.sleep(0)
+    clock.ahead_s += 5
+    tracker.hold.set()
+    cold, warm = await asked, await timing(running)
+    assert 5000 <= cold["token"] < 9000
+    assert cold["gateway"] + cold["upstream"] < 4000
+    assert warm["token"] == 0
+    assert warm["upstream"] > 0 < warm["gateway"]
+
+
+async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstreams(
+    running: RunningGateway, tracker: Tracker, clock: Clock
+) -> None:
+    await running.imported(tracker.grant())
+    assert (await timing(running))["upstream"] > 0
+    tracker.grants[0].access_tokens = set()
+    tracker.refusal = 401
+    tracker.hold.clear()
+    asked = asyncio.create_task(timing(running))
+    async with asyncio.timeout(PATIENCE_S):
+        while not tracker.calls["refresh_token"]:
+            await asyncio.sleep(0)
+    clock.ahead_s += 5
+    tracker.hold.set()
+    told = await asked
+    assert 5000 <= told["token"] < 9000
+    assert told["upstream"] + told["gateway"] < 4000
+
+
+async def timing(running: RunningGateway) -> dict[str, float]:
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+        return split(answer.headers["Server-Timing"])
+
+
+async def test_our_own_answer_in_its_place_tells_it_too(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for connection_id, headers, status in (
+        ("nobody", {}, 404),
+        ("c1", {"Base-Url-Override": "https://evil.example"}, 400),
+        ("", {}, 400),  # the key was good, the headers were not
+        ("c1", {"Gateway-Dry-Run": "true"}, 200),
+    ):
+        async with running.proxied(connection_id, headers=headers) as answer:
+            assert answer.status == status
+            (told,) = answer.headers.getall("Server-Timing")
+        assert list(split(told)) == ["gateway", "token", "upstream"]
+        assert split(told)["upstream"] == 0
+        assert split(told)["gateway"] > 0
+
+
+async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    running.services.egress.timeouts = Timeouts(first_byte_s=0.05)
+    tracker.hold_api.clear()
+    async with running.proxied("c1") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
+        told = split(answer.headers["Server-Timing"])
+    tracker.hold_api.set()
+    assert told["upstream"] >= 0.9 * 50  # a timer may be early by its resolution
+
+
+async def test_other_answers_of_ours_have_none(running: RunningGateway) -> None:
+    for path, headers in (("/providers", running.headers), ("/health", {}), ("/proxy/x", {})):
+        async with running.http.get(running.url + path, headers=headers) as answer:
+            assert "Server-Timing" not in answer.headers
+
+
+async def test_the_record_of_a_call_has_the_same_split(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    noted = []
+    monkeypatch.setattr(running.services.request_log, "note", noted.append)
+    told = await timing(running)
+    await running.json("GET", "/connections", expect=200)
+    call, listed = noted
+    assert round(call.gateway_ms, 2) == told["gateway"]
+    assert round(call.upstream_ms, 2) == told["upstream"]
+    assert call.token_ms >= 0
+    assert (listed.gateway_ms, listed.token_ms, listed.upstream_ms) == (None, None, None)

@@ -1,0 +1,238 @@
+"""Refreshes and the journal: a reply that a process before left there is not asked for again."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.journal import Entry, ProcessMarker
+from gateway.records.connection import Connection, ConnectionRef, Lease
+from gateway.records.provider_call import ProviderCall, Reply
+from gateway.refresh.decision import Holder
+from gateway.refresh.token_exchange import ExchangeLost, InProcess
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import JournalFile, left
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+REF = ConnectionRef("dev", "tracker", "c1")
+EXPIRED_S = 3601
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    node = RunningGateway(tmp_path, document([tracker.url.removeprefix("http://").replace(":", "/32:")]))
+    await node.start()
+    yield node
+    await node.stop()
+
+
+def folder(running: RunningGateway) -> Path:
+    return running.folder / "gateway.db-refresh-journal"
+
+
+async def called(running: RunningGateway) -> tuple[int, str]:
+    async with running.proxied("c1") as answer:
+        told = await answer.json()
+        return answer.status, told.get("token", "")
+
+
+async def row_of(running: RunningGateway) -> Connection:
+    row = await running.services.store.connections.get(REF)
+    assert row is not None
+    return row
+
+
+async def left_open(running: RunningGateway) -> Connection:
+    """As a gateway leaves it that was killed amid the call; the row."""
+    row = await row_of(running)
+    digest = running.services.renewer._redeemer._digest(row)
+    claim = running.services.store.connections.lease_refresh
+    assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
+    return await row_of(running)
+
+
+async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entry:
+    """A refresh of an expired token that was left open; how its replies are to be recorded."""
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    return await entry_of(running, row)
+
+
+async def entry_of(running: RunningGateway, row: Connection) -> Entry:
+    await running.services.store.journal.prepare("dev")
+    entry = running.services.store.journal.entry(row)
+    assert entry is not None
+    return entry
+
+
+def answer_of(told: dict[str, Any]) -> Reply:
+    fields = CIMultiDict({"Content-Type": "application/json"})
+    return Reply(200, fields, json.dumps(told).encode(), clock.now() - timedelta(minutes=10))
+
+
+async def test_a_reply_that_was_stored_is_released(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert tracker.token_headers[0]["User-Agent"] == "integration-gateway"
+    assert left(folder(running)) == []
+    assert sorted(path.suffix for path in folder(running).iterdir()) == [".journal", ".process"]
+    await running.stop()
+    assert list(folder(running).iterdir()) == []
+    await running.start()
+
+
+async def test_a_reply_in_the_journal_is_not_asked_for_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    entry = await entry_of(running, await left_open(running))
+    form = await tracker_answers(tracker)
+    file = JournalFile(entry.folder)
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(form))
+    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    assert (await row_of(running)).expires_at is not None
+    ends = (await row_of(running)).expires_at
+    assert ends is not None
+    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when it was asked for"
+    file.die()
+
+
+async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
+    """What the endpoint replies, with all that it changes there."""
+    body = tracker._refreshed(tracker.grants[0].refresh_token).body
+    assert isinstance(body, bytes)
+    told: dict[str, Any] = json.loads(body)
+    return told
+
+
+@pytest.mark.parametrize("told", [{"error": "server_error"}, {"no": "token"}])
+async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
+    running: RunningGateway, tracker: Tracker, later: Any, told: dict[str, Any]
+) -> None:
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(told))
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    file.die()
+
+
+async def test_of_several_attempts_each_answer_is_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    """A process that died after another had died may have been further, or not as far."""
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row = await left_open(running)
+    form = await tracker_answers(tracker)
+    first, second = await entry_of(running, row), await entry_of(running, row)
+    file = JournalFile(first.folder)
+    file.reply(first, ProviderCall(f"{tracker.url}/token"), answer_of(form))
+    file.reply(second, ProviderCall(f"{tracker.url}/else"), replace(answer_of({}), asked_at=clock.now()))
+    assert await called(running) == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    file.die()
+
+
+async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.ttl_s = 2 * EXPIRED_S
+    ask = running.services.exchange.ask
+
+    async def lost(*args: Any, **options: Any) -> Reply:
+        """The reply is in the journal, and nobody hears of it."""
+        await ask(*args, **options)
+        raise ExchangeLost("unreachable", "the parent has ended.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        assert (await called(running))[0] == 503
+    assert len([sealed for _, sealed in left(folder(running)) if sealed]) == 1
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+    assert left(folder(running)) == [], "who took it up has it released"
+
+
+async def test_the_answer_to_another_call_is_not_taken_for_it(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.reply(entry, ProviderCall("https://elsewhere.example/token"), answer_of({"access_token": "elsewhere"}))
+    tracker.ttl_s = 2 * EXPIRED_S
+    status, token = await called(running)
+    assert (status, tracker.calls["refresh_token"]) == (200, 1)
+    assert "elsewhere" not in token
+    file.die()
+
+
+async def test_a_call_that_a_living_process_is_at_is_waited_for(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.begin(entry)
+    calling = asyncio.ensure_future(called(running))
+    done, _ = await asyncio.wait({calling}, timeout=0.3)
+    assert not done
+    form = await tracker_answers(tracker)
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(form))
+    assert await calling == (200, f"Bearer {form['access_token']}")
+    assert tracker.calls["refresh_token"] == 0
+    file.die()
+
+
+async def test_a_call_that_a_dead_process_was_at_is_not_waited_for(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    entry = await cut_off(running, tracker, later)
+    file = JournalFile(entry.folder)
+    file.begin(entry)
+    file.die()
+    tracker.ttl_s = 2 * EXPIRED_S
+    assert (await called(running))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    store = running.services.store
+    await store.journal.sweep(store.connections.get, running.services.exchange.released)
+    assert not file.path.exists()
+
+
+@pytest.mark.parametrize("node", ["", "local."])  # the former is how earlier versions name an owner
+async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at_once(
+    node: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    row, store = await row_of(running), running.services.store
+    dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))
+    name, other = await dead.name(), await living.name()
+    for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):
+        assert await store.holders.of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
+    assert await store.connections.lease_refresh(
+        REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
+    )
+    tracker.ttl_s = 2 * EXPIRED_S
+    calling = asyncio.ensure_future(called(running))
+    dead._close()  # as the system does it for a process that was killed
+    assert (await asyncio.wait_for(calling, PATIENCE_S))[0] == 200
+    living.close()

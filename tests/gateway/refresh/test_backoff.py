@@ -1,0 +1,143 @@
+"""Refusals that name no known reason: how often they must repeat, and that nothing else does that."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.oauth.token_answers import TokenUnavailable
+from gateway.records.connection import RefreshFailure
+from gateway.refresh import backoff
+from gateway.refresh.backoff import (
+    API_DEGRADED,
+    API_ENDED,
+    TOKEN_ENDPOINT,
+    WITH_2XX,
+    Limit,
+    api_verdict,
+    token_endpoint_ended,
+)
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+PAGE = (Path(__file__).parents[3] / "docs" / "connections.md").read_text().partition("## Refusals")[2]
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+FORCED = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+SHAPES: dict[str, Any] = {
+    "nothing": {"status": 400},
+    "a page": {"status": 401, "text": "<html>No</html>", "content_type": "text/html"},
+    "another shape": {"status": 400, "text": '{"error": {"code": 17}}', "content_type": "application/json"},
+    "an error with status 200": {"status": 200, "text": '{"error": "E1"}', "content_type": "application/json"},
+}
+
+
+@pytest.mark.parametrize("status", TOKEN_ENDPOINT)
+def test_a_limit_is_reached_by_number_and_time_together(status: int) -> None:
+    limit = TOKEN_ENDPOINT[status]
+    assert token_endpoint_ended(status, limit.count, limit.over)
+    assert not token_endpoint_ended(status, limit.count - 1, limit.over * 10)
+    assert not token_endpoint_ended(status, limit.count * 10, limit.over - timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("status", API_ENDED)
+def test_an_api_s_refusals_lead_to_doubt_first_and_to_the_end_later(status: int) -> None:
+    doubt, end = API_DEGRADED[status], API_ENDED[status]
+    assert api_verdict(status, doubt.count - 1, end.over, 2) is None
+    assert api_verdict(status, doubt.count, doubt.over, 1) is False
+    assert api_verdict(status, end.count, end.over, 2) is True
+
+
+def spelled(over: timedelta) -> str:
+    minutes = over / timedelta(minutes=1)
+    return "" if not minutes else f"{minutes:.0f} min" if minutes < 60 else f"{minutes / 60:.0f} h"
+
+
+@pytest.mark.parametrize(
+    ("begins", "state", "limit"),
+    [
+        *((f"{status} without", "needs_reauth", limit) for status, limit in TOKEN_ENDPOINT.items()),
+        ("2xx with", "needs_reauth", WITH_2XX),
+        ("401, and", "degraded", API_DEGRADED[401]),
+        ("the same", "needs_reauth", API_ENDED[401]),
+        ("403 |", "degraded", API_DEGRADED[403]),
+        ("403 on at least two", "needs_reauth", API_ENDED[403]),
+    ],
+)
+def test_the_table_in_the_docs_has_each_limit(begins: str, state: str, limit: Limit) -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[2:5] == [f"`{state}`", str(limit.count), spelled(limit.over)]
+
+
+def test_a_403_on_one_path_alone_never_ends_a_connection() -> None:
+    assert api_verdict(403, 10**6, timedelta(days=365), 1) is False
+    assert api_verdict(401, 10**6, timedelta(days=365), 1) is True
+    assert api_verdict(404, 10**6, timedelta(days=365), 2) is None
+
+
+def test_an_outage_in_between_begins_the_count_again_and_never_shortens_the_wait() -> None:
+    unknown, outage = TokenUnavailable("no", refused_with=400), TokenUnavailable("down")
+    noted: RefreshFailure | None = None
+    for _ in range(4):
+        noted = backoff.failure(unknown, noted, NOW, since=NOW - timedelta(days=1))
+    assert noted is not None
+    assert (noted.attempts, noted.final) == (4, False)
+    between = backoff.failure(outage, noted, NOW, since=NOW - timedelta(days=1))
+    assert (between.attempts, between.final) == (1, False)
+    after = backoff.failure(unknown, between, NOW, since=NOW - timedelta(days=1))
+    assert (after.attempts, after.final) == (1, False)
+    assert noted.retry_at is not None
+    assert between.retry_at is not None
+    assert after.retry_at is not None
+    assert noted.retry_at <= between.retry_at <= after.retry_at
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
+    shape: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(**SHAPES[shape])
+
+    async def state() -> tuple[str, str]:
+        await running.json("GET", FORCED)
+        row = (await running.json("GET", "/connections"))["connections"][0]
+        return row["state"], row["errors"][0]["log_id"].partition(" ")[0]
+
+    for _ in range(8):
+        assert await state() == ("degraded", "token_endpoint_refused"), "many in a moment are one outage"
+    later(301)
+    assert await state() == ("needs_reauth", "token_endpoint_refused")
+    later(3600)
+    told = await running.json("GET", FORCED, expect=424)
+    assert told["error"]["payload"]["reason"] == "token_endpoint_refused"
+    path = "/connections/c1?provider_config_key=tracker&include=history"
+    found = (await running.json("GET", path))["error"]["payload"]["connection"]
+    assert found["diagnosis"]["causes"][0]["cause"] == "refused_without_reason"
+    assert found["diagnosis"]["action"]["do"] == "reconnect"
+    assert [one["state"] for one in found["history"]] == ["active", "degraded", "needs_reauth"]
+    tracker.answer = None
+    await running.json("GET", FORCED, expect=200)
+    assert (await running.json("GET", "/connections"))["connections"][0]["state"] == "active"
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+async def test_an_outage_never_needs_the_end_user(
+    status: int, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=status)
+    for _ in range(8):
+        later(3600)
+        await running.json("GET", FORCED)
+    row = (await running.json("GET", "/connections"))["connections"][0]
+    assert row["state"] == "degraded"
+
+
+def test_a_refusal_without_a_reason_after_an_exchange_whose_answer_was_lost_is_a_lost_rotation() -> None:
+    unknown = TokenUnavailable("no", refused_with=400)
+    before = RefreshFailure(backoff.REFUSED, "no", False, NOW, 4, NOW)
+    noted = backoff.failure(unknown, before, NOW, lost_at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1))
+    assert (noted.code, noted.final, noted.retry_at) == (backoff.ROTATION_LOST, True, None)

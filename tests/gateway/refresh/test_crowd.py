@@ -1,0 +1,109 @@
+"""Connections in memory whose tokens end together, and what following the change log costs while they are renewed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.connections.cache_entries import Kept
+from gateway.records.connection import ConnectionRef, Mark
+from gateway.refresh.schedule import WIDTH_S
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+def ref(name: str) -> ConnectionRef:
+    return ConnectionRef("dev", "tracker", name)
+
+
+def kept(running: RunningGateway, name: str) -> Kept:
+    found = running.services.live._kept.get(ref(name))
+    assert found is not None
+    return found
+
+
+async def used(running: RunningGateway, name: str) -> float | None:
+    """When its renewal is begun, once it has been used."""
+    async with running.proxied(name) as answer:
+        assert answer.status == 200
+    while ref(name) in running.services.live._unread:  # its import is being looked at, beside which it was loaded
+        await asyncio.sleep(0.01)
+    return kept(running, name).renew_at
+
+
+async def test_each_has_a_moment_of_its_own_and_keeps_it(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.schedule.JITTER", 0.0)
+    for name in ("c1", "c2", "c3"):
+        await running.imported(tracker.grant(), name)
+    moments = [await used(running, name) for name in ("c1", "c2", "c3")]
+    assert all(moment is not None for moment in moments)
+    assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
+    later(120)  # opened anew
+    assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
+
+
+async def test_a_new_token_has_a_moment_of_its_own(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant(), "c1")
+    former = await used(running, "c1")
+    later(120)
+    await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+    assert kept(running, "c1").renew_at is None, "the former token's counts no more"
+    moment = await used(running, "c1")
+    assert former is not None
+    assert moment is not None
+    assert moment > former + 60
+
+
+async def test_a_renewal_of_our_own_is_not_read_back(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, changes, connections = (
+        running.services.live,
+        running.services.store.changes,
+        running.services.store.connections,
+    )
+    marks, asked, woken = connections.marks, list[ConnectionRef](), list[None]()
+    told: dict[ConnectionRef, Mark | None] = {}
+
+    async def since(last_id: int) -> Any:
+        return last_id, told
+
+    async def counted(refs: Any) -> Any:
+        asked.extend(refs)
+        return await marks(refs)
+
+    await running.imported(tracker.grant(), "c1")
+    await used(running, "c1")
+    monkeypatch.setattr(changes, "since", since)
+    monkeypatch.setattr(connections, "marks", counted)
+    monkeypatch.setattr(live, "heard", lambda: woken.append(None))
+    own = kept(running, "c1").connection.mark
+    following = [task for task in asyncio.all_tasks() if task.get_name() == "follow_changes"]
+    for task in following:  # which looks by itself
+        task.cancel()
+    await asyncio.gather(*following, return_exceptions=True)
+    asked.clear()
+    woken.clear()
+
+    told = {ref("c1"): own}
+    await live._look(0, None)
+    assert (asked, woken) == ([], []), "it is what is in memory"
+    told = {ref("c1"): (own[0] + 1, own[1])}
+    await live._look(0, None)
+    assert ref("c1") in asked, "it has not come to be in memory yet"
+    assert woken == []
+    asked.clear()
+    told = {ref("c1"): None}
+    await live._look(0, None)
+    assert ref("c1") in asked, "another's"
+    assert woken
+
+
+async def test_what_cannot_be_renewed_or_is_far_ahead_takes_no_slot(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    await running.imported({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
+    await running.imported({**tracker.grant(), "expires_in": 8 * 3600}, "c2")
+    assert [await used(running, name) for name in ("c1", "c2")] == [None, None]
+    assert len(running.services.live._slots) == 0

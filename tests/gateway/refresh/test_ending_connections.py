@@ -1,0 +1,304 @@
+"""A connection that nothing can renew needs its end user from the end of its access token on, whether anybody calls or not."""
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from sqlalchemy import update
+from structlog.testing import capture_logs
+
+from gateway import clock
+from gateway.catalog.provider import Provider
+from gateway.catalog.refresh_tokens import what_brings_one
+from gateway.records.connection import ConnectionRef, Lifespan
+from gateway.refresh.keep_alive import KeepAlive
+from gateway.refresh.refresh_token_expiry import lifespan
+from gateway.store.tables import connections
+from tests.fakes.commands import said
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.events.conftest import receiver, settings, telling
+
+__all__ = ["receiver", "settings", "telling"]
+
+WHY = "/connections/c1?provider_config_key=tracker&include=history"
+
+
+def without(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """`grant` without its refresh token."""
+    return {name: value for name, value in grant.items() if name != "refresh_token"} | more
+
+
+async def keeper(gateway: RunningGateway) -> KeepAlive:
+    """The keep-alive of another node; this one's own has let go."""
+    services = gateway.services
+    for task in asyncio.all_tasks():
+        if task.get_name() == "keep_alive":
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    return KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+
+
+async def states(gateway: RunningGateway) -> dict[str, str]:
+    listed = (await gateway.json("GET", "/connections"))["connections"]
+    return {one["connection_id"]: one["state"] for one in listed}
+
+
+async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
+    row = await gateway.services.store.connections.get(ConnectionRef("dev", "tracker", name))
+    assert row is not None
+    return row.life
+
+
+async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_told_of_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    told = await telling.imported(without(tracker.grant()))
+    assert told["dies_at"] is not None
+    await telling.imported(tracker.grant(), "renewable")
+    first = await keeper(telling)
+    second = await keeper(telling)
+    await first.once()
+    assert (await states(telling))["c1"] == "active"
+    later(3601)
+    await asyncio.gather(first.once(), second.once())
+    await asyncio.gather(second.once(), first.once())
+    assert await states(telling) == {"c1": "needs_reauth", "renewable": "active"}
+    shown = await telling.json("GET", WHY, expect=424)
+    history = shown["error"]["payload"]["connection"]["history"]
+    assert [(one["state"], one["reason"]) for one in history] == [
+        ("active", "authorized"),
+        ("needs_reauth", "no_refresh_token"),
+    ]
+    await telling.json("DELETE", "/connections/renewable?provider_config_key=tracker", expect=200)
+    last = {("c1", "connection.needs_reauth"), ("renewable", "connection.deleted")}  # in either order
+    await receiver.until(lambda: last <= set(receiver.events()))
+    assert [event for name, event in receiver.events() if name == "c1"] == [
+        "connection.created",
+        "connection.needs_reauth",
+    ]
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_a_call_at_the_end_and_the_scan_tell_of_it_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    await telling.imported(without(tracker.grant()))
+    keep_alive = await keeper(telling)
+    later(3601)
+    async with telling.proxied("c1") as answer:
+        assert answer.status == 424
+    await keep_alive.once()
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await receiver.until_taken(3)
+    assert [event for _, event in receiver.events()] == [
+        "connection.created",
+        "connection.needs_reauth",
+        "connection.deleted",
+    ]
+
+
+async def test_an_import_that_has_ended_already_needs_its_end_user_at_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    tracker.ttl_s = None
+    await telling.imported(without(tracker.grant(), expires_at="2020-01-01T00:00:00Z"))
+    await telling.imported({**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}, "renewable")
+    assert await states(telling) == {"c1": "needs_reauth", "renewable": "active"}
+    async with telling.proxied("c1") as answer:
+        assert (answer.status, (await answer.json())["error"]["payload"]["reason"]) == (424, "no_refresh_token")
+    await receiver.until_taken(3)
+    assert [event for name, event in receiver.events() if name == "c1"] == [
+        "connection.created",
+        "connection.needs_reauth",
+    ]
+    await telling.imported(tracker.grant())
+    assert (await states(telling))["c1"] == "active"
+
+
+async def test_rows_of_earlier_versions_are_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    """They hold neither a time nor a mark; whether they can be renewed is in the sealed credential only."""
+    await running.imported(without(tracker.grant()))
+    for number in range(3):
+        await running.imported(tracker.grant(), f"renewable-{number}")
+    keep_alive, store = await keeper(running), running.services.store
+    old = update(connections).values(end_settled=None, dies_at=None)
+    await store._transactions.write(lambda db: db.execute(old))
+    later(3601)
+    await keep_alive.once()
+    assert (await states(running))["c1"] == "needs_reauth"
+    assert sorted(set((await states(running)).values())) == ["active", "needs_reauth"]
+    assert await store.expiring.token_ended(clock.now(), after=None, limit=9) == []
+    assert (await life_of(running, "renewable-1")).settled
+
+
+async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(without(tracker.grant()), "damaged")
+    await running.imported(without(tracker.grant()))
+    keep_alive, store = await keeper(running), running.services.store
+    damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
+    await store._transactions.write(lambda db: db.execute(damage))
+    later(3601)
+    await keep_alive.once()
+    assert await states(running) == {"damaged": "active", "c1": "needs_reauth"}
+
+
+async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(without(tracker.grant()))
+    keep_alive, connections_ = await keeper(running), running.services.store.connections
+    later(3601)
+    ref = ConnectionRef("dev", "tracker", "c1")
+    assert await connections_.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
+    await keep_alive.once()
+    assert await states(running) == {"c1": "active"}
+    await connections_.release_lease(ref, owner="a")
+    await keep_alive.once()
+    assert await states(running) == {"c1": "needs_reauth"}
+
+
+async def test_what_has_no_known_end_stays_active(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    grant = without(tracker.grant())
+    del grant["expires_in"]
+    await running.imported(grant)
+    keep_alive = await keeper(running)
+    later(400 * 86_400)
+    await keep_alive.once()
+    assert await states(running) == {"c1": "active"}
+    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] is None
+
+
+LASTING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "OAUTH2_CC": ({"type": "OAUTH2_CC", "client_id": "i", "client_secret": "s", "token": "t"}, {}),
+    "TWO_STEP": ({"type": "TWO_STEP", "token": "t"}, {}),
+    "JWT": ({"type": "JWT", "token": "t"}, {"jwt": {"key": "${credentials.key}"}}),
+    "APP": ({"type": "APP", "access_token": "t", "installation_id": "7"}, {}),
+}
+
+
+@pytest.mark.parametrize("mode", LASTING)
+def test_what_is_renewed_from_stored_inputs_is_not_dead(mode: str) -> None:
+    held, more = LASTING[mode]
+    now = clock.now()
+    entry = tracker_entry("https://far.test", auth_mode=mode, **more)
+    provider = Provider.model_validate({**entry, "name": "tracker"})
+    ends = (now - timedelta(hours=1)).isoformat()
+    life = lifespan(provider, {**held, "expires_at": ends}, key="k", granted_at=now, refreshed_at=now)
+    assert life == Lifespan(settled=True)
+
+
+def test_a_token_that_renews_itself_is_kept_alive_and_ends_with_its_life() -> None:
+    now, hour = datetime(2026, 1, 1, tzinfo=UTC), timedelta(hours=1)
+    entry = tracker_entry("https://far.test", refresh={"by_access_token": True})
+    provider = Provider.model_validate({**entry, "name": "tracker"})
+    held = {"type": "OAUTH2", "access_token": "a", "expires_at": (now + hour).isoformat()}
+    life = lifespan(provider, held, key="k", granted_at=now, refreshed_at=now)
+    assert (life.dies_at, life.settled) == (now + hour, False)
+    assert life.keep_alive_at is not None
+    assert hour / 2 <= life.keep_alive_at - now <= hour * 3 / 4
+
+
+async def test_a_token_that_renews_itself_is_exchanged_while_it_lives(
+    tracker: Tracker, tmp_path: Path, later: Any
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"by_access_token": True}))
+    gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
+    await gateway.start()
+    try:
+        grant = tracker.grant()
+        await gateway.imported(without(grant))
+        keep_alive = await keeper(gateway)
+        tracker.answer = web.json_response({"access_token": "long-lived", "expires_in": 5_184_000})
+        later(3600 * 0.76)
+        assert await keep_alive.once() == 1
+        tracker.answer = None
+        assert await states(gateway) == {"c1": "active"}
+        later(3600)
+        await keep_alive.once()
+        assert await states(gateway) == {"c1": "active"}
+    finally:
+        await gateway.stop()
+
+
+async def test_a_consent_without_a_refresh_token_warns_at_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    tracker.token_extra = {"refresh_token": None}
+    token = await telling.session_token()
+    with capture_logs() as logged:
+        async with telling.http.get(
+            f"{telling.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
+        ) as answer:
+            assert answer.status == 200, await answer.text()
+    (line,) = [one for one in logged if one["event"] == "no_refresh_token"]
+    assert line["log_level"] == "warning"
+    assert (line["environment"], line["integration"]) == ("dev", "tracker")
+    await receiver.until_taken(1)
+    event = receiver.taken[0].told
+    assert event["event"] == "connection.created"
+    assert event["warning"]["type"] == "no_refresh_token"
+    assert event["diesAt"]
+    listed = (await telling.json("GET", "/connections"))["connections"][0]
+    address = WHY.replace("/c1?", f"/{listed['connection_id']}?")
+    found = (await telling.json("GET", address, expect=200))["diagnosis"]
+    assert (found["causes"][0]["cause"], found["action"]["do"]) == ("no_refresh_token", "reconnect")
+    for text in (line["detail"], event["warning"]["description"], found["causes"][0]["why"]):
+        assert "gave no refresh token" in text
+        assert "'offline_access' was asked for already" in text
+        assert "prompt=consent" in text
+        assert "Add" not in text
+
+
+async def test_a_refresh_token_and_a_token_without_end_warn_of_nothing(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    endless = without(tracker.grant())
+    del endless["expires_in"]
+    with capture_logs() as logged:
+        await running.imported(tracker.grant())
+        await running.imported(endless, "c2")
+    assert [one for one in logged if one["event"] == "no_refresh_token"] == []
+
+
+def entry_with(**changes: Any) -> Provider:
+    entry = tracker_entry("https://far.test", default_scopes=[], **changes)
+    return Provider.model_validate({**entry, "name": "tracker"})
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked", "words"),
+    [
+        ({"refresh": {"requires_scope": "keep"}}, [], "Add the scope 'keep'"),
+        ({"available_scopes": ["offline_access"]}, [], "Add the scope 'offline_access'"),
+        ({"refresh": {"requires_scope": "keep"}}, ["keep"], "The scope 'keep' was asked for already"),
+        ({}, ["offline_access"], "The scope 'offline_access' was asked for already"),
+        ({"authorization_params": {"access_type": "offline"}}, [], "Access_type=offline was asked for already"),
+        (
+            {"authorization_params": {"access_type": "offline", "prompt": "consent"}},
+            [],
+            "Access_type=offline and prompt=consent were asked for already: check at Tracker",
+        ),
+        ({}, [], "See Tracker's documentation"),
+    ],
+)
+def test_the_advice_knows_what_was_asked_for(entry: dict[str, Any], asked: list[str], words: str) -> None:
+    assert what_brings_one(entry_with(**entry), asked).startswith(words)
+
+
+async def test_doctor_names_the_integrations_whose_connections_end(
+    running: RunningGateway, tracker: Tracker, tmp_path: Path
+) -> None:
+    await running.imported(without(tracker.grant()))
+    await running.imported(tracker.grant(), "renewable")
+    file = tmp_path / "gateway.yaml"
+    file.write_text(yaml.safe_dump(running.document))
+    found = await said("doctor", "-c", str(file), "--offline", "--json")
+    (one,) = [one for one in json.loads(found.out)["findings"] if one["check"] == "refresh tokens"]
+    assert (one["level"], one["integration"]) == ("warn", "dev/tracker")
+    assert one["message"].startswith("1 connection has no refresh token and ends with its access token, the next on ")
+    assert "prompt=consent" in one["fix"]

@@ -1,0 +1,177 @@
+"""Connections that nobody uses are refreshed before their refresh token dies of that, by one node, spread out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import RefreshPolicy
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.refresh.keep_alive import KeepAlive
+from gateway.refresh.refresh_token_expiry import lifespan
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+DAY_S = 86_400
+UNUSED = {"rotating": True, "expires_after_days_unused": 365, "expires_after_days_owner_inactive": 90}
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """As elsewhere, with the limits of the issue tracker (requirement 8)."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh=UNUSED))
+    gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+async def keeper(running: RunningGateway) -> KeepAlive:
+    """The one of a node of its own; those that run by themselves have let go."""
+    services = running.services
+    task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+
+
+async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
+    row = await running.services.store.connections.get(ConnectionRef("dev", "tracker", name))
+    assert row is not None
+    return row
+
+
+async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    told = await running.imported(tracker.grant())
+    row = await row_of(running)
+    assert row.life.dies_at is not None
+    # Counted from the grant, which was checked before it was stored.
+    assert timedelta(0) <= row.created_at + timedelta(days=90) - row.life.dies_at < timedelta(minutes=1)
+    assert told["dies_at"]
+    assert told["keep_alive_at"] < told["dies_at"]
+    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == told["dies_at"]
+
+
+async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    keep_alive = await keeper(running)
+    assert await keep_alive.once() == 0
+    for times in range(1, 9):  # ten months, in which nobody calls
+        later(40 * DAY_S)
+        await keep_alive.once()
+        row = await row_of(running)
+        assert row.life.dies_at is not None
+        assert row.life.dies_at > clock.now()
+        assert tracker.calls["refresh_token"] <= times
+    assert tracker.calls["refresh_token"] >= 4
+    assert not tracker.grants[0].revoked
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200
+
+
+async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    first, services = await keeper(running), running.services
+    second = KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    assert await first.once() == 0
+    later(80 * DAY_S)
+    await first.once()
+    assert await second.once() == 0
+    assert tracker.calls["refresh_token"] == 1
+    later(80 * DAY_S)
+    assert await second.once() == 1
+
+
+async def test_what_cannot_be_refreshed_stands_in_nobodys_way(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    keep_alive = await keeper(running)
+    for name in ("c1", "c2", "c3"):
+        await running.imported(tracker.grant(), name)
+    later(80 * DAY_S)
+    tracker.answer = web.Response(status=500)
+    assert await keep_alive.once() == 0
+    asked = tracker.calls["refresh_token"]
+    assert asked == 3
+    assert await keep_alive.once() == 0
+    assert tracker.calls["refresh_token"] == asked
+    tracker.answer = None
+    later(3700)
+    assert await keep_alive.once() == 3
+
+
+async def test_a_dead_connection_is_not_kept_alive(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    keep_alive = await keeper(running)
+    await running.imported(tracker.grant())
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    for _ in range(3):
+        later(80 * DAY_S)
+        await keep_alive.once()
+    assert tracker.calls["refresh_token"] == 1
+    assert (await row_of(running)).life.keep_alive_at is None
+
+
+async def test_connections_from_before_the_limit_was_known_get_their_time(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    row = await row_of(running)
+    await running.services.store.keep_alive.plan([(row, type(row.life)())])
+    assert (await row_of(running)).life.dies_at is None
+    await (await keeper(running)).once()
+    assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
+
+
+async def test_the_list_can_be_narrowed_to_those_that_die_soon(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    from gateway.store import ListFilter
+
+    await running.imported(tracker.grant(), "old")
+    later(30 * DAY_S)
+    await running.imported(tracker.grant(), "young")
+    soon = ListFilter(dies_before=clock.now() + timedelta(days=70))
+    assert [one.ref.connection_id for one in await running.services.store.connections.list("dev", soon)] == ["old"]
+
+
+def provider(**policy: Any) -> Provider:
+    entry = tracker_entry("https://tracker.example")
+    return Provider.model_validate({**entry, "name": "tracker", "refresh": RefreshPolicy(**policy)})
+
+
+def test_a_mass_import_is_not_a_mass_refresh() -> None:
+    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
+    lives = [
+        lifespan(provider(**UNUSED), held, key=str(number), granted_at=now, refreshed_at=now) for number in range(1000)
+    ]
+    days = sorted((life.keep_alive_at - now) / timedelta(days=1) for life in lives if life.keep_alive_at)
+    assert len(days) == 1000
+    assert 45 <= days[0] < 46
+    assert 66 < days[-1] <= 67.5
+    assert max(days[place + 50] - days[place] for place in range(950)) < 4
+
+
+def test_an_age_that_no_refresh_extends_is_shown_and_not_fought() -> None:
+    now, held = clock.now(), {"type": "OAUTH2", "access_token": "a", "refresh_token": "r"}
+    life = lifespan(provider(rotating=False, expires_after_days=7), held, key="k", granted_at=now, refreshed_at=now)
+    assert (life.dies_at, life.keep_alive_at) == (now + timedelta(days=7), None)
+
+
+def test_a_credential_without_a_refresh_token_has_nothing_to_keep_alive() -> None:
+    now = clock.now()
+    life = lifespan(
+        provider(**UNUSED), {"type": "OAUTH2", "access_token": "a"}, key="k", granted_at=now, refreshed_at=now
+    )
+    assert (life.dies_at, life.keep_alive_at) == (None, None)

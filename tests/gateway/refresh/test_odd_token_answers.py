@@ -1,0 +1,184 @@
+"""A token answer with anything odd beside its tokens: a new pair that was received is stored."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gateway.oauth.token_answers import read_answer, retry_after
+from gateway.records.connection import Connection, ConnectionRef
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.providers import provider
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_typed_in import arrive
+
+REF = ConnectionRef("dev", "tracker", "c1")
+DEEP = "[" * 50_000 + "]" * 50_000
+
+# Each is the text of a JSON value.
+ODD = [
+    '"0001-01-01T00:00:00+14:00"',
+    '"9999-12-31T23:59:59-14:00"',
+    '"0001-01-01T00:00:00Z"',
+    '"9999-12-31T23:59:59.999999Z"',
+    '"24:00"',
+    '"\\u00b2"',
+    '"\\ud800"',
+    '"\\u0000"',
+    '"nan"',
+    '"1e400"',
+    '"-1"',
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1e400",
+    "-1e400",
+    "1e-400",
+    "1" * 5000,
+    "-" + "9" * 5000,
+    "0",
+    "-1",
+    "true",
+    "null",
+    "[]",
+    "{}",
+    "[" * 900 + "]" * 900,
+    DEEP,
+    '{"a":' * 2000 + "1" + "}" * 2000,
+    '{"a":{"a":{"b":"\\ud800\\u0000"}}}',
+    '"' + "x" * 100_000 + '"',
+]
+FIELDS = [
+    "expires_in",
+    "expires_at",
+    "refresh_token_expires_in",
+    "token_type",
+    "scope",
+    "id_token",
+    "error",
+    "error_description",
+    "user",
+    "accountId",
+]
+# None of a group keeps another from being read, as `expires_in` does `expires_at`.
+GROUPS = [FIELDS[::2], FIELDS[1::2]]
+LONG = 10_000  # characters of a value that only fits into an answer once
+
+numbers = st.one_of(
+    st.integers(), st.integers(min_value=10**300, max_value=10**310), st.floats(allow_nan=True, allow_infinity=True)
+)
+texts = st.one_of(st.text(), st.datetimes().map(str), st.datetimes().map(lambda at: f"{at.isoformat()}+14:00"))
+values = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=10,
+)
+answers = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), values, max_size=8)
+
+
+async def renewed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
+    """The row after a refresh whose answer is a new pair and `beside`, members as JSON text."""
+    row = await running.services.store.connections.get(REF)
+    if row is None:
+        await running.imported(tracker.grant())
+        row = await running.services.store.connections.get(REF)
+        assert row is not None
+    tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
+    body = f"{{{beside}{',' if beside else ''}{tokens}}}".encode("utf-8", "surrogatepass")
+    tracker.answer = web.Response(body=body, content_type="application/json")
+    await running.services.renewer.renewed(row, force=True)
+    now = await running.services.store.connections.get(REF)
+    assert now is not None
+    return now
+
+
+async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connection, number: int) -> None:
+    held = running.services.store.open(row.credential)
+    assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
+    assert row.failure is None
+    tracker.grants[0].access_tokens.add(f"new-{number}")
+    tracker.answer = None
+    async with running.proxied("c1") as answer:
+        assert answer.status == 200, await answer.text()
+    shown = await running.http.get(f"{running.url}/connections/c1?provider_config_key=tracker", headers=running.headers)
+    assert shown.status == 200
+    json.loads(await shown.text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
+async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
+    running: RunningGateway, tracker: Tracker, value: str
+) -> None:
+    for number, name in enumerate(FIELDS):
+        row = await renewed(running, tracker, number, f'"{name}":{value}')
+        await assert_stored(running, tracker, row, number)
+
+
+async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    row = await running.services.store.connections.get(REF)
+    assert row is not None
+    tracker.answer = web.Response(
+        body=b'\xef\xbb\xbf{"user":"J\xfcrgen","access_token":"new-0","refresh_token":"fresh-0"}',
+        content_type="application/json",
+    )
+    await running.services.renewer.renewed(row, force=True)
+    now = await running.services.store.connections.get(REF)
+    assert now is not None
+    await assert_stored(running, tracker, now, 0)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@given(beside=answers, number=st.integers(0, 10**9))
+async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
+    running: RunningGateway, tracker: Tracker, beside: dict[str, Any], number: int
+) -> None:
+    beside = {name: value for name, value in beside.items() if name not in {"access_token", "refresh_token"}}
+    row = await renewed(running, tracker, number, json.dumps(beside)[1:-1])
+    held = running.services.store.open(row.credential)
+    assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
+    assert row.failure is None
+    await running.services.live.opened(*REF)
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
+async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
+    running: RunningGateway, tracker: Tracker, value: str
+) -> None:
+    """A code's answer is read as a refresh's is, one field at a time above; what differs is what becomes of its fields."""
+    for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
+        tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
+        tracker.grant()
+        tracker.grants[-1].access_tokens = {f"new-{number}"}
+        fields = ",".join(f'"{name}":{value}' for name in names)
+        tracker.answer = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
+        status, html = await arrive(running, await running.session_token())
+        assert status == 200, (names, html[-600:])
+
+
+@pytest.mark.parametrize("refresh", ["7", '"r\\n"', '["r"]', "true", '"\\ud800"', "{}"])
+def test_an_unusable_refresh_token_does_not_cost_the_access_token(refresh: str) -> None:
+    body = f'{{"access_token":"a","refresh_token":{refresh}}}'.encode()
+    told = read_answer(provider(), 200, {"Content-Type": "application/json"}, body)
+    assert told["access_token"] == "a"
+    assert "refresh_token" not in told
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    text=st.one_of(
+        st.text(),
+        st.from_regex(
+            r"[A-Z][a-z]{2}, [0-9]{1,9} [A-Z][a-z]{2} [0-9]{1,9} [0-9]{1,9}:[0-9]{1,9}:[0-9]{1,9} .{0,3}[+-][0-9]{1,30}"
+        ),
+        st.datetimes().map(lambda at: f"{at.isoformat()}-14:00"),
+    )
+)
+def test_any_retry_after_is_read(text: str) -> None:
+    seconds = retry_after({"Retry-After": text})
+    assert seconds is None or seconds >= 0

@@ -1,0 +1,369 @@
+"""The refresh protocol: lease, intent, fence, and what is made of a holder that stalled or died."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from aiohttp import web
+
+from gateway import clock
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.states import State
+from gateway.refresh.protocol import RefreshProtocol
+from gateway.refresh.recovery import recover, unfinished
+from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import left
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+REF = ConnectionRef("dev", "tracker", "c1")
+EXPIRED_S = 3601
+GONE = web.json_response({"error": "invalid_grant", "error_description": "no such token"}, status=400)
+
+
+@pytest.fixture
+async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
+    """A second node on the same store."""
+    node = RunningGateway(running.folder, {**running.document, "server": {}})
+    await node.start()
+    yield node
+    await node.stop()
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
+    """Whoever sleeps for the time between two renewals of a lease sleeps until its future here is done."""
+    waiting: list[asyncio.Future[None]] = []
+
+    async def sleep(seconds: float) -> None:
+        if seconds == BEAT_S:
+            waiting.append(asyncio.get_running_loop().create_future())
+            await waiting[-1]
+        else:
+            await asyncio.sleep(min(seconds, 0.01))
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    return waiting
+
+
+async def row_of(running: RunningGateway) -> Connection:
+    row = await running.services.store.connections.get(REF)
+    assert row is not None
+    return row
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def status_of(running: RunningGateway) -> int:
+    async with running.proxied("c1") as answer:
+        await answer.read()
+        status: int = answer.status
+        return status
+
+
+async def left_open(running: RunningGateway) -> None:
+    """As a process leaves it that was killed between intent and commit."""
+    row = await row_of(running)
+    redeemer = running.services.renewer._redeemer
+    leased = await running.services.store.connections.lease_refresh(
+        REF, owner="killed", ttl=LEASE, seen=row, intent=redeemer._digest(row)
+    )
+    assert leased
+
+
+async def reasons(running: RunningGateway) -> list[tuple[str, str]]:
+    row = await row_of(running)
+    return [(change.state.value, change.reason) for change in await running.services.store.history.of(row.id)]
+
+
+def test_the_token_call_ends_before_the_lease_and_the_lease_is_renewed_well_before_that() -> None:
+    assert 25 < TOKEN_CALL_S < LEASE.total_seconds()
+    assert LEASE.total_seconds() > BEAT_S * 2
+
+
+async def test_the_intent_is_on_the_disk_before_the_token_leaves(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.hold.clear()
+    calling = asyncio.create_task(status_of(running))
+    await until(lambda: tracker.calls["refresh_token"])
+    intent = (await row_of(running)).intent
+    assert intent is not None
+    assert "refresh-0" not in intent.digest
+    tracker.hold.set()
+    assert await calling == 200
+    assert (await row_of(running)).intent is None
+
+
+async def test_what_is_known_of_a_row_is_leased_without_another_look(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status_of(running) == 200
+    calls_at_looks: list[int] = []
+    read = RefreshProtocol._read
+
+    async def looked(self: RefreshProtocol, ref: ConnectionRef) -> Connection:
+        calls_at_looks.append(tracker.calls["refresh_token"])
+        return await read(self, ref)
+
+    monkeypatch.setattr(
+        RefreshProtocol, "_read", looked
+    )  # and not the store's: the change log may be followed at that moment
+    later(EXPIRED_S)
+    assert await status_of(running) == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert 0 not in calls_at_looks
+
+
+async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    assert await status_of(running) == 200  # from here on the row is in memory, without an intent
+    await left_open(running)
+    later(EXPIRED_S)
+    tracker._refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    assert await status_of(running) == 424
+    assert (await row_of(running)).state_reason == "rotation_lost"
+
+
+async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed_meanwhile(
+    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, beats: "list[asyncio.Future[None]]"
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.hold.clear()
+    first = asyncio.create_task(status_of(running))
+    await until(lambda: tracker.calls["refresh_token"])
+    for beat in range(4):  # 40 s, a third longer than the lease
+        await until(lambda beat=beat: len(beats) > beat)
+        later(BEAT_S)
+        beats[beat].set_result(None)
+    await until(lambda: len(beats) > 4)
+    second = asyncio.create_task(status_of(other))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    tracker.hold.set()
+    assert await asyncio.gather(first, second) == [200, 200]
+    assert tracker.calls["refresh_token"] == 1
+
+
+def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """What lets its saves go on; until then each has its answer and stands still."""
+    wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
+
+    async def stall(*args: Any, **kwargs: Any) -> Any:
+        await wake.wait()
+        return await save(*args, **kwargs)
+
+    monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    return wake
+
+
+async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
+    running: RunningGateway, other: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    wake = stalling(running, monkeypatch)
+    stalled = asyncio.create_task(status_of(running))
+    folder = running.services.store.journal.folder
+    assert folder is not None
+    await until(lambda: [sealed for _, sealed in left(folder) if sealed])
+    later(LEASE.total_seconds() + 1)
+    assert await status_of(other) == 200
+    renewed = await row_of(other)
+    wake.set()
+    assert await stalled == 200
+    after = await row_of(running)
+    assert (after.version, after.credential) == (renewed.version, renewed.credential)
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+@pytest.fixture
+def unnoted(running: RunningGateway, other: RunningGateway) -> None:
+    """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
+    for one in (running, other):
+        one.services.store.journal.folder = one.services.store.journal._marker = None
+
+
+async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
+    running: RunningGateway,
+    other: RunningGateway,
+    unnoted: None,
+    tracker: Tracker,
+    later: Any,
+    beats: "list[asyncio.Future[None]]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tracker.rotate = False
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    wake = stalling(running, monkeypatch)
+    stalled = asyncio.create_task(status_of(running))
+    await until(lambda: tracker.calls["refresh_token"] == 1)
+    later(LEASE.total_seconds() + 1)
+    assert await status_of(other) == 200
+    renewed = await row_of(other)
+    wake.set()
+    assert await stalled == 200
+    after = await row_of(running)
+    assert (after.version, after.credential) == (renewed.version, renewed.credential)
+    assert tracker.calls["refresh_token"] == 2
+
+
+async def test_a_stalled_holder_saves_a_pair_that_nobody_else_could_get(
+    running: RunningGateway,
+    other: RunningGateway,
+    unnoted: None,
+    tracker: Tracker,
+    later: Any,
+    beats: "list[asyncio.Future[None]]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    wake = stalling(running, monkeypatch)
+    stalled = asyncio.create_task(status_of(running))
+    await until(lambda: tracker.calls["refresh_token"] == 1)
+    await until(lambda: beats)
+    later(LEASE.total_seconds() + 1)
+    tracker.answer = GONE
+    assert await status_of(other) == 424
+    assert (await row_of(other)).state_reason == "rotation_lost"
+    wake.set()
+    assert await stalled == 200
+    after = await row_of(running)
+    assert (after.version, after.state) == (2, State.ACTIVE)
+
+
+async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    await left_open(running)
+    later(LEASE.total_seconds() + 1)
+    await running.restart()
+    await until(lambda: tracker.calls["refresh_token"])
+    await asyncio.gather(*running.services.renewer._running.values())
+    row = await row_of(running)
+    assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holder(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    await left_open(running)
+    store, renewer = running.services.store, running.services.renewer
+    assert await unfinished(store, renewer, print) == []
+    later(LEASE.total_seconds())
+    assert [row.ref for row in await unfinished(store, renewer, print)] == [REF]
+
+
+async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 0.01)
+    await running.imported(tracker.grant())
+    await left_open(running)
+    later(LEASE.total_seconds() + 1)
+    store, renewer = running.services.store, running.services.renewer
+    assert store.journal.folder is not None
+    no_file = store.journal.folder / "0123-1.journal"
+    no_file.mkdir(parents=True)
+    with structlog.testing.capture_logs() as logged:
+        recovering = asyncio.create_task(recover(store, renewer, print))
+        await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
+        no_file.rmdir()
+        await until(lambda: recovering.done() or tracker.calls["refresh_token"])
+    assert not recovering.done()
+    recovering.cancel()
+
+
+async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_asked_for_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    await left_open(running)
+    tracker._refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    later(EXPIRED_S)
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            told = await answer.json()
+            assert (answer.status, told["error"]["code"]) == (424, "reconnect_needed")
+            assert told["error"]["payload"]["reason"] == "rotation_lost"
+    await running.restart()
+    later(7200)
+    assert await status_of(running) == 424
+    assert tracker.calls["refresh_token"] == 1
+    assert await reasons(running) == [("active", "authorized"), ("needs_reauth", "rotation_lost")]
+
+
+@pytest.mark.parametrize(("day", "reason"), [(502, "rotation_lost"), (429, "invalid_grant")])
+async def test_a_refusal_after_an_answer_that_got_lost_is_told_from_one_by_the_end_user(
+    day: int, reason: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.answer = web.Response(status=day)
+    assert await status_of(running) == 503
+    tracker.answer = GONE
+    later(120)
+    assert await status_of(running) == 424
+    assert (await row_of(running)).state_reason == reason
+    assert (await row_of(running)).intent is None
+
+
+async def test_a_refusal_carries_the_time_at_which_to_ask_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(EXPIRED_S)
+    tracker.answer = GONE
+    async with running.proxied("c1") as answer:
+        told = await answer.json()
+        assert answer.status == 424
+        assert int(answer.headers["Retry-After"]) >= 30
+        assert told["error"]["payload"]["retry_at"] > told["error"]["payload"]["failed_at"]
+
+
+async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and_is_then_forgotten(
+    tracker: Tracker, tmp_path: Path, later: Any
+) -> None:
+    entry = tracker_entry(tracker.url, refresh={"rotating": True, "reuse_grace_s": 600})
+    write_entry(tmp_path, "tracker", entry)
+    running = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
+    await running.start()
+    try:
+        await running.imported(tracker.grant())
+        address = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+        await running.json("GET", address, expect=200)
+        row = await row_of(running)
+        assert row.previous is not None
+        assert b"refresh-0" not in row.previous.ciphertext
+        grant = tracker.grants[0]
+        grant.refresh_token = "refresh-0"  # the provider forgot the rotation that it told us of
+        grant.spent.clear()
+        await running.json("GET", address, expect=200)
+        assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]
+        await running.services.store.prune(clock.now())
+        assert (await row_of(running)).previous is not None
+        later(601)
+        await running.services.store.prune(clock.now())
+        assert (await row_of(running)).previous is None
+    finally:
+        await running.stop()

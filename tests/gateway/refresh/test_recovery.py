@@ -1,0 +1,278 @@
+"""A refresh that a killed process left behind, on two machines that share a PostgreSQL database.
+
+A machine is a gateway with a folder of its own for its refresh journal. The provider revokes a grant when it sees a refresh
+token twice.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.provider_call import ProviderCall, Reply
+from gateway.records.states import State
+from gateway.refresh.protocol import FENCE
+from gateway.refresh.recovery import unfinished
+from gateway.refresh.save_tokens import LEASE, Pair, rescue
+from gateway.refresh.token_exchange import ExchangeLost, InProcess
+from gateway.store import Store, open_store
+from gateway.vault import Keyring
+from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.journal import JournalFile
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+REF = ConnectionRef("dev", "tracker", "c1")
+LONG_AGO = "2020-01-01T00:00:00Z"
+Start = Callable[[str], Awaitable[RunningGateway]]
+
+
+def folder_of(tmp_path: Path, machine: str) -> Path:
+    folder = tmp_path / machine
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+async def start(
+    tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Start]:
+    """Starts the gateway of a machine."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    running: list[RunningGateway] = []
+
+    async def started(machine: str) -> RunningGateway:
+        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        whole["store"]["url"] = database
+        monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, machine)))
+        running.append(RunningGateway(tmp_path, whole))
+        await running[-1].start()
+        return running[-1]
+
+    yield started
+    for node in running:
+        await node.stop()
+
+
+class Killed:
+    """A process of machine `a` that was killed amid a refresh of the one connection; `store` was its own."""
+
+    def __init__(self, store: Store, row: Connection, url: str) -> None:
+        self.url = url
+        self.store = store
+        self.row = row
+
+    def rotated(self, tracker: Tracker) -> dict[str, Any]:
+        """The credential that the provider gave it."""
+        answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
+        shown = json.loads(answer.body)
+        return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
+
+    async def recorded(self, credential: dict[str, Any]) -> None:
+        """It had the reply on its disk."""
+        entry = self.store.journal.entry(self.row)
+        assert entry is not None
+        body = {**{name: text for name, text in credential.items() if name != "type"}, "expires_in": 3600}
+        fields = CIMultiDict({"Content-Type": "application/json"})
+        file = JournalFile(entry.folder)
+        file.reply(entry, ProviderCall(f"{self.url}/token"), Reply(200, fields, json.dumps(body).encode(), clock.now()))
+        file.die()
+
+    def dies(self) -> None:
+        """As the system does it: its lock goes, its file stays."""
+        marker = self.store.journal._marker
+        assert marker is not None
+        marker._close()
+
+
+@pytest.fixture
+async def killed(
+    start: Start, tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Killed]:
+    """Its token is expired, its refresh token was sent, and the lease is its own."""
+    first = await start("a")
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await first.imported({**tokens, "expires_at": LONG_AGO})
+    monkeypatch.setenv("TMPDIR", str(folder_of(tmp_path, "a")))
+    store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
+    row = await store.connections.get(REF)
+    assert row is not None
+    owner, digest = await store.holders.new_owner(), first.services.renewer._redeemer._digest(row)
+    assert await store.connections.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
+    await store.journal.prepare("dev")
+    await first.stop()
+    yield Killed(store, row, tracker.url)
+    await store.close()
+
+
+async def passed(database: str, time: timedelta) -> None:
+    """The lease ends so much earlier: its time is the database's, which a test cannot move."""
+    db = await asyncpg.connect(database)
+    await db.execute("UPDATE connections SET lease_until = lease_until - $1::interval", time)
+    await db.close()
+
+
+async def known_to_rotate(database: str) -> None:
+    db = await asyncpg.connect(database)
+    await db.execute("UPDATE connections SET rotates = true")
+    await db.close()
+
+
+async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
+    async with node.proxied("c1") as answer:
+        return answer.status, await answer.json(), answer.headers.get("Retry-After")
+
+
+async def row_of(node: RunningGateway) -> Connection:
+    row = await node.services.store.connections.get(REF)
+    assert row is not None
+    return row
+
+
+async def settled(node: RunningGateway, tracker: Tracker) -> Connection:
+    """The row once its intent is closed."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (row := await row_of(node)).intent is not None:
+            await asyncio.sleep(0.02)
+    return row
+
+
+async def test_another_machine_that_waits_gets_what_the_returning_one_has_on_its_disk(
+    killed: Killed, start: Start, tracker: Tracker
+) -> None:
+    """The lease of the dead process is claimed from it by its own machine, and never given to everybody."""
+    await killed.recorded(killed.rotated(tracker))
+    killed.dies()
+    other = await start("b")
+    waiting = [asyncio.create_task(called(other)) for _ in range(20)]
+    await asyncio.sleep(0)
+    await start("a")
+    answers = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
+    assert [status for status, _, _ in answers] == [200] * 20
+    assert tracker.calls["refresh_token"] == 0
+    assert not tracker.grants[0].revoked
+
+
+async def test_on_its_own_machine_a_token_without_a_reply_is_sent_once_more(
+    killed: Killed, start: Start, tracker: Tracker
+) -> None:
+    killed.dies()
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 1)
+    assert row.rotates, "the provider gave another refresh token"
+
+
+async def test_another_machine_waits_for_a_time_and_says_so(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    other = await start("b")
+    await passed(database, LEASE)
+    status, shown, again = await called(other)
+    assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
+    assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
+    assert 1 <= int(again or 0) <= FENCE.total_seconds()
+    assert await unfinished(other.services.store, other.services.renewer, print) == []
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_when_the_first_returns(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    await killed.recorded(killed.rotated(tracker))
+    killed.dies()
+    other = await start("b")
+    await known_to_rotate(database)
+    await passed(database, LEASE + FENCE)
+    holder = (await row_of(other)).lease
+    assert holder is not None
+    status, shown, _ = await called(other)
+    assert (status, shown["error"]["payload"]["reason"]) == (424, "rotation_lost")
+    story = await other.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
+    payload = story["error"]["payload"]["connection"]
+    assert payload["diagnosis"]["causes"][0]["cause"] == "rotation_lost"
+    row = await row_of(other)
+    assert (row.state, tracker.calls["refresh_token"]) == (State.NEEDS_REAUTH, 0)
+    assert row.lease == holder, "whose machine goes on with it; another that reports and is killed would not know of it"
+    assert row.intent is not None, "whose reply may still be found"
+    forced = await other.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
+    assert forced["error"]["code"] == "reconnect_needed"
+    assert tracker.calls["refresh_token"] == 0
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 0
+    events = [change.reason for change in await back.services.store.history.of(row.id)]
+    assert events == ["authorized", "rotation_lost", "renewed"]
+
+
+async def test_what_the_catalog_calls_rotating_is_not_sent_again_either(
+    killed: Killed, start: Start, tracker: Tracker, tmp_path: Path, database: str
+) -> None:
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh={"rotating": True}))
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    assert (await called(other))[0] == 424
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_where_nothing_is_known_of_rotation_another_machine_sends_it_once_in_the_end(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    other = await start("b")
+    await passed(database, LEASE + FENCE)
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_what_it_has(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    fresh = killed.rotated(tracker)
+    other = await start("b")
+    await known_to_rotate(database)
+    await passed(database, LEASE + FENCE)
+    assert (await called(other))[0] == 424
+    provider = other.services.catalog.get("tracker")
+    assert provider is not None
+    pair = Pair(provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1))
+    saved = await rescue(killed.store, killed.row, pair)
+    assert saved is not None
+    assert (saved.version, saved.state) == (2, State.ACTIVE)
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_not_send_the_token(
+    start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its parent process stands still or has ended; the reply lies in its journal."""
+    monkeypatch.setattr("gateway.refresh.backoff.FIRST", timedelta(seconds=0))
+    monkeypatch.setattr("gateway.refresh.recovery.EVERY_S", 3600.0)
+    machine, other = await start("a"), await start("b")
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await machine.imported({**tokens, "expires_at": LONG_AGO})
+    ask = machine.services.exchange.ask
+
+    async def lost(*args: Any, **options: Any) -> Reply:
+        await ask(*args, **options)
+        raise ExchangeLost("timeout", "no answer within 28 s.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InProcess, "ask", lambda _self, *args, **options: lost(*args, **options))
+        assert (await called(machine))[0] == 503
+    status, shown, _ = await called(other)
+    assert (status, shown["error"]["payload"].get("reason")) == (503, "refresh_interrupted")
+    assert (await called(machine))[0] == 200
+    assert (await called(other))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked

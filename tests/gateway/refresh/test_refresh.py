@@ -1,0 +1,534 @@
+"""Refresh is the product: one token request, the new pair committed first, nothing lost when the provider has a bad day."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from gateway.errors import InvalidRequest
+from gateway.store.database_faults import unavailable
+from gateway.store.transactions import CROWDED
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+REF = ("dev", "tracker", "c1")
+
+
+async def call(running: RunningGateway, expect: int = 200) -> Any:
+    async with running.proxied("c1") as answer:
+        told = await answer.json()
+        assert answer.status == expect, told
+        return told
+
+
+async def test_an_expired_token_is_renewed_before_the_request_leaves(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    assert (await call(running))["token"] == "Bearer access-1"
+    later(3601)
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+    assert tracker.token_requests[0]["refresh_token"] == "refresh-0"
+
+
+@pytest.mark.heavy
+async def test_500_calls_at_expiry_make_one_token_request(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    calls = [asyncio.create_task(call(running)) for _ in range(500)]
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    tracker.hold.set()
+    tokens = {told["token"] for told in await asyncio.gather(*calls)}
+    assert tracker.calls["refresh_token"] == 1
+    assert tokens == {"Bearer access-3"}
+    assert not tracker.grants[0].revoked
+
+
+async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    tracker.hold.clear()
+    assert (await call(running))["token"] == "Bearer access-1"
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    tracker.hold.set()
+    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    while running.services.renewer._running:  # the row is there before whoever wrote it hears of that
+        await asyncio.sleep(0)
+    later(2)
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    waiting = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    await running.services.store.connections.delete(_ref(), now=clock.now())
+    anew = tracker.grant()
+    await running.imported(anew)
+    tracker.hold.set()
+    await asyncio.gather(waiting, return_exceptions=True)
+    while running.services.renewer._running:
+        await asyncio.sleep(0)
+    shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    assert shown["credentials"]["access_token"] == anew["access_token"]
+
+
+async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-3", "the old one could be dead on arrival"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_token_that_cannot_be_renewed_serves_to_its_end(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500, text="down")
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_slow_renewal_holds_no_request_up_past_its_tokens_end(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.hold.clear()
+    later(3600 - 0.7)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1
+    tracker.hold.set()
+
+
+@pytest.mark.parametrize("left_s", [0.7, 30])
+@pytest.mark.parametrize("fault", [InvalidRequest("unresolved_setting", "a setting is missing"), KeyError("ours")])
+async def test_whatever_a_renewal_stumbles_over_a_valid_token_serves(
+    running: RunningGateway,
+    tracker: Tracker,
+    later: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception,
+    left_s: float,
+) -> None:
+    async def stumbles(*_: Any, **__: Any) -> Any:
+        raise fault
+
+    await running.imported(tracker.grant())
+    monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.redeem", stumbles)
+    later(3600 - left_s)
+    assert (await call(running))["token"] == "Bearer access-1"
+    if isinstance(fault, InvalidRequest):
+        shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+        assert shown["credentials"]["access_token"] == "access-1"
+
+
+async def test_a_token_that_expires_while_its_renewal_fails_is_not_shown_as_valid(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500, text="down")
+    later(3600 - 30)
+    tracker.hold.clear()
+    asked = asyncio.create_task(running.json("GET", "/connections/c1?provider_config_key=tracker", expect=503))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    later(60)
+    tracker.hold.set()
+    assert (await asked)["error"]["code"] == "token_endpoint_unavailable"
+
+
+async def test_a_client_that_leaves_does_not_stop_the_refresh(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.hold.clear()
+    leaving = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    tracker.hold.set()
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_the_rotated_pair_survives_a_restart(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    await call(running)
+    await running.restart()
+    assert (await call(running))["token"] == "Bearer access-3"
+    later(3601)
+    assert (await call(running))["token"] == "Bearer access-5"
+    assert not tracker.grants[0].revoked
+
+
+async def test_a_provider_that_does_not_rotate_keeps_its_refresh_token(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.rotate = False
+    await running.imported(tracker.grant())
+    for _ in range(3):
+        later(3601)
+        await call(running)
+    assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0"] * 3
+
+
+BAD_DAYS = {
+    "500": web.Response(status=500, text="down"),
+    "html": web.Response(status=200, text="<html>Sign in</html>", content_type="text/html"),
+    "429": web.Response(status=429, headers={"Retry-After": "7"}),
+    "too large": web.Response(status=200, body=b" " * (2 << 20), content_type="application/json"),
+    "no token": web.json_response({"ok": True}),
+    "unknown error": web.json_response({"error": "try_later"}, status=400),
+}
+
+
+async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    refused: list[Any] = []
+
+    async def crowded(*_: Any, **__: Any) -> Any:
+        refused.append(unavailable(CROWDED))
+        raise refused[-1]
+
+    with monkeypatch.context() as full:
+        full.setattr(running.services.store._transactions, "write", crowded)
+        for _ in range(3):
+            assert (await call(running))["token"] == "Bearer access-1"
+            while running.services.renewer._running:
+                await asyncio.sleep(0)
+            later(1.5)
+    assert refused, "its renewal was tried, and could not be written down"
+    assert tracker.calls["refresh_token"] == 0
+    assert (await call(running))["token"] == "Bearer access-1"
+    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("day", BAD_DAYS)
+async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
+    day: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3600 - 30)
+    tracker.answer = BAD_DAYS[day]
+    assert (await call(running))["token"] == "Bearer access-1"
+    while (await running.services.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
+        await asyncio.sleep(0)
+    later(2)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 1  # not asked again before its time
+
+
+@pytest.mark.parametrize("day", BAD_DAYS)
+async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
+    day: str, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = BAD_DAYS[day]
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            told = await answer.json()
+            assert (answer.status, told["error"]["code"]) == (503, "token_endpoint_unavailable")
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert told["error"]["payload"]["retry_at"]
+    assert tracker.calls["refresh_token"] == 1
+    tracker.answer = None
+    later(3600)
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_final_refusal_is_424_and_is_not_asked_again(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
+    for _ in range(3):
+        told = await call(running, expect=424)
+        assert told["error"]["code"] == "reconnect_needed"
+        assert told["error"]["payload"]["provider_message"] == "Token revoked"
+    later(7200)
+    await call(running, expect=424)
+    assert tracker.calls["refresh_token"] == 1
+    listed = await running.json("GET", "/connections")
+    assert listed["connections"][0]["errors"][0]["type"] == "auth"
+
+
+async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended_it(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    told = await call(running, expect=424)
+    assert "client_secret" in told["error"]["message"]
+    tracker.answer = None
+    later(120)
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_new_import_heals_a_dead_connection(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    await call(running, expect=424)
+    tracker.answer = None
+    await running.imported(tracker.grant())
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    grant = tracker.grant()
+    del grant["refresh_token"]
+    await running.imported(grant)
+    await call(running)
+    later(3601)
+    told = await call(running, expect=424)
+    assert told["error"]["payload"]["reason"] == "no_refresh_token"
+
+
+async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    tracker.ttl_s = None
+    await running.imported(tracker.grant())
+    later(10_000_000)
+    assert (await call(running))["token"] == "Bearer access-1"
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+    await running.imported(tracker.grant())
+    address = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
+    assert (await running.json("GET", address))["credentials"]["access_token"] == "access-1"
+    later(3600 - 30)
+    told = await running.json("GET", address)
+    assert told["credentials"]["access_token"] == "access-3"
+    assert "refresh_token" not in told["credentials"]
+    assert "refresh_token" not in told["credentials"]["raw"]
+    assert told["last_fetched_at"]
+
+
+async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    address = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
+    told = await running.json("GET", address)
+    assert (told["credentials"]["access_token"], told["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
+    assert (await call(running))["token"] == "Bearer access-3"
+
+
+async def test_a_read_that_cannot_renew_shows_the_connection_without_credentials(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    told = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
+    shown = told["error"]["payload"]["connection"]
+    assert (shown["connection_id"], shown["credentials"]) == ("c1", {})
+
+
+async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.Response(status=500)
+    await call(running, expect=503)
+    tracker.answer = None
+    told = await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+    assert told["credentials"]["access_token"] == "access-3"
+
+
+async def test_two_nodes_on_one_store_make_one_token_request(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant())
+        await asyncio.gather(call(running), call(other))
+        later(3601)
+        tracker.hold.clear()
+        calls = [asyncio.create_task(call(node)) for node in (running, other) for _ in range(20)]
+        while tracker.calls["refresh_token"] == 0:
+            await asyncio.sleep(0)
+        tracker.hold.set()
+        assert {told["token"] for told in await asyncio.gather(*calls)} == {"Bearer access-3"}
+        assert tracker.calls["refresh_token"] == 1
+    finally:
+        await other.stop()
+
+
+async def test_a_connection_deleted_on_another_node_is_refused_here(running: RunningGateway, tracker: Tracker) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant())
+        await call(running)
+        await other.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                async with running.proxied("c1") as answer:
+                    if answer.status == 404:
+                        told = await answer.json()
+                        break
+        assert told["error"]["code"] == "unknown_connection"
+    finally:
+        await other.stop()
+
+
+def _ref() -> Any:
+    from gateway.records.connection import ConnectionRef
+
+    return ConnectionRef(*REF)
+
+
+async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    store = running.services.store.connections
+    save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
+
+    async def stumble(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await save(*args, **kwargs)
+
+    monkeypatch.setattr(store, "save_refreshed", stumble)
+    monkeypatch.setattr("gateway.refresh.save_tokens.SAVE_AGAIN_S", (0,))
+    assert (await call(running))["token"] == "Bearer access-3"
+    assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = RunningGateway(running.folder, {**running.document, "server": {}})
+    await other.start()
+    try:
+        await running.imported(tracker.grant(), "c1")
+        await running.imported(tracker.grant(), "c2")
+        for name in ("c1", "c2"):
+            async with running.proxied(name) as answer:
+                assert answer.status == 200
+        store = running.services.store.connections
+        get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
+
+        async def stumble(ref: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await get(ref)
+
+        monkeypatch.setattr(store, "get", stumble)
+        for name in ("c1", "c2"):
+            await other.json("DELETE", f"/connections/{name}?provider_config_key=tracker", expect=200)
+        async with asyncio.timeout(PATIENCE_S):
+            for name in ("c1", "c2"):
+                status = 200
+                while status != 404:
+                    async with running.proxied(name) as answer:
+                        status = answer.status
+    finally:
+        await other.stop()
+
+
+async def test_a_credential_is_sealed_again_once_it_is_not_used(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    await call(running)
+    live = running.services.live
+    assert [kept.opened is not None for _, kept in live._kept.items()] == [True]
+    later(61)
+    async with asyncio.timeout(PATIENCE_S):
+        while any(kept.opened is not None for _, kept in live._kept.items()):
+            await asyncio.sleep(0)
+
+
+async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    await call(running)
+    (running.folder / "gateway.db").unlink()
+    body = {"provider_config_key": "tracker", "credentials": {"access_token": tracker.grant()["access_token"]}}
+    told = await running.json("POST", "/connections", json=body, expect=503)
+    assert told["error"]["code"] == "store_unavailable"
+    assert "removed" in told["error"]["message"]
+    assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
+    async with running.http.get(f"{running.url}/ready") as answer:
+        assert answer.status == 503
+    assert (await call(running))["token"]  # what is kept in memory goes on serving
+
+
+async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    asked_at = clock.now()
+    tracker.hold.clear()
+    calling = asyncio.create_task(call(running))
+    while tracker.calls["refresh_token"] == 0:
+        await asyncio.sleep(0)
+    later(100)
+    tracker.hold.set()
+    await calling
+    row = await running.services.store.connections.get(_ref())
+    assert row is not None
+    assert row.expires_at is not None
+    assert row.expires_at - asked_at < timedelta(seconds=3660)
+
+
+async def test_a_forced_refresh_that_fails_in_passing_is_told_beside_the_valid_token(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    tracker.answer = web.Response(status=500)
+    address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
+    async with running.http.get(address, headers=running.headers) as answer:
+        told = await answer.json()
+    assert (answer.status, told["credentials"]["access_token"]) == (200, "access-1")
+    assert answer.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
+    assert told["state"] == "degraded"
+    assert told["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
+    tracker.answer = None
+    async with running.http.get(address, headers=running.headers) as answer:
+        told = await answer.json()
+    assert "Gateway-Refresh-Failed" not in answer.headers
+    assert (told["state"], told["errors"]) == ("active", [])

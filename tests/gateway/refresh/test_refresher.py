@@ -1,0 +1,122 @@
+"""Who renews when many tokens end at once: those that somebody waits for, at once; the others few and paced."""
+
+import asyncio
+
+import pytest
+
+from gateway.records.connection import ConnectionRef
+from gateway.refresh.refresher import Line, QueueTurn, RefreshQueue
+
+
+def ref(number: int, integration: str = "tracker") -> ConnectionRef:
+    return ConnectionRef("dev", integration, f"c{number}")
+
+
+class Crowd:
+    """`most`: how many were at it at once. `order`: who began, in that order."""
+
+    def __init__(self, turns: RefreshQueue) -> None:
+        self.turns = turns
+        self.now = self.most = 0
+        self.order: list[ConnectionRef] = []
+        self.go = asyncio.Event()
+
+    async def renew(self, one: ConnectionRef, *, urgent: bool = False) -> None:
+        await self.turns.take(one, urgent=urgent)
+        self.order.append(one)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0)
+        await self.go.wait()
+        self.now -= 1
+        self.turns.give_back(one)
+
+    def start(self, numbers: range, *, urgent: bool = False) -> "list[asyncio.Task[None]]":
+        return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]
+
+
+async def settled() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_ten_thousand_that_nobody_waits_for_are_renewed_few_at_once() -> None:
+    crowd = Crowd(RefreshQueue(behind=4, pace_s=0))
+    crowd.go.set()
+    await asyncio.gather(*crowd.start(range(10_000)))
+    assert (crowd.most, len(crowd.order)) == (4, 10_000)
+
+
+async def test_who_is_waited_for_goes_ahead_of_the_crowd() -> None:
+    crowd = Crowd(RefreshQueue(behind=2, urgent=8, pace_s=0))
+    crowd.start(range(100))
+    await settled()
+    waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
+    await settled()
+    assert crowd.order == [ref(0), ref(1), ref(1000)]
+    crowd.turns.urge(ref(77))  # and so does one of the crowd as soon as somebody asks for it
+    await settled()
+    assert crowd.order[-1] == ref(77)
+    crowd.go.set()
+    await waiting
+
+
+async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
+    crowd = Crowd(RefreshQueue(behind=100, pace_s=0.02))
+    crowd.go.set()
+    began = asyncio.get_running_loop().time()
+    await asyncio.gather(*crowd.start(range(6)))
+    assert asyncio.get_running_loop().time() - began >= 5 * 0.02 * 0.9
+
+
+@pytest.mark.parametrize(
+    ("waiting", "left_s", "pause_s"),
+    [
+        (1, 3600.0, 0.1),
+        (600, 240.0, 0.1),
+        (2400, 240.0, 0.05),
+        (10_000, 240.0, 0.024),
+        (10_000, -1.0, 0.1),
+    ],
+    ids=["one", "in time", "twice as many", "as fast as may be", "too late"],
+)
+async def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
+    waiting: int, left_s: float, pause_s: float
+) -> None:
+    turns, line, now = RefreshQueue(pace_s=0.1), Line(), 1000.0
+    turns._lines[ref(0)[:2]] = line
+    for number in range(waiting):
+        line.behind[ref(number)] = QueueTurn(asyncio.get_running_loop().create_future(), now + left_s)
+    assert turns._pause_s(line, now) == pytest.approx(pause_s)
+
+
+async def test_a_slow_provider_holds_up_its_own_only() -> None:
+    turns = RefreshQueue(urgent=2, pace_s=0)
+    for number in range(2):
+        await turns.take(ref(number), urgent=True)
+    third = asyncio.create_task(turns.take(ref(3), urgent=True))
+    await turns.take(ref(1, "other"), urgent=True)
+    assert not third.done()
+    turns.give_back(ref(0))
+    await third
+
+
+async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
+    crowd = Crowd(RefreshQueue(behind=1, pace_s=0))
+    tasks = crowd.start(range(3))
+    await settled()
+    crowd.turns.close()
+    crowd.go.set()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
+    with pytest.raises(asyncio.CancelledError):
+        await crowd.turns.take(ref(7), urgent=False)
+    await crowd.turns.take(ref(8), urgent=True)  # somebody waits for it, and the drain waits for them
+
+
+@pytest.mark.parametrize("urgent", [True, False])
+async def test_a_line_that_is_empty_is_forgotten(urgent: bool) -> None:
+    turns = RefreshQueue(pace_s=0)
+    await turns.take(ref(1), urgent=urgent)
+    turns.give_back(ref(1))
+    assert turns._lines == {}

@@ -1,0 +1,91 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.refresh.schedule import last_from, refresh_from, seconds_left
+from tests.fakes.providers import provider
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+HELD = Connection(
+    ref=ConnectionRef("dev", "tracker", "c"),
+    id=1,
+    uid="u",
+    provider="tracker",
+    version=1,
+    credential=Sealed(b"", "dev", "connections", "u", "credential", 1),
+    expires_at=None,
+    created_at=NOW - timedelta(days=30),
+    updated_at=NOW,
+    last_refreshed_at=NOW,
+)
+
+
+def margin(lifetime_s: float, uid: str = "u", **entry: object) -> float:
+    """Seconds before the end at which the renewal begins."""
+    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime_s))
+    due = refresh_from(held, provider(**entry))
+    assert due is not None
+    assert held.expires_at is not None
+    return (held.expires_at - due).total_seconds()
+
+
+@given(st.floats(0.001, 1e8), st.text(max_size=8))
+def test_the_margin_is_a_tenth_of_the_lifetime_from_2_s_to_5_minutes_less_up_to_a_fifth(
+    lifetime: float, uid: str
+) -> None:
+    most = min(300, max(2, lifetime / 10), lifetime / 2)
+    assert 0.8 * most - 1e-4 <= margin(lifetime, uid) <= most + 1e-4
+
+
+@given(st.floats(3, 1e8), st.text(max_size=8))
+def test_a_call_waits_for_the_renewal_while_a_server_that_rounds_down_may_count_the_token_as_dead(
+    lifetime: float, uid: str
+) -> None:
+    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
+    last = last_from(held, provider())
+    assert last is not None
+    assert held.expires_at is not None
+    assert held.expires_at - last >= min(timedelta(seconds=1), timedelta(seconds=lifetime * 0.3 - 1e-4))
+    assert last - NOW >= timedelta(seconds=lifetime / 2)
+
+
+@given(st.floats(1, 1e6), st.integers(1, 10**6))
+def test_an_entrys_buffer_overrides_it_up_to_half_the_lifetime(lifetime: float, buffer_s: int) -> None:
+    most = min(buffer_s, lifetime / 2)
+    assert 0.8 * most - 1e-4 <= margin(lifetime, token_expiration_buffer=buffer_s) <= most + 1e-4
+
+
+def test_neighbours_are_renewed_at_different_times() -> None:
+    assert len({margin(3600, f"uid-{n}") for n in range(50)}) == 50
+
+
+def test_a_token_of_no_known_end_has_no_margin() -> None:
+    assert refresh_from(HELD, provider()) is None
+    assert last_from(HELD, provider()) is None
+    assert seconds_left(HELD, provider(), NOW, at_most=60) == 60
+
+
+@given(st.floats(0.001, 1e8), st.text(max_size=8))
+def test_the_last_stretch_lies_in_the_margin_and_lasts_about_a_second_at_most(lifetime: float, uid: str) -> None:
+    held = replace(HELD, uid=uid, expires_at=NOW + timedelta(seconds=lifetime))
+    last, due = last_from(held, provider()), refresh_from(held, provider())
+    assert last is not None
+    assert due is not None
+    assert held.expires_at is not None
+    assert due <= last <= held.expires_at
+    assert held.expires_at - last <= timedelta(seconds=1.1)
+
+
+def test_a_credential_is_looked_at_again_at_its_margin_at_its_last_stretch_and_at_its_end() -> None:
+    held = replace(HELD, expires_at=NOW + timedelta(seconds=3600))
+
+    def left(at_s: float) -> float:
+        return seconds_left(held, provider(), NOW + timedelta(seconds=at_s), at_most=60)
+
+    assert left(0) == 3600 - margin(3600)
+    assert left(3600 - 200) == 198.9
+    assert left(3600 - 0.5) == 0.5
+    assert left(3600) == left(3700) == 0

@@ -1,0 +1,46 @@
+"""Renewals that are due together are begun one after the other, none later than it is due."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.refresh.schedule import SPARE, RefreshSlots
+
+WIDTH_S = 0.05
+
+
+def taken(slots: RefreshSlots, dues: list[float], *, earliest: float = 0.0, now: float = 0.0) -> list[float]:
+    return [slots.take(due, earliest=earliest, now=now) for due in dues]
+
+
+def test_a_few_keep_their_own_moments() -> None:
+    dues = [100.01, 250.3, 399.99]
+    assert taken(RefreshSlots(WIDTH_S), dues) == dues
+
+
+def test_ten_thousand_of_one_minute_begin_at_the_same_distance_each() -> None:
+    dues = [3300 + n * 60 / 10_000 for n in range(10_000)]
+    moments = sorted(taken(RefreshSlots(WIDTH_S), dues))
+    assert 3360 - 501 < moments[0] < 3360 - 499
+    assert len({int(one / WIDTH_S + 1e-6) for one in moments}) == 10_000
+
+
+@given(st.lists(st.floats(0, 20), max_size=300), st.floats(0, 20))
+def test_none_is_later_than_due_nor_earlier_than_it_may(dues: list[float], earliest: float) -> None:
+    for due, moment in zip(dues, taken(RefreshSlots(WIDTH_S), dues, earliest=earliest), strict=True):
+        assert moment <= due
+        assert moment == due or moment >= earliest
+
+
+def test_who_finds_no_room_is_begun_when_it_is_due() -> None:
+    slots = RefreshSlots(WIDTH_S)
+    moments = taken(slots, [10.0] * 50, earliest=9.0)
+    assert moments.count(10.0) == 30  # one in its own slot, and those that twenty slots of a second did not hold
+    assert min(moments) >= 9.0
+    assert slots.take(10.0, earliest=0.0, now=9.5) == 10.0, "what has passed is no room"
+
+
+def test_what_has_passed_is_forgotten() -> None:
+    slots = RefreshSlots(WIDTH_S)
+    for second in range(4 * SPARE):
+        slots.take(second, earliest=0.0, now=float(second))
+    assert len(slots) <= SPARE + 1

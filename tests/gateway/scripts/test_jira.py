@@ -1,0 +1,173 @@
+"""Requirement 5.3, word for word, and what real answers do to it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.scripts.jira import SITES, jira_post_connection
+from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
+from tests.fakes.providers import provider
+
+ACME = {"id": "id-acme", "url": "https://acme.atlassian.net", "name": "Acme", "scopes": ["read:jira-work"]}
+XACME = {"id": "id-xacme", "url": "https://xacme.atlassian.net", "name": "acme", "scopes": ["read:jira-work"]}
+WIKI = {"id": "id-wiki", "url": "https://wiki.atlassian.net/", "name": "Wiki", "scopes": ["read:confluence-user"]}
+
+
+class Asked:
+    """A provider that answers from a dict of path ▸ JSON, or fails."""
+
+    def __init__(self, sites: Any, config: Mapping[str, Any] | None = None, **answers: Any) -> None:
+        settings = answers.pop("connection_config", {})
+        proxy = {"base_url": "https://api.example.com", **answers.pop("proxy", {})}
+        self.provider = provider(proxy=proxy, connection_config=settings)
+        self.config = dict(config or {})
+        self.answers = {SITES: sites, **answers}
+        self.paths: list[str] = []
+        self.ask = False
+        self.account: tuple[str | None, str | None] = (None, None)
+
+    def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002
+        self.account = (id, label)
+
+    def set_config(self, **settings: str) -> None:
+        self.config.update(settings)
+
+    async def get_json(self, path: str) -> Any:
+        self.paths.append(path)
+        if path not in self.answers:
+            raise ProviderUnreadable(f"{path} answered 404")
+        return self.answers[path]
+
+
+async def test_without_a_subdomain_the_first_site_is_taken() -> None:
+    asked = Asked([XACME, ACME])
+    await jira_post_connection(asked)
+    assert asked.config == {"cloudId": "id-xacme", "subdomain": "xacme", "baseUrl": "https://xacme.atlassian.net"}
+
+
+@pytest.mark.parametrize(
+    "given", ["acme", "ACME", " acme ", "acme.atlassian.net", "Acme.Atlassian.NET", "acme.atlassian.net."]
+)
+async def test_a_subdomain_picks_the_site_with_that_host_label(given: str) -> None:
+    asked = Asked([XACME, ACME], {"subdomain": given})
+    await jira_post_connection(asked)
+    assert (asked.config["cloudId"], asked.config["subdomain"]) == ("id-acme", "acme")
+
+
+@pytest.mark.parametrize(
+    "given", ["cme", "acm", "xacm", "acme.example.net", "acme.atlassian.net.evil.test", "Wiki Inc"]
+)
+async def test_a_subdomain_that_matches_no_site_refuses_and_names_the_sites(given: str) -> None:
+    asked = Asked([XACME, ACME], {"subdomain": given})
+    with pytest.raises(Refused, match="xacme, acme") as refused:
+        await jira_post_connection(asked)
+    assert [site["subdomain"] for site in refused.value.payload["sites"]] == ["xacme", "acme"]
+    assert "cloudId" not in asked.config
+
+
+LOOKALIKE = {"id": "id-evil", "url": "https://acme.evil.test", "name": "Acme", "scopes": ["read:jira-work"]}
+SUFFIX: dict[str, Any] = {"subdomain": {"suffix": ".atlassian.net", "optional": True}}
+
+
+async def test_a_subdomain_is_no_host_of_another_domain_than_the_entry_s() -> None:
+    asked = Asked([LOOKALIKE, ACME], {"subdomain": "acme"}, connection_config=SUFFIX)
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+    with pytest.raises(Refused, match="No site matches"):
+        await jira_post_connection(Asked([LOOKALIKE], {"subdomain": "acme"}, connection_config=SUFFIX))
+
+
+async def test_a_subdomain_that_fits_hosts_of_two_domains_is_refused_where_the_entry_names_none() -> None:
+    with pytest.raises(Refused, match=r"Give the whole host: acme\.atlassian\.net, acme\.evil\.test\."):
+        await jira_post_connection(Asked([LOOKALIKE, ACME], {"subdomain": "acme"}))
+    asked = Asked([LOOKALIKE, ACME], {"subdomain": "acme.atlassian.net"})
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+
+
+async def test_a_site_that_was_connected_without_a_subdomain_is_found_again_by_its_cloud_id() -> None:
+    asked = Asked([LOOKALIKE], connection_config=SUFFIX)
+    await jira_post_connection(asked)
+    again = Asked([LOOKALIKE, ACME], asked.config, connection_config=SUFFIX)
+    await jira_post_connection(again)
+    assert again.config["cloudId"] == "id-evil"
+
+
+async def test_the_name_of_a_site_is_not_its_host() -> None:
+    asked = Asked([XACME], {"subdomain": "acme"})
+    with pytest.raises(Refused):
+        await jira_post_connection(asked)
+
+
+async def test_a_given_cloud_id_must_be_among_the_sites() -> None:
+    asked = Asked([XACME, ACME], {"cloudId": "id-acme"})
+    await jira_post_connection(asked)
+    assert asked.config["subdomain"] == "acme"
+    with pytest.raises(Refused, match="cloudId 'elsewhere'"):
+        await jira_post_connection(Asked([ACME], {"cloudId": "elsewhere"}))
+
+
+async def test_a_cloud_id_and_a_subdomain_must_mean_the_same_site() -> None:
+    with pytest.raises(Refused):
+        await jira_post_connection(Asked([XACME, ACME], {"cloudId": "id-xacme", "subdomain": "acme"}))
+
+
+@pytest.mark.parametrize("sites", [[], [{}], [{"id": "x"}], [{"id": "x", "url": "http://["}], [{"id": 7, "url": 8}]])
+async def test_no_usable_site_refuses_the_connection(sites: Any) -> None:
+    with pytest.raises(Refused, match="no site"):
+        await jira_post_connection(Asked(sites))
+
+
+@pytest.mark.parametrize("answer", [{}, None, "sites", {"error": "x"}])
+async def test_an_answer_that_is_no_list_is_the_providers_fault(answer: Any) -> None:
+    with pytest.raises(ProviderUnreadable):
+        await jira_post_connection(Asked(answer))
+
+
+async def test_who_authorized_is_stored_where_the_provider_tells() -> None:
+    asked = Asked([ACME], **{"/ex/jira/id-acme/rest/api/3/myself": {"accountId": "5b10"}})
+    await jira_post_connection(asked)
+    assert asked.config["accountId"] == "5b10"
+
+
+async def test_a_confluence_site_is_asked_in_its_own_way() -> None:
+    asked = Asked([WIKI], **{"/ex/confluence/id-wiki/wiki/rest/api/user/current": {"accountId": "w"}})
+    await jira_post_connection(asked)
+    assert (asked.config["accountId"], asked.config["subdomain"]) == ("w", "wiki")
+
+
+async def test_an_entry_says_itself_what_its_paths_look_like() -> None:
+    form = {"path_form": "/ex/sandbox/${connectionConfig.cloudId}/rest/api/3/<endpoint>"}
+    asked = Asked([{**ACME, "id": "a/../b"}], proxy=form)
+    await jira_post_connection(asked)
+    assert asked.paths[1] == "/ex/sandbox/a%2F..%2Fb/rest/api/3/myself"
+
+
+async def test_who_wants_to_be_asked_gets_the_sites_that_fit() -> None:
+    asked = Asked([ACME, XACME])
+    asked.ask = True
+    with pytest.raises(SiteOpen) as open_:
+        await jira_post_connection(asked)
+    first = open_.value.sites[0]
+    assert [site.name for site in open_.value.sites] == ["Acme", "acme"]
+    assert (first.id, first.url, first.settings) == (
+        "id-acme",
+        "https://acme.atlassian.net",
+        {"cloudId": "id-acme", "subdomain": "acme"},
+    )
+
+
+@pytest.mark.parametrize("config", [{"subdomain": "acme"}, {"cloudId": "id-acme"}])
+async def test_who_has_named_a_site_is_not_asked(config: dict[str, str]) -> None:
+    asked = Asked([XACME, ACME], config)
+    asked.ask = True
+    await jira_post_connection(asked)
+    assert asked.config["cloudId"] == "id-acme"
+
+
+async def test_the_account_is_known_by_its_mail_and_its_site() -> None:
+    me = {"accountId": "42", "emailAddress": "ada@example.com", "displayName": "Ada"}
+    asked = Asked([ACME], **{"/ex/jira/id-acme/rest/api/3/myself": me})
+    await jira_post_connection(asked)
+    assert asked.account == ("42", "ada@example.com · acme.atlassian.net")

@@ -1,0 +1,256 @@
+"""Signatures of providers' webhooks, as the shipped entries describe them: the right one passes, and no other."""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.provider_parts import WebhookSignature
+from gateway.integrations.declared import catalog_of
+from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
+from gateway.scripts.webhook_signature import checkable, signing_secrets, verified
+from gateway.secret import Secret
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+AT = str(int(NOW.timestamp()))
+BODY = b'{"id": "evt_1", "text": "sn\xc3\xb6w"}'
+URL = "https://gw.example.com/webhook/dev/x"
+KEY = "a-secret-of-the-webhook"
+RAW_KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+
+
+@cache
+def shipped() -> Catalog:
+    return catalog_of(None)
+
+
+def described(name: str) -> WebhookSignature:
+    entry = shipped().get(name)
+    assert entry is not None
+    assert entry.webhook_signature is not None
+    return entry.webhook_signature
+
+
+def mac(said: bytes, algorithm: str = "sha256", key: bytes = KEY.encode()) -> bytes:
+    return hmac.new(key, said, algorithm).digest()
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+def standard(at: str, body: bytes) -> str:
+    return f"v1,{b64(mac(f'msg_1.{at}.'.encode() + body, key=base64.b64decode(RAW_KEY)))}"
+
+
+# For each provider: its headers, by its own documentation, for a time and a body.
+Signer = Callable[[str, bytes], dict[str, str]]
+SIGNERS: dict[str, Signer] = {
+    "github": lambda _, body: {"x-hub-signature-256": f"sha256={mac(body).hex()}"},
+    "jira": lambda _, body: {"x-hub-signature": f"sha256={mac(body).hex()}"},
+    "shopify": lambda _, body: {"x-shopify-hmac-sha256": b64(mac(body))},
+    "stripe": lambda at, body: {"stripe-signature": f"t={at},v1={mac(f'{at}.'.encode() + body).hex()},v0=00"},
+    "slack": lambda at, body: {
+        "x-slack-request-timestamp": at,
+        "x-slack-signature": f"v0={mac(f'v0:{at}:'.encode() + body).hex()}",
+    },
+    "calendly": lambda at, body: {"calendly-webhook-signature": f"t={at},v1={mac(f'{at}.'.encode() + body).hex()}"},
+    "paddle": lambda at, body: {"paddle-signature": f"ts={at};h1={mac(f'{at}:'.encode() + body).hex()}"},
+    "buildkite": lambda at, body: {
+        "x-buildkite-signature": f"timestamp={at},signature={mac(f'{at}.'.encode() + body).hex()}"
+    },
+    "circleci": lambda _, body: {"circleci-signature": f"v1={mac(body).hex()},v2=x"},
+    "pagerduty": lambda _, body: {"x-pagerduty-signature": f"v1={'0' * 64},v1={mac(body).hex()}"},
+    "openai": lambda at, body: {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": at,
+        "webhook-signature": f"v1,AAAA {standard(at, body)}",
+    },
+    "clerk": lambda at, body: {"svix-id": "msg_1", "svix-timestamp": at, "svix-signature": standard(at, body)},
+    "hubspot": lambda at, body: {
+        "x-hubspot-request-timestamp": f"{at}000",
+        "x-hubspot-signature-v3": b64(mac(f"POST{URL}".encode() + body + f"{at}000".encode())),
+    },
+    "zendesk": lambda at, body: {
+        "x-zendesk-webhook-signature-timestamp": zulu(at),
+        "x-zendesk-webhook-signature": b64(mac(zulu(at).encode() + body)),
+    },
+    "box": lambda at, body: {
+        "box-delivery-timestamp": zulu(at),
+        "box-signature-primary": b64(mac(body + zulu(at).encode())),
+    },
+    "twitch": lambda at, body: {
+        "twitch-eventsub-message-id": "m1",
+        "twitch-eventsub-message-timestamp": zulu(at),
+        "twitch-eventsub-message-signature": f"sha256={mac(b'm1' + zulu(at).encode() + body).hex()}",
+    },
+    "squareup": lambda _, body: {"x-square-hmacsha256-signature": b64(mac(URL.encode() + body))},
+    "trello": lambda _, body: {"x-trello-webhook": b64(mac(body + URL.encode(), "sha1"))},
+    "airtable": lambda _, body: {
+        "x-airtable-content-mac": f"hmac-sha256={mac(body, key=base64.b64decode(RAW_KEY)).hex()}"
+    },
+    "patreon": lambda _, body: {"x-patreon-signature": mac(body, "md5").hex()},
+}
+TIMED = ["stripe", "slack", "calendly", "paddle", "buildkite", "openai", "clerk", "hubspot", "zendesk", "box", "twitch"]
+
+
+def zulu(at: str) -> str:
+    return datetime.fromtimestamp(int(at), tz=UTC).isoformat().replace("+00:00", "Z")
+
+
+def secret_of(name: str) -> Secret:
+    return Secret({"openai": f"whsec_{RAW_KEY}", "clerk": f"whsec_{RAW_KEY}", "airtable": RAW_KEY}.get(name, KEY))
+
+
+def incoming(headers: dict[str, str], body: bytes = BODY) -> IncomingWebhook:
+    return IncomingWebhook("POST", URL, headers, body, NOW)
+
+
+@pytest.mark.parametrize("name", SIGNERS)
+def test_the_right_signature_passes_also_beside_a_former_secret(name: str) -> None:
+    message = incoming(SIGNERS[name](AT, BODY))
+    assert verified(message, described(name), [secret_of(name)])
+    assert verified(message, described(name), [Secret("the-new-secret-of-all"), secret_of(name)])
+
+
+@pytest.mark.parametrize("name", SIGNERS)
+def test_no_other_passes(name: str) -> None:
+    how, secret = described(name), secret_of(name)
+    right = SIGNERS[name](AT, BODY)
+    header = how.header.lower()
+    wrong: list[IncomingWebhook] = [
+        incoming(right, BODY + b" "),
+        incoming(right | {header: right[header][:-8] + "AAAAAAA="}),
+        incoming(right | {header: "\udcff"}),
+        incoming(right | {header: "=,;v1=sha256="}),
+        incoming(SIGNERS[name](AT, b"")),
+    ]
+    for message in wrong:
+        with pytest.raises(SignatureRefused):
+            verified(message, how, [secret])
+    with pytest.raises(SignatureRefused):
+        verified(incoming(right), how, [Secret("another-secret-entirely")])
+    with pytest.raises(SignatureRefused) as refusal:
+        verified(incoming({}), how, [secret])
+    assert refusal.value.missing
+
+
+@pytest.mark.parametrize("name", TIMED)
+@pytest.mark.parametrize("off_s", [-700, 700])
+def test_what_was_sent_long_ago_or_is_yet_to_come_is_refused(name: str, off_s: int) -> None:
+    late = replace(incoming(SIGNERS[name](AT, BODY)), received_at=NOW + timedelta(seconds=off_s))
+    with pytest.raises(SignatureRefused):
+        verified(late, described(name), [secret_of(name)])
+
+
+@pytest.mark.parametrize("field", ["x-sent-at", "X-Sent", "x-hub-ts"])
+def test_the_field_that_the_entry_names_for_the_time_is_checked_whatever_it_is_called(field: str) -> None:
+    form = f"v0:{{{field.lower()}}}:{{raw body}}"
+    how = WebhookSignature(
+        scheme="hmac-sha256", header="x-hub", signed_payload=form, timestamp_header=field, tolerance_s=60
+    )
+
+    def sent(at: str) -> IncomingWebhook:
+        return incoming({field.lower(): at, "x-hub": mac(f"v0:{at}:".encode() + BODY).hex()})
+
+    assert verified(sent(AT), how, [Secret(KEY)])
+    for wrong in (str(int(AT) - 61), str(int(AT) + 61), "nan"):
+        with pytest.raises(SignatureRefused):
+            verified(sent(wrong), how, [Secret(KEY)])
+
+
+def test_two_messages_have_two_names_and_one_that_comes_again_has_the_same() -> None:
+    how, secret = described("github"), [secret_of("github")]
+    first, again = (verified(incoming(SIGNERS["github"](AT, BODY)), how, secret) for _ in range(2))
+    other = verified(incoming(SIGNERS["github"](AT, b"{}"), b"{}"), how, secret)
+    assert first == again != other
+
+
+def test_where_bodies_repeat_none_is_taken_for_a_replay() -> None:
+    headers = {"x-dropbox-signature": mac(BODY).hex()}
+    assert verified(incoming(headers), described("dropbox"), [Secret(KEY)]) is None
+
+
+def test_a_public_key_checks_what_a_private_one_signed() -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    said = AT.encode() + BODY
+    discord = ed25519.Ed25519PrivateKey.generate()
+    public = Secret(discord.public_key().public_bytes_raw().hex())
+    headers = {"x-signature-timestamp": AT, "x-signature-ed25519": discord.sign(said).hex()}
+    assert verified(incoming(headers), described("discord"), [public])
+    grid = ec.generate_private_key(ec.SECP256R1())
+    spki = grid.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    field = "x-twilio-email-event-webhook"
+    signed: dict[str, Any] = {f"{field}-timestamp": AT, f"{field}-signature": b64(grid.sign(said, ec.ECDSA(SHA256())))}
+    assert verified(incoming(signed), described("sendgrid"), [Secret(b64(spki))])
+    for how, key, right in (
+        (described("discord"), public, headers),
+        (described("sendgrid"), Secret(b64(spki)), signed),
+    ):
+        with pytest.raises(SignatureRefused):
+            verified(incoming(right, b"other"), how, [key])
+        with pytest.raises(SignatureRefused):
+            verified(incoming(right), how, [Secret("no key at all")])
+
+
+def test_a_token_that_both_know_must_be_the_same() -> None:
+    how = described("gitlab")
+    assert verified(incoming({"x-gitlab-token": KEY}), how, [Secret("new-one"), Secret(KEY)])
+    with pytest.raises(SignatureRefused):
+        verified(incoming({"x-gitlab-token": KEY[:-1]}), how, [Secret(KEY)])
+
+
+def test_a_form_is_signed_behind_its_address() -> None:
+    body = b"To=%2B15550001&From=%2B15550002&Body=hi"
+    said = f"{URL}BodyhiFrom+15550002To+15550001".encode()
+    headers = {"x-twilio-signature": b64(mac(said, "sha1"))}
+    assert verified(incoming(headers, body), described("twilio"), [Secret(KEY)])
+
+
+def test_some_sign_with_the_secret_of_the_app_itself() -> None:
+    own, client = [Secret("own-webhook-secret")], Secret("client-secret-of-app")
+    assert signing_secrets(described("hubspot"), own, client) == (client,)
+    assert signing_secrets(described("github"), own, client) == own
+    assert signing_secrets(None, own, client) == own
+
+
+def test_what_a_description_says_of_no_known_scheme_is_never_taken_for_right() -> None:
+    unknown = WebhookSignature(scheme="rot13", header="x-signature")
+    assert not checkable(unknown)
+    assert not checkable(described("mailgun"))
+    with pytest.raises(SignatureRefused):
+        verified(incoming({"x-signature": hashlib.sha256(BODY).hexdigest()}), unknown, [Secret(KEY)])
+
+
+def test_nearly_all_that_the_catalog_describes_can_be_checked() -> None:
+    entries = [shipped().get(name) for name in shipped().providers]
+    told = {one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None}
+    assert {name for name, how in told.items() if not checkable(how)} <= {"mailgun"}
+
+
+def test_a_webhook_offers_a_few_signatures_and_each_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    digest = hmac.digest
+    monkeypatch.setattr("gateway.scripts.webhook_signature.hmac.digest", lambda *args: made.append(1) or digest(*args))
+    right = f"sha256={mac(BODY).hex()}"
+    how = described("github")
+    secrets = (Secret("the old one"), Secret(KEY))
+
+    def sent(*signatures: str) -> IncomingWebhook:
+        return IncomingWebhook("POST", URL, {"x-hub-signature-256": " ".join(signatures)}, BODY, NOW)
+
+    verified(sent(*["sha256=00"] * 7, right), how, secrets)
+    assert len(made) == len(secrets)
+    with pytest.raises(SignatureRefused):
+        verified(sent(*["sha256=00"] * 1000, right), how, secrets)
+    assert len(made) == 2 * len(secrets)

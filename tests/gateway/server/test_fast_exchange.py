@@ -1,0 +1,114 @@
+"""A plain head is turned into the caller's line by line: it must come out as if it had been taken apart into fields."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http import passed_head
+from gateway.http.answer_head import Malformed, parse_head
+from gateway.http.headers import MalformedAnswer
+from gateway.http.origin import Address
+from gateway.http.passed_head import PlainHead, plain_head
+from gateway.server.fast_exchange import lane_head
+
+NAMES = (
+    *("Server", "ETag", "X-Id", "date", "Date", "Content-Type", "content-type", "Content-Length", "Transfer-Encoding"),
+    *("Connection", "Keep-Alive", "Upgrade", "Strict-Transport-Security", "Set-Cookie", "Location", "Link", "X_Y"),
+    *("Gateway-Error", "Access-Control-Allow-Origin", "content_length", "Trailer", "Bad Name", "X-Accel-Redirect", ""),
+    *("Vary", "vary", "X-Content-Type-Options", "Content-Security-Policy", "Service-Worker-Allowed", "Referrer-Policy"),
+)
+VALUES = (
+    *("Accept-Encoding", "authorization, Origin", "*", "sandbox allow-scripts"),
+    *("a", "", "5", "05", "5, 5", "-1", "chunked", "gzip, chunked", "close", "keep-alive", "Keep-Alive", "x-id"),
+    *(
+        "timeout=5",
+        "timeout=5, max=100",
+        "max=2, timeout=7",
+        "text/event-stream; x=1",
+        "application/json",
+        "ä",
+        "\udce4",
+    ),
+    *(" two", "behind ", "\ttab", "in\tside", "a:  b", "nul\x00", "cr\rlf", "lf\nx", "https://api.example.com/v1/x"),
+)
+STARTS = ("HTTP/1.1 200 OK", "HTTP/1.1 404", "HTTP/1.1 299 ä", "HTTP/1.0 200 OK", "HTTP/1.1 100 C", "HTTP/2 200 OK")
+LINES = st.tuples(st.sampled_from(NAMES), st.sampled_from((": ", ": ", ": ", ":", "")), st.sampled_from(VALUES)).map(
+    "".join
+)
+
+
+def plan(method: str, mount: str) -> Any:
+    placement = SimpleNamespace(query_names=frozenset())
+    opened = SimpleNamespace(
+        base=Address("https", "api.example.com", 443, "/v1"),
+        placement=placement,
+        integration=SimpleNamespace(forward_set_cookie=False),
+    )
+    services = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(public_url="https://gw.example")))
+    route = SimpleNamespace(services=services)
+    return cast("Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount))
+
+
+def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:
+    return lane_head(head, plan(method, mount), 0.001, 0.002, last=last)
+
+
+@given(
+    st.sampled_from(STARTS),
+    st.lists(LINES, max_size=6),
+    st.sampled_from(("GET", "HEAD")),
+    st.sampled_from(("/proxy", "/c/gw_cap_x")),
+    st.booleans(),
+)
+def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method: str, mount: str, last: bool) -> None:
+    raw = "\r\n".join((start, *lines)).encode("utf-8", "surrogateescape")
+    for _ in range(2):  # learned, and remembered
+        head = plain_head(raw)
+        if head is None:
+            continue
+        try:
+            told = parse_head(raw)
+        except Malformed as fault:
+            pytest.fail(f"{raw!r} was taken for plain, and is none: {fault}")
+        assert (head.status, head.length, head.chunked, head.keep_s) == (
+            *(told.status, told.length, told.chunked, told.keep_s),
+        )
+        assert head.whole().fields == told.fields
+        try:
+            expected = made(told, method, mount, last=last)
+        except MalformedAnswer:
+            pytest.fail(f"{raw!r} was taken for plain, and cannot be passed on")
+        assert without_date(made(head, method, mount, last=last)) == without_date(expected)
+
+
+def without_date(told: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
+    """One of ours has the second of its making."""
+    return [line for line in told[0].split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], told[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Server: nginx", "Content-Length: 12", "Keep-Alive: timeout=5, max=9", "Connection: close", "X-Id: \udce4"],
+)
+def test_usual_heads_are_plain(line: str) -> None:
+    raw = f"HTTP/1.1 200 OK\r\n{line}\r\nContent-Type: a/b".encode("utf-8", "surrogateescape")
+    assert isinstance(plain_head(raw), PlainHead)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Set-Cookie: a=b", "Location: /x", "Link: <x>", "Connection: x-id", "X-Id:tight", "X-Id: \t", "X-Id: nul\x00"],
+)
+def test_what_more_than_a_line_decides_is_not_plain(line: str) -> None:
+    assert plain_head(f"HTTP/1.1 200 OK\r\n{line}".encode()) is None
+
+
+def test_what_was_learned_is_bounded_and_forgotten() -> None:
+    for number in range(3000):
+        plain_head(b"HTTP/1.1 200 OK\r\nX-Id: %d" % number)
+    assert 0 < len(passed_head._lines) <= 1024
+    passed_head.forget()
+    assert not passed_head._lines

@@ -1,0 +1,124 @@
+"""What the fast lane owes to its surroundings: metrics, time, reloads, and an end without a lost request."""
+
+import asyncio
+from pathlib import Path
+
+import yaml
+
+import gateway
+from gateway.observe.metrics_text import total
+from tests.fakes.clock import Clock
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.gateway.proxy.test_server_timing import split
+from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+
+
+def counted(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
+    metrics = running.services.metrics
+    return {key[1:]: numbers[0] for key, numbers in total([metrics._page]).items() if key[0] == name}
+
+
+async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_message(reader)
+            clock.ahead_s += 5
+            writer.write(OK)
+
+    async with raw_provider(slow) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            answers = [await client.ask(get()) for _ in range(3)]
+        taken = running.lane.taken
+        assert taken >= 2
+        assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
+        split_ms = next(
+            numbers for key, numbers in total([running.services.metrics._page]).items() if key[0] == "split"
+        )
+    for answer in answers:
+        told = split((answer.head.one("server-timing") or b"").decode())
+        assert list(told) == ["gateway", "token", "upstream"]
+        assert 5000 <= told["upstream"] < 9000
+        assert told["token"] == 0
+        assert 0 < told["gateway"] < 4000
+    assert 20_000 <= split_ms[-1] < 36_000  # the sum of what was waited for upstream
+
+
+async def test_what_the_chain_takes_over_has_begun_on_the_lane(tmp_path: Path, clock: Clock) -> None:
+    async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+            else:
+                clock.ahead_s += 5
+                writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
+
+    async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        notes = []
+        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        async with dial(port_of(running)) as client:
+            await client.ask(get(b"/proxy/warm"))
+            answer = await client.ask(get())
+        assert running.lane.handed_over == 1
+    assert answer.status == 401
+    assert 5000 <= split((answer.head.one("server-timing") or b"").decode())["upstream"] < 9000
+    record = notes[-1]
+    assert 5000 <= record.upstream_ms <= record.duration_ms < 9000
+    assert record.gateway_ms < 4000
+
+
+async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            for _ in range(2):
+                assert (await client.ask(get())).status == 200
+            taken = running.lane.taken
+            assert taken
+            entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
+            entry["proxy"]["base_url"] += "/v2"
+            (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
+            assert await gateway.reload(running.app, running.services.config)
+            for _ in range(2):
+                assert (await client.ask(get())).status == 200
+            assert provider.request_line() == "GET /v2/x HTTP/1.1"
+            assert running.lane.taken > taken  # once the chain has opened the connection anew
+            running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
+            (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
+            assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
+            assert (await client.ask(get())).status == 401
+
+
+async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:
+    may_go_on = asyncio.Event()
+
+    async def in_two_halves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/halves" not in head:
+                writer.write(OK)
+                continue
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+            await may_go_on.wait()
+            writer.write(b"k")
+
+    async with raw_provider(in_two_halves) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.ask(get())
+            taken = running.lane.taken
+            await client.send(get(b"/proxy/halves"))
+            assert b"\r\nConnection: close" not in await client.head()
+            assert running.lane.taken == taken + 1
+            assert running._runner is not None
+            stopping = asyncio.create_task(running._runner.cleanup())
+            await asyncio.sleep(0)
+            may_go_on.set()
+            assert await client.reader.readexactly(2) == b"ok"
+            await client.send(get(b"/proxy/next"))
+            answer = await client.answer()
+            assert (answer.status, answer.head.one("connection")) == (200, b"close")
+            await stopping

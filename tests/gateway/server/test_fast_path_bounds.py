@@ -1,0 +1,119 @@
+"""What is bounded on the fast lane stays bounded where the chain takes over: memory, silence, and the time for all of it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from gateway import clock as our_clock
+from gateway.egress.client import Timeouts
+from gateway.server.client_protocol import ClientProtocol
+from tests.fakes.clock import Clock
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+
+
+def connections(running: RunningGateway) -> list[ClientProtocol]:
+    server: Any = running._runner.server  # type: ignore[union-attr]
+    return list(server.connections)
+
+
+async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp_path: Path) -> None:
+    """The caller goes on sending requests; of what it sends, no more is taken than waits its turn."""
+    asked, may_refuse, stuck = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    many, written = get(b"/proxy/behind") * 200, 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+            elif b"/first" in head:
+                asked.set()
+                await may_refuse.wait()
+                writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")
+            else:
+                stuck.set()  # and no answer: the requests behind it wait
+
+    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+
+            async def send_on() -> None:
+                nonlocal written
+                while written < 64 << 20:
+                    await client.send(many)
+                    await client.writer.drain()
+                    written += len(many)
+
+            await client.send(get(b"/proxy/first"))
+            await asked.wait()
+            (connection,) = [held for held in connections(running) if held._flight is not None]
+            sending = asyncio.create_task(send_on())
+            while not connection._held_back:
+                await asyncio.sleep(0.01)
+            assert len(connection._held) < 1 << 20
+            may_refuse.set()
+            await stuck.wait()
+            assert running.lane.handed_over == 1
+            seen = -1
+            while seen != written:  # until nothing moves any more
+                seen = written
+                await asyncio.sleep(0.2)
+            assert not sending.done()
+            assert len(connection._held) < 1 << 20
+            assert len(connection._messages) <= connection._max_msg_queue_size
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            clock.ahead_s += 50  # of the 60 s that a first byte may take
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
+            began.set()
+            await may_end.wait()
+            writer.write(b"ok")
+
+    async with raw_provider(late) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(get())
+            assert b" 200 " in await client.head()
+            (connection,) = [held for held in connections(running) if held._flight is not None]
+            connection.look(our_clock.monotonic() + 30, begun_by=0.0)
+            may_end.set()
+            assert await client.reader.readexactly(2) == b"ok"
+        assert (running.lane.taken, running.lane.handed_over) == (1, 0)
+
+
+async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
+    async def tardy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            provider.heads.append(head)
+            if b"/warm" in head:
+                writer.write(OK)
+            elif len(provider.heads) == 2:
+                clock.ahead_s += 12
+                writer.write(b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n")
+            else:
+                clock.ahead_s += 9  # and no answer: together that is more than 20 s
+
+    async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        running.services.egress.timeouts = Timeouts(total_s=20)
+        async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
+            told = await client.ask(get(more=b"Retries: 1\r\n"))
+        assert told.status == 504
+        assert b"\r\nGateway-Error: upstream_timeout\r\n" in told.head.raw
+        assert b"\r\nGateway-Attempts: 2\r\n" in told.head.raw
+        assert running.lane.handed_over == 1

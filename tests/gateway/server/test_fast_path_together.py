@@ -1,0 +1,88 @@
+"""Answers from the fast lane that leave at the end of the event loop's turn: nothing overtakes them or cuts them off."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from gateway.server.client_protocol import ClientProtocol
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.raw_provider import RawProvider, raw_provider, read_message
+from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
+from tests.gateway.server.test_fast_path_bounds import connections
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        head, _ = await read_message(reader)
+        target = head.split(b" ")[1]
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(target) + target)
+
+
+@pytest_asyncio.fixture
+async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """A gateway whose plain messages all wait for the end of a turn."""
+    provider: RawProvider
+    async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        running.lane.departures.aboard = 1
+        yield running
+        assert running.lane.departures.aboard == 1, "who came aboard has left again"
+
+
+async def due(crowded: RunningGateway) -> ClientProtocol:
+    """The caller's connection, in the turn in which it has an answer that is about to leave."""
+    while not (found := [one for one in connections(crowded) if one._due]):
+        await asyncio.sleep(0)
+    return found[0]
+
+
+async def test_requests_sent_behind_one_another_are_answered_in_their_order(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/0"))
+        while crowded.lane.taken == 0:
+            await asyncio.sleep(0)
+        await client.send(get(b"/proxy/1"))
+        await asyncio.sleep(0)
+        await client.send(b"".join(get(b"/proxy/%d" % n) for n in range(2, 20)))
+        assert [(await client.answer()).body.data for _ in range(20)] == [b"/%d" % n for n in range(20)]
+
+
+async def test_an_answer_leaves_before_what_is_refused_behind_it(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/a"))
+        await asyncio.sleep(0)
+        await client.send(b"GET /proxy/b HTTP/2.0\r\n\r\n")
+        assert (await client.answer()).body.data == b"/a"
+        assert (await client.answer()).status in (400, 505)
+        assert await client.rest() == b""
+
+
+async def test_a_connection_that_is_closed_in_that_turn_gets_its_answer_first(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/a"))
+        held = await due(crowded)
+        held.force_close()
+        assert (await client.answer()).body.data == b"/a"
+        assert await client.rest() == b""
+
+
+async def test_a_caller_who_sends_nothing_more_in_that_turn_gets_the_answer(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/a"))
+        held = await due(crowded)
+        held.eof_received()
+        held.transport.close()  # type: ignore[union-attr]  # as it does by itself then
+        assert (await client.answer()).body.data == b"/a"
+        assert await client.rest() == b""
+
+
+async def test_what_comes_in_that_turn_finds_the_answer_gone(crowded: RunningGateway) -> None:
+    async with dial(port_of(crowded)) as client:
+        await client.send(get(b"/proxy/a"))
+        held = await due(crowded)
+        held.data_received(get(b"/proxy/b"))
+        assert held._due == b""
+        assert [(await client.answer()).body.data for _ in range(2)] == [b"/a", b"/b"]
+    assert crowded.lane.taken == 2

@@ -1,0 +1,154 @@
+"""What a start warns of: files and a port that others may read, keys that can be guessed, too few descriptors."""
+
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from gateway.config import Config, load
+from gateway.config.exposed import open_files
+from gateway.server.startup_warnings import descriptor_limit, descriptors_needed, warn
+from tests.fakes.gateways import ENCRYPTION_KEY, SECRET_KEY
+
+
+def configured(folder: Path, **changes: Any) -> Config:
+    """All files its owner's alone."""
+    for name, content in (("key", ENCRYPTION_KEY), ("api", SECRET_KEY), ("port", "0"), ("gateway.db", "")):
+        (folder / name).write_text(content)
+        (folder / name).chmod(0o600)
+    document = {
+        "server": {"port": "${file:port}", **changes.pop("server", {})},
+        "store": {"encryption_keys": ["${file:key}"], **changes.pop("store", {})},
+        "environments": {"dev": {"secret_keys": ["${file:api}"]}},
+        **changes,
+    }
+    file = folder / "gateway.yaml"
+    file.write_text(yaml.safe_dump(document))
+    file.chmod(0o600)
+    return load(file)
+
+
+def warned(config: Config, event: str, admin: str | None = None) -> list[dict[str, Any]]:
+    with capture_logs() as logged:
+        warn(config, admin)
+    assert all(one["log_level"] == "warning" and one.get("fix") for one in logged)
+    return [dict(one) for one in logged if one["event"] == event]
+
+
+def test_files_of_ones_own_are_no_matter_and_those_without_secrets_may_be_open(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    (tmp_path / "port").chmod(0o644)
+    (tmp_path / "gateway.yaml").chmod(0o644)  # which holds no secret
+    assert warned(config, "file_open_to_others") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"), [("key", 0o644), ("api", 0o640), ("gateway.db", 0o604), ("gateway.yaml", 0o644)]
+)
+def test_a_file_with_secrets_that_others_may_read_is_named_with_its_mode_and_the_command(
+    tmp_path: Path, name: str, mode: int
+) -> None:
+    literal = {"environments": {"dev": {"secret_keys": [SECRET_KEY]}}} if name == "gateway.yaml" else {}
+    config = configured(tmp_path, **literal)
+    (tmp_path / name).chmod(mode)
+    (told,) = warned(config, "file_open_to_others")
+    assert (told["path"], told["mode"]) == (str(tmp_path / name), f"{mode:04o}")
+    assert told["fix"] == f"chmod 600 {tmp_path / name}"
+
+
+def test_a_file_of_another_may_be_our_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path)
+    (tmp_path / "key").chmod(0o640)
+    assert len(open_files(config)) == 1
+    monkeypatch.setattr("gateway.config.exposed.geteuid", lambda: os.geteuid() + 1)
+    assert open_files(config) == []
+    (tmp_path / "key").chmod(0o644)
+    assert len(open_files(config)) == 1
+
+
+@pytest.mark.parametrize("value", ["webhook_secret", "private_key", "variables", "proxy", "url"])
+def test_every_secret_of_the_configuration_counts(tmp_path: Path, value: str) -> None:
+    (tmp_path / "secret").write_text(
+        "http://user:password@127.0.0.1:3128" if value == "proxy" else "a-secret-of-sixteen"
+    )
+    integration = {"provider": "github", "webhook_secret": "${file:secret}"}
+    more: dict[str, Any] = {
+        "webhook_secret": {"environments": {"dev": {"integrations": {"github": integration}}}},
+        "private_key": {"environments": {"dev": {"integrations": {"github": {"private_key": "${file:secret}"}}}}},
+        "variables": {"environments": {"dev": {"variables": {"A": "${file:secret}"}}}},
+        "proxy": {"egress": {"proxy": "${file:secret}"}},
+        "url": {"store": {"encryption_keys": ["${file:key}"], "url": "${file:secret}"}},
+    }
+    if value == "private_key":
+        (tmp_path / "secret").write_text("-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n")
+    if value == "url":
+        (tmp_path / "secret").write_text("postgresql://u:p@127.0.0.1/d")
+    (tmp_path / "secret").chmod(0o644)
+    (told,) = warned(configured(tmp_path, **more[value]), "file_open_to_others")
+    assert told["path"] == str(tmp_path / "secret")
+
+
+def test_metrics_that_the_network_can_read_are_warned_of_unless_that_was_said(tmp_path: Path) -> None:
+    public = {"host": "0.0.0.0", "public_url": "https://gw.example.com", "admin_port": 9100}
+    config = configured(tmp_path, server=public)
+    (told,) = warned(config, "metrics_open_to_network", "0.0.0.0")
+    assert "server.admin_host" in told["fix"]
+    assert warned(config, "metrics_open_to_network", "127.0.0.1") == []  # which a service manager opened
+    said = replace(config, server=replace(config.server, admin_host="0.0.0.0"))
+    assert warned(said, "metrics_open_to_network", "0.0.0.0") == []
+
+
+def test_the_metrics_listen_where_it_is_said(tmp_path: Path) -> None:
+    server = configured(tmp_path, server={"host": "127.0.0.1", "admin_port": 0, "admin_host": "127.0.0.2"}).server
+    assert (server.host, server.metrics_host) == ("127.0.0.1", "127.0.0.2")
+    assert configured(tmp_path, server={"admin_port": 0}).server.metrics_host == "127.0.0.1"
+
+
+def test_a_key_that_can_be_guessed_is_warned_of_with_its_line(tmp_path: Path) -> None:
+    config = configured(tmp_path, store={"encryption_keys": ["${file:key}", "A" * 43 + "="]})
+    (told,) = warned(config, "encryption_key_weak")
+    assert told["where"].startswith(str(tmp_path / "gateway.yaml"))
+    assert told["detail"] == "encryption key 2 is one byte repeated"
+    assert "gateway keys rotate" in told["fix"]
+
+
+LIMITED = """
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, tuple(map(int, sys.argv[1:3])))
+from gateway.server.startup_warnings import descriptor_limit
+print(descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+@pytest.mark.parametrize(("soft", "hard", "then"), [(256, 256, "256 256 256"), (256, 900, "900 900 900")])
+def test_a_soft_limit_of_descriptors_is_raised_to_the_hard_one(soft: int, hard: int, then: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(soft), str(hard)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f"{then}\n"
+
+
+def test_too_few_descriptors_are_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path)
+    needed = descriptors_needed(config)
+    assert needed > 2 * config.egress.limits.outstanding + config.egress.limits.waiting
+    monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed - 1)
+    (told,) = warned(config, "few_file_descriptors")
+    assert (told["limit"], told["needed"]) == (needed - 1, needed)
+    monkeypatch.setattr("gateway.server.startup_warnings.descriptor_limit", lambda: needed)
+    assert warned(config, "few_file_descriptors") == []
+
+
+def test_a_limit_that_cannot_be_read_is_no_reason_not_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> tuple[int, int]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(resource, "getrlimit", forbidden)
+    assert descriptor_limit() is None

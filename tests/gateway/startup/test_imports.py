@@ -1,0 +1,200 @@
+"""A worker without the parts of libraries that it never uses."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gateway
+from tests.fakes.gateways import ENCRYPTION_KEY
+
+START = "from gateway.startup.imports import leave_out_the_unused; leave_out_the_unused(); "
+
+
+def told(code: str) -> str:
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+UNUSED = [
+    "aiohttp.client",
+    "aiohttp.connector",
+    "aiohttp.cookiejar",
+    "aiohttp.web_fileresponse",
+    "alembic",
+    "argparse",
+    "calendar",
+    "cryptography.x509",
+    "csv",
+    "difflib",
+    "email._header_value_parser",
+    "html.entities",
+    "http.client",
+    "importlib.metadata",
+    "importlib.resources",
+    "joserfc",
+    "locale",
+    "mimetypes",
+    "oauthlib",
+    "rich",
+    "shutil",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.orm",
+    "tempfile",
+    "urllib.request",
+    "zipfile",
+]
+SERVING = """
+import sys
+from gateway.startup.imports import leave_out_the_unused, put_off_the_rare
+if len(sys.argv) > 2: put_off_the_rare()
+import gateway.config
+if len(sys.argv) > 2: leave_out_the_unused()
+import asyncio, gateway.server
+from gateway.app.compose import create_app
+from gateway.startup.imports import loaded
+from aiohttp import web
+
+async def main():
+    runner = web.AppRunner(create_app(sys.argv[1]))
+    await runner.setup()
+    print([name for name in sys.argv[2:] if loaded(name)])
+    await runner.cleanup()
+
+asyncio.run(main())
+"""
+
+
+def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_not_use(tmp_path: Path) -> None:
+    (tmp_path / "gateway.yaml").write_text(
+        f'store: {{url: "sqlite:///{tmp_path}/gateway.db", encryption_keys: ["{ENCRYPTION_KEY}"]}}\n'
+        'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
+    )
+    command = [sys.executable, "-c", SERVING, str(tmp_path / "gateway.yaml")]
+    subprocess.run(command, check=True, timeout=60)  # makes the tables, for which Alembic is loaded
+    ran = subprocess.run([*command, *UNUSED], capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+WATCHING = """
+import asyncio, sys
+from contextlib import aclosing
+from pathlib import Path
+from gateway.app.catalog_watch import _stirred
+
+async def main():
+    async with aclosing(_stirred([Path(sys.argv[1])])) as stirs:
+        await anext(stirs)
+        Path(sys.argv[1], "new.yaml").touch()
+        await anext(stirs)
+
+asyncio.run(main())
+print([name for name in ("anyio.abc", "anyio.to_thread", "anyio._backends._asyncio") if name in sys.modules])
+"""
+
+
+def test_a_gateway_that_watches_folders_does_so_without_another_event_library(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", WATCHING, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+STORE = """
+import asyncio, sys
+from gateway.store import open_store
+from gateway.vault import Keyring
+
+async def main():
+    keyring = Keyring([bytes.fromhex("8fa3aab2faa9b79e0a0398da5b5abd0780142442a5be80b9a64608d718cb1fcd")])
+    store = await open_store(sys.argv[1], keyring, environments={"dev"})
+    await store.changes.version()
+    await store.close()
+
+asyncio.run(main())
+print([name for name in sys.argv[2:] if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "unused"),
+    [
+        (
+            "sqlite",
+            ["asyncpg", "sqlalchemy.dialects.postgresql", "gateway.store.postgres.postgres_backend", "sqlalchemy.orm"],
+        ),
+        ("postgresql", ["aiosqlite", "gateway.store.sqlite.sqlite_backend", "sqlalchemy.orm", "alembic"]),
+    ],
+)
+def test_a_worker_loads_only_the_driver_of_its_store(
+    kind: str, unused: list[str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/gateway.db" if kind == "sqlite" else request.getfixturevalue("database")
+    if kind == "sqlite":  # making the tables takes Alembic, which takes much along
+        subprocess.run([sys.executable, "-c", STORE, url], check=True, timeout=60)
+    command = [sys.executable, "-c", START + STORE, url, *unused]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+def test_who_asks_for_more_than_the_engine_gets_the_whole_package() -> None:
+    asked = "from sqlalchemy.ext.asyncio import AsyncEngine; from sqlalchemy.ext.asyncio import AsyncSession, engine; "
+    assert told(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)") == "AsyncSession True"
+
+
+def test_what_the_package_does_not_have_it_still_does_not_have() -> None:
+    code = "import sqlalchemy.ext.asyncio as package; print(hasattr(package, 'no_such_thing'))"
+    assert told(START + code) == "False"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import aiohttp; aiohttp.ClientTimeout(total=1); print(aiohttp.ClientSession.__module__)",
+        "from aiohttp import ClientError, ClientSession as C, DummyCookieJar; print(C.__module__)",
+        "from aiohttp import client; print(client.ClientSession.__module__)",
+    ],
+)
+def test_who_asks_for_the_client_gets_it(use: str) -> None:
+    assert told(START + use) == "aiohttp.client"
+
+
+def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None:
+    (tmp_path / "told.json").write_text("{}")
+    use = (
+        "from aiohttp import web; from aiohttp.helpers import parse_content_type; "
+        f"told = web.FileResponse({str(tmp_path / 'told.json')!r}); "
+        "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(told).__module__, isinstance(told, web.FileResponse))"
+    )
+    expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"
+    assert told(START + use) == expected
+
+
+def test_entities_can_be_undone() -> None:
+    assert told(f"{START}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
+
+
+def test_what_installed_packages_offer_is_found_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "shapes-1.dist-info").mkdir()
+    (tmp_path / "shapes-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: shapes\nVersion: 1\n")
+    (tmp_path / "shapes-1.dist-info" / "entry_points.txt").write_text("[tests.shapes]\nround = shapes:Round\n")
+    asked = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from importlib.metadata import entry_points; "
+        "from gateway.startup.entry_points import entry_points as ours; "
+        "print([p.value for p in entry_points(group='tests.shapes')], len(ours(group='tests.shapes', name='flat')), "
+        "len(entry_points()) > 0)"
+    )
+    assert told(START + asked) == "['shapes:Round'] 0 True"
+
+
+def test_rich_can_be_loaded_afterwards() -> None:
+    assert told(f"{START}import rich; print(rich.__name__)") == "rich"
+
+
+def test_only_the_command_that_serves_leaves_anything_out() -> None:
+    ours = Path(gateway.__file__).parent
+    for call in ("leave_out_the_unused()", "put_off_the_rare()"):
+        callers = [path for path in ours.rglob("*.py") if call in path.read_text()]
+        assert {path.relative_to(ours).as_posix() for path in callers} == {"startup/imports.py", "cli/worker.py"}

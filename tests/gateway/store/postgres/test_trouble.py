@@ -1,0 +1,166 @@
+"""A PostgreSQL server in trouble is a 503 that passes; nodes that race leave what one of them alone would have left."""
+
+import asyncio
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.config import PoolConfig
+from gateway.errors import InvalidRequest, Unavailable
+from gateway.store import ListFilter, Store
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.postgres import PostgresServer
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+
+@pytest.fixture
+def backend() -> str:
+    return "postgresql"
+
+
+async def restarted(server: PostgresServer) -> None:
+    await asyncio.to_thread(server.stop)
+    server.launch()
+    await server.answers()
+
+
+async def test_a_restart_goes_unnoticed_by_who_asks_afterwards(store: Store, postgres_server: PostgresServer) -> None:
+    await store.connections.put(new(), now=NOW)
+    await asyncio.gather(*(store.connections.get(REF) for _ in range(20)))
+    await restarted(postgres_server)
+    found = await asyncio.gather(*(store.connections.get(REF) for _ in range(20)))
+    assert all(found)
+    stored, _ = await store.connections.put(new(), now=NOW)
+    assert stored.version == 2
+
+
+async def test_while_it_is_away_every_call_is_refused_at_once_and_then_served(
+    opener: Opener, postgres_server: PostgresServer
+) -> None:
+    longest_s = 10 * PATIENCE_S
+    store = await opener(pool=PoolConfig(connect_s=longest_s, wait_s=longest_s, statement_s=longest_s))
+    await store.connections.put(new(), now=NOW)
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        for call in (store.connections.get(REF), store.connections.put(new(), now=NOW), store.ping()):
+            with pytest.raises(Unavailable) as refusal:
+                await asyncio.wait_for(call, PATIENCE_S)
+            assert (refusal.value.status, refusal.value.code) == (503, "store_unavailable")
+        with pytest.raises(Unavailable):
+            await asyncio.wait_for(store.changes.version(), PATIENCE_S)
+    finally:
+        postgres_server.launch()
+    await postgres_server.answers()
+    assert await store.connections.get(REF)
+    await store.connections.put(new(), now=NOW)
+    assert await store.changes.version() == 2
+
+
+async def test_one_that_hangs_is_given_up_and_serves_again_when_it_wakes(
+    opener: Opener, postgres_server: PostgresServer
+) -> None:
+    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
+    await store.connections.put(new(), now=NOW)
+    await store.changes.version()
+    postgres_server.freeze()
+    try:
+        for call in (store.connections.get(REF), store.connections.put(new(), now=NOW), store.changes.version()):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(call, PATIENCE_S)
+    finally:
+        postgres_server.thaw()
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                assert await store.connections.get(REF)
+                await store.connections.put(new(), now=NOW)
+                break
+            except Unavailable:
+                await asyncio.sleep(0.05)
+        await store.changes.version()
+
+
+async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, postgres_server: PostgresServer) -> None:
+    store = await opener(pool=PoolConfig(connect_s=1, wait_s=1, statement_s=1))
+    await store.connections.put(new(), now=NOW)
+    await store.changes.version()
+    postgres_server.freeze()
+    try:
+        await asyncio.wait_for(store.close(), PATIENCE_S)
+    finally:
+        postgres_server.thaw()
+
+
+async def test_a_statement_that_takes_too_long_is_ended(opener: Opener) -> None:
+    store = await opener(pool=PoolConfig(statement_s=1))
+    with pytest.raises(Unavailable, match=r"store\.pool\.statement_s"):
+        async with store._transactions.read() as db:
+            await db.exec_driver_sql("SELECT pg_sleep(50)")
+    await store.ping()
+
+
+async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opener) -> None:
+    holder, store = await opener(), await opener(pool=PoolConfig(statement_s=1))
+    await store.connections.put(new(), now=NOW)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(db: AsyncConnection) -> None:
+        await db.exec_driver_sql("SELECT 1 FROM connections FOR UPDATE")
+        reached.set()
+        await go_on.wait()
+
+    holding = asyncio.create_task(holder._transactions.write(hold))
+    await reached.wait()
+    with pytest.raises(Unavailable):
+        await store.connections.put(new(), now=NOW)
+    assert await store.connections.get(REF), "reading goes on beside a writer"
+    go_on.set()
+    await holding
+    await store.connections.put(new(), now=NOW)
+
+
+async def test_what_was_committed_is_on_the_disk_whatever_the_server_defaults_to(
+    opener: Opener, postgres_server: PostgresServer, url: str
+) -> None:
+    name = url.rpartition("/")[2]
+    await postgres_server.run(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    store = await opener()
+    seen: list[object] = []
+
+    async def ask(db: AsyncConnection) -> None:
+        seen.append((await db.exec_driver_sql("SHOW synchronous_commit")).scalar_one())
+
+    await store._transactions.write(ask)
+    await postgres_server.run(f"ALTER DATABASE {name} RESET synchronous_commit")
+    assert seen == ["on"]
+
+
+async def test_a_text_that_postgresql_cannot_keep_is_the_callers_fault(store: Store) -> None:
+    with pytest.raises(InvalidRequest, match=r"U\+0000"):
+        await store.connections.list("dev", ListFilter(search="a\0b"))
+    with pytest.raises(InvalidRequest, match=r"U\+0000"):
+        await store.connections.put(new(webhook_url_override="https://x\0"), now=NOW)
+    assert await store.connections.get(REF) is None
+
+
+async def test_a_put_that_races_with_deletes_never_fails(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+
+    async def deletes() -> int:
+        return sum([await there.connections.delete(REF, now=NOW) for _ in range(60)])
+
+    async def puts() -> int:
+        return sum([(await here.connections.put(new(tags={"a": "b"}), now=NOW))[1] for _ in range(60)])
+
+    gone, made, made_too = await asyncio.gather(deletes(), puts(), puts())
+    left = await here.connections.get(REF) is not None
+    assert made + made_too == gone + left
+
+
+async def test_a_flow_that_two_nodes_consume_at_once_is_used_by_one(opener: Opener) -> None:
+    from tests.gateway.store.test_pending_authorizations import flow
+
+    stores = [await opener() for _ in range(3)]
+    await stores[0].flows.add(flow())
+    taken = await asyncio.gather(*(stores[n % 3].flows.consume("s1", now=NOW) for n in range(30)))
+    assert sum(one is not None for one in taken) == 1

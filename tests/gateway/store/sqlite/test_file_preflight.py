@@ -1,0 +1,93 @@
+"""A database file with damaged pages: what the gateway says of it, and what helps."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.store.preflight_checks import StoreDamaged
+from gateway.store.sqlite.file_preflight import look, quick_check
+from gateway.vault import Keyring
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+PAGE = 4096
+
+
+def file_of(running: RunningGateway) -> Path:
+    return running.folder / "gateway.db"
+
+
+def spoil(path: Path, table: str) -> None:
+    """Overwrite all pages of `table` that hold rows."""
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    db.close()
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * PAGE : root * PAGE] = b"\x55" * PAGE
+    path.write_bytes(content)
+
+
+async def stopped_with(running: RunningGateway, tracker: Tracker) -> Path:
+    await running.imported(tracker.grant())
+    await running.stop()
+    return file_of(running)
+
+
+async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: RunningGateway, tracker: Tracker) -> None:
+    spoil(await stopped_with(running, tracker), "connections")
+    await running.start()
+    with capture_logs() as logged:
+        for _ in range(3):
+            async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
+                told = (await answer.json())["error"]
+                assert (answer.status, told["code"]) == (503, "store_unavailable")
+                assert "Retry-After" not in answer.headers
+    assert "damaged" in told["message"]
+    assert "gateway restore" in told["message"]
+    assert "Try again" not in told["message"]
+    assert "retry_at" not in told.get("payload", {})
+    (line,) = [one for one in logged if one["event"] == "database_damaged"]
+    assert (line["log_level"], line["detail"]) == ("error", "database disk image is malformed")
+    assert "restore a backup" in line["fix"]
+
+
+async def test_ready_says_that_the_database_is_damaged(running: RunningGateway, tracker: Tracker) -> None:
+    spoil(await stopped_with(running, tracker), "connections")
+    await running.start()
+
+    async def ready(query: str = "") -> tuple[int, Any]:
+        async with running.http.get(f"{running.url}/ready{query}") as answer:
+            return answer.status, await answer.json()
+
+    async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
+        assert answer.status == 503
+    assert await ready() == (200, {"result": "ok", "store": "damaged"})
+    assert await ready("?store=required") == (503, {"result": "not ready", "store": "damaged"})
+
+
+async def test_the_check_finds_damaged_pages_and_nothing_in_a_sound_file(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    assert quick_check(file_of(running), at_most_s=10), "beside a gateway at work"
+    path = await stopped_with(running, tracker)
+    assert quick_check(path, at_most_s=10)
+    assert not quick_check(path, at_most_s=-1)
+    spoil(path, "connection_history")
+    with pytest.raises(StoreDamaged, match=r"is damaged .* restore a backup with `gateway restore`"):
+        quick_check(path, at_most_s=10)
+
+
+@pytest.mark.parametrize(("first", "words"), [(0, "or its first page is damaged"), (100, "is damaged")])
+async def test_a_damaged_first_page_advises_to_restore(
+    running: RunningGateway, tracker: Tracker, first: int, words: str
+) -> None:
+    path = await stopped_with(running, tracker)
+    content = bytearray(path.read_bytes())
+    content[first : first + 16] = b"\x55" * 16
+    path.write_bytes(content)
+    with pytest.raises(StoreDamaged, match=rf"{words}.*restore a backup with `gateway restore`"):
+        look(path, Keyring([bytes(range(32))]))

@@ -1,0 +1,278 @@
+"""Writes that wait for SQLite's one writer are committed together, and each still stands for itself."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.errors import Unavailable
+from gateway.store import Store
+from gateway.store.sqlite.group_commit import AT_ONCE
+from gateway.store.transactions import Overtaken
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+pytestmark = pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+
+Write = Callable[[AsyncConnection], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
+    """What is begun in the body waits until its end, and all of these tasks have then ended."""
+    reached, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
+
+    async def hold(_db: AsyncConnection) -> None:  # without a statement, so that other stores may write
+        reached.set()
+        await go_on.wait()
+
+    holding = asyncio.create_task(store._transactions.write(hold))
+    await reached.wait()
+    try:
+        yield tasks
+        await asyncio.sleep(0)  # each has asked for its turn
+        await asyncio.sleep(0)
+    finally:
+        go_on.set()
+        await holding
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def put(store: Store, name: str, **fields: Any) -> asyncio.Task[Any]:
+    stored = store.connections.put(new(REF._replace(connection_id=name), **fields), now=NOW)
+    return asyncio.create_task(stored)
+
+
+def environment(store: Store, name: str, then: Write | None = None) -> asyncio.Task[Any]:
+    async def write(db: AsyncConnection) -> str:
+        await db.exec_driver_sql(f"INSERT INTO environments VALUES ('{name}', '2026-01-01 00:00:00.000000Z')")
+        if then is not None:
+            await then(db)
+        return name
+
+    return asyncio.create_task(store._transactions.write(write))
+
+
+async def environments(store: Store) -> set[str]:
+    async with store._transactions.read() as db:
+        return set((await db.exec_driver_sql("SELECT name FROM environments")).scalars()) - {"dev", "prod"}
+
+
+def commits(store: Store) -> list[object]:
+    """Grows with each."""
+    seen: list[object] = []
+    event.listen(store._transactions._engines.writer.sync_engine, "commit", seen.append)
+    return seen
+
+
+async def test_what_waits_is_committed_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
+    await store.connections.put(new(), now=NOW)  # connects, and has leave to seal
+    seen = commits(store)
+    async with queued(store) as tasks:
+        tasks += [put(store, f"c{n}") for n in range(AT_ONCE)]
+    assert len(seen) == 2, "that of what held them up, and theirs"
+    for n, task in enumerate(tasks):
+        connection, created = task.result()
+        assert created
+        assert connection == await store.connections.get(REF._replace(connection_id=f"c{n}"))
+        assert store.open(connection.credential)["apiKey"] == "k"
+
+
+async def test_a_last_statement_among_several_commits_for_none(store: Store) -> None:
+    refs = [REF._replace(connection_id=f"c{n}") for n in range(3)]
+    for ref in refs:
+        await store.connections.put(new(ref), now=NOW)
+    lease = {"ttl": timedelta(seconds=30)}
+    seen = commits(store)
+    async with queued(store) as tasks:
+        tasks += [asyncio.create_task(store.connections.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
+        tasks.append(environment(store, "a"))
+    assert [task.result() for task in tasks] == [True, True, True, "a"]
+    assert len(seen) == 2, "none had to be done again by itself"
+
+
+async def test_the_lock_is_let_go_in_between(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.0)
+    seen = commits(store)
+    async with queued(store) as tasks:
+        tasks += [environment(store, f"e{n}") for n in range(3)]
+    assert len(seen) >= 3
+    assert [task.result() for task in tasks] == ["e0", "e1", "e2"]
+
+
+async def test_one_that_fails_leaves_nothing_and_spoils_no_other(store: Store) -> None:
+    async def fail(_db: AsyncConnection) -> None:
+        raise ValueError("in the middle")
+
+    async with queued(store) as tasks:
+        tasks += [environment(store, "a"), environment(store, "b", fail), environment(store, "a"), put(store, "c")]
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert ended[0] == "a"
+    assert isinstance(ended[1], ValueError)
+    assert "UNIQUE constraint failed" in str(ended[2])
+    assert ended[3][1]
+    assert await environments(store) == {"a"}
+
+
+async def test_nobody_is_told_of_what_a_failed_commit_took_back(store: Store) -> None:
+    async def unsound(db: AsyncConnection) -> None:
+        """Found out by the commit."""
+        await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
+        await db.exec_driver_sql(
+            "INSERT INTO connection_history (connection, at, state, reason) VALUES (99, '', 'active', '')"
+        )
+
+    async with queued(store) as tasks:
+        tasks += [environment(store, "a"), environment(store, "b", unsound), environment(store, "c")]
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert (first, third) == ("a", "c"), "by a commit of their own"
+    assert "FOREIGN KEY constraint failed" in str(second)
+    assert await environments(store) == {"a", "c"}
+
+
+async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store: Store) -> None:
+    async def end(db: AsyncConnection) -> None:
+        await db.exec_driver_sql("ROLLBACK")
+        raise Unavailable("store_unavailable", "as if the disk were full")
+
+    async with queued(store) as tasks:
+        tasks += [environment(store, "a"), environment(store, "b", end), environment(store, "c")]
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert (first, third) == ("a", "c")
+    assert isinstance(second, Unavailable)
+    assert await environments(store) == {"a", "c"}
+
+
+async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.5)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(5)]
+            other.execute("BEGIN IMMEDIATE")
+            asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
+    assert all(task.result()[1] for task in tasks)
+    assert len(seen) == 2, "that of what held them up, and theirs"
+
+
+async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
+    store = await opener(busy_s=1.0)
+    await store.connections.put(new(), now=NOW)
+    seen = commits(store)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks += [put(store, f"c{n}") for n in range(20)]
+            other.execute("BEGIN IMMEDIATE")
+            tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
+    assert isinstance(tasks[0].exception(), Unavailable)
+    assert all(task.result()[1] for task in tasks[1:])
+    assert len(seen) == 2, "that of what held them up, and theirs"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_one_that_ends_as_cancelled_ends_alone(store: Store, alone: bool) -> None:
+    async def cancelled(_db: AsyncConnection) -> None:
+        raise asyncio.CancelledError
+
+    async with queued(store) as tasks:
+        tasks.extend(() if alone else [environment(store, "a")])
+        tasks.append(asyncio.create_task(store._transactions.write(cancelled)))
+    tasks.append(environment(store, "b"))
+    assert await tasks[-1] == "b"
+    assert tasks[-2].cancelled()
+    assert await environments(store) == ({"b"} if alone else {"a", "b"})
+
+
+async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Store) -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async with queued(store) as tasks:
+        tasks.append(environment(store, "a"))
+        tasks.append(asyncio.create_task(store._transactions.write(AsyncMock(), before=cancelled)))
+        tasks.append(environment(store, "b"))
+    assert [task.cancelled() for task in tasks] == [False, True, False]
+    assert await environments(store) == {"a", "b"}
+
+
+async def test_one_that_was_overtaken_and_finds_no_lock_is_told_of_the_lock(opener: Opener, path: Path) -> None:
+    """A fence may say so before any statement, so that BEGIN comes with what should undo it."""
+
+    async def overtaken(_db: AsyncConnection) -> None:
+        raise Overtaken
+
+    store = await opener(busy_s=0.2)
+    fenced = store._transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        async with queued(store) as tasks:
+            tasks.append(asyncio.create_task(fenced))
+            tasks.append(environment(store, "a"))
+            other.execute("BEGIN IMMEDIATE")
+            tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
+    with pytest.raises(Unavailable, match="is locked by another process"):
+        tasks[0].result()
+
+
+async def test_a_full_disk_stands_in_the_way_of_what_does_not_fit(store: Store) -> None:
+    async def limit(pages: int) -> None:
+        async def change(db: AsyncConnection) -> None:
+            await db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+        await store._transactions.write(change)
+
+    async with store._transactions.read() as db:
+        pages = (await db.exec_driver_sql("PRAGMA page_count")).scalar_one()
+    await limit(pages + 10)
+    async with queued(store) as tasks:
+        tasks += [put(store, "a"), put(store, "b", metadata={"much": "x" * 200_000}), put(store, "c")]
+    first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+    assert first[1]
+    assert third[1]
+    assert isinstance(second, Unavailable)
+    assert "disk is full" in str(second)
+
+
+async def test_all_seal_under_the_key_that_another_process_made_meanwhile(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    old, _ = await here.connections.put(new(), now=NOW)
+    async with queued(here) as tasks:
+        tasks += [put(here, f"c{n}") for n in range(5)]
+        await asyncio.sleep(0)
+        await there.rotation.rotate(lambda _done, _all: None, fresh=True)
+    keys = {task.result()[0].credential.ciphertext[1:9] for task in tasks}
+    assert len(keys) == 1
+    assert keys != {old.credential.ciphertext[1:9]}
+
+
+async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -> None:
+    old, _ = await store.connections.put(new(), now=NOW)
+    async with queued(store) as tasks:
+        tasks.append(put(store, "a"))
+        tasks.append(asyncio.create_task(store._transactions.write(lambda db: store._keys.make(db, "dev"))))
+        tasks.append(put(store, "b"))
+    first, second = (tasks[n].result()[0].credential.ciphertext[1:9] for n in (0, 2))
+    assert first == old.credential.ciphertext[1:9]
+    assert second != first
+
+
+async def test_one_that_has_waited_too_long_is_told_so_and_is_not_written(opener: Opener) -> None:
+    store = await opener(busy_s=0.05)
+    async with queued(store) as tasks:
+        tasks.append(environment(store, "late"))
+        with pytest.raises(Unavailable, match="too many writes"):
+            await tasks[0]
+    assert await environments(store) == set()

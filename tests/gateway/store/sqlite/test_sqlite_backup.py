@@ -1,0 +1,299 @@
+"""A backup holds one whole moment and opens; put back, it loses no token that anybody still knows."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.records.states import RESTORED
+from gateway.store import Store, StoreRefused, open_store
+from gateway.store.migrations.upgrade import configuration
+from gateway.store.minted_keys import NewMintedKey
+from gateway.store.sqlite.sqlite_backup import Backup, back_up
+from gateway.store.sqlite.sqlite_restore import Restored, restore
+from gateway.vault import Keyring
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
+from tests.gateway.store.test_rotation import key_of, one, quietly
+
+TTL = timedelta(seconds=30)
+MADE: dict[str, Any] = {"scopes": ("environment:*",), "created_by": "a test", "budget": 100}
+
+
+@pytest.fixture
+def backend() -> str:
+    """This is about the file."""
+    return "sqlite"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    (tmp_path / "elsewhere").mkdir()
+    return tmp_path / "elsewhere" / "backup.db"
+
+
+async def backed_up(path: Path, copy: Path, *, key: bytes = KEY, over: bool = False) -> Backup:
+    return await asyncio.to_thread(back_up, path, copy, Keyring([key]), over=over, step=quietly)
+
+
+async def restored(copy: Path, path: Path, *keys: bytes, exactly: bool = False) -> Restored:
+    keyring = Keyring(keys or (KEY,))
+    return await asyncio.to_thread(restore, copy, path, keyring, exactly=exactly, step=quietly)
+
+
+async def put(store: Store, name: str, api_key: str) -> None:
+    await store.connections.put(new(REF._replace(connection_id=name), credential={"apiKey": api_key}), now=NOW)
+
+
+async def held(store: Store, name: str) -> str:
+    found: str = await key_of(store, REF._replace(connection_id=name))
+    return found
+
+
+async def test_a_copy_made_while_others_write_is_whole_and_of_one_moment(
+    opener: Opener, path: Path, copy: Path
+) -> None:
+    store = await opener()
+    await put(store, "first", "before")
+    going, written = True, 0
+
+    async def write() -> None:
+        nonlocal written
+        while going:
+            # Two rows in turn: at no moment does the second have a number that the first has not had.
+            await put(store, "a", f"{written + 1}")
+            await put(store, "b", f"{written + 1}")
+            written += 1
+
+    writing = asyncio.create_task(write())
+    steps: list[tuple[int, int]] = []
+    try:
+        while not written:
+            await asyncio.sleep(0.01)
+        before = written
+        made = await asyncio.to_thread(back_up, path, copy, Keyring([KEY]), over=False, step=lambda *s: steps.append(s))
+        after = written
+    finally:
+        going = False
+        await writing
+    assert steps[-1][0] == steps[-1][1] > 0
+    assert (made.connections, made.size_bytes) == (3, copy.stat().st_size)
+    assert abs(made.at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert [file.name for file in copy.parent.iterdir()] == ["backup.db"]
+    with closing(sqlite3.connect(copy)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    seen = await open_store(f"sqlite:///{copy}", Keyring([KEY]), environments=())
+    try:
+        first, second = int(await held(seen, "a")), int(await held(seen, "b"))
+        assert before <= second <= first <= second + 1
+        assert second <= after + 1
+        assert await held(seen, "first") == "before"
+    finally:
+        await seen.close()
+
+
+async def test_nothing_is_overwritten_unasked_and_nothing_half_made_is_left(
+    opener: Opener, path: Path, copy: Path
+) -> None:
+    store = await opener()
+    copy.write_text("mine")
+    with pytest.raises(StoreRefused, match="--force"):
+        await backed_up(path, copy)
+    with pytest.raises(StoreRefused, match="encryption key"):
+        await backed_up(path, copy, key=os.urandom(32), over=True)
+    with pytest.raises(StoreRefused, match="the database itself"):
+        await backed_up(path, path, over=True)
+    with pytest.raises(StoreRefused, match="is no folder: make it first"):
+        await backed_up(path, copy.parent / "absent" / "backup.db")
+    assert copy.read_text() == "mine"
+    assert (await backed_up(path, copy, over=True)).connections == 0
+    assert [file.name for file in copy.parent.iterdir()] == ["backup.db"]
+    await put(store, "c", "k")
+
+
+async def test_what_was_backed_up_is_there_again_and_what_was_replaced_is_kept(
+    opener: Opener, path: Path, copy: Path
+) -> None:
+    store = await opener()
+    await put(store, "kept", "k")
+    await put(store, "deleted", "k")
+    made = await backed_up(path, copy)
+    await store.connections.delete(REF._replace(connection_id="deleted"), now=NOW)
+    await put(store, "later", "k")
+    await store.close()
+    done = await restored(copy, path)
+    assert (done.at, done.connections, done.back, done.gone, done.taken_over) == (made.at, 2, 1, 1, 0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = await opener()
+    assert await held(again, "kept") == await held(again, "deleted") == "k"
+    assert await again.connections.get(REF._replace(connection_id="later")) is None
+    history = await again.history.of((await one(again, REF._replace(connection_id="kept"))).id)
+    assert [change.reason for change in history] == ["authorized", RESTORED]
+    assert done.kept is not None
+    replaced = await open_store(f"sqlite:///{done.kept}", Keyring([KEY]), environments=())
+    assert await held(replaced, "later") == "k"
+    await replaced.close()
+    assert not list(path.parent.glob(".gateway.db.*"))
+
+
+async def renewed(store: Store, name: str, token: str) -> None:
+    ref = REF._replace(connection_id=name)
+    version = (await one(store, ref)).version
+    assert await store.connections.lease_refresh(ref, owner="o", ttl=TTL)
+    saved = await store.connections.save_refreshed(
+        ref, owner="o", version=version, credential={"apiKey": token}, expires_at=None, now=NOW
+    )
+    assert saved
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+async def test_a_token_that_was_renewed_since_is_taken_over_from_what_is_replaced(
+    opener: Opener, path: Path, copy: Path, exactly: bool
+) -> None:
+    store = await opener()
+    for name in ("renewed", "same"):
+        await put(store, name, "old")
+    await store.connections.put(
+        new(REF._replace(connection_id="same"), metadata={"m": 1}, credential={"apiKey": "old"}), now=NOW
+    )
+    await backed_up(path, copy)
+    await renewed(store, "renewed", "new")
+    await store.rotation.rotate(quietly, fresh=True)  # so that its data key is not in the backup either
+    await store.close()
+    done = await restored(copy, path, exactly=exactly)
+    assert done.taken_over == (None if exactly else 1)
+    again = await opener()
+    assert await held(again, "renewed") == ("old" if exactly else "new")
+    assert await held(again, "same") == "old"
+    assert (await one(again, REF._replace(connection_id="same"))).metadata == {"m": 1}
+    assert await again.rotation.verify(quietly) == []
+    await renewed(again, "renewed", "newer")
+    assert await held(again, "renewed") == "newer"
+
+
+@pytest.mark.parametrize("damage", [b"nothing like a database", b"", None])
+async def test_a_database_that_cannot_be_read_is_replaced_and_kept_as_it_is(
+    opener: Opener, path: Path, copy: Path, damage: bytes | None
+) -> None:
+    store = await opener()
+    await put(store, "c", "k")
+    await backed_up(path, copy)
+    await store.close()
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    done = await restored(copy, path)
+    assert (done.taken_over, done.connections) == (None, 1)
+    if damage is None:
+        assert done.kept is None
+    else:
+        assert done.kept is not None
+        assert done.kept.read_bytes() == damage
+    assert await held(await opener(), "c") == "k"
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+async def test_what_ended_of_a_key_since_does_not_come_back_with_it(
+    opener: Opener, path: Path, copy: Path, exactly: bool
+) -> None:
+    store = await opener()
+    made = [
+        await store.keys.add(
+            NewMintedKey(digest=name, environment=REF.environment, kind="key", name=name, last_four=name[-4:], **MADE),
+            now=NOW,
+        )
+        for name in ("living", "revoked", "pruned", "replaced")
+    ]
+    await backed_up(path, copy)
+    await store.keys.set_aside("living", 3)
+    for one_of_them in made[1:3]:
+        await store.keys.revoke(REF.environment, one_of_them.id, now=NOW)
+    end = NOW + TTL
+    heir = NewMintedKey(
+        digest="heir", environment=REF.environment, kind="key", name="replaced", last_four="heir", **MADE
+    )
+    await store.keys.add(replace(heir, replaces=made[3].id, replaced_ends_at=end), now=NOW)
+    await store.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM keys WHERE digest = 'pruned'")
+        db.commit()
+    await restored(copy, path, exactly=exactly)
+    store = await opener()
+    there = {name: await store.keys.get(name) for name in ("living", "revoked", "pruned", "replaced")}
+    alive = {name for name, key in there.items() if key is not None and key.alive(end)}
+    assert alive == (set(there) if exactly else {"living"})
+    assert there["living"] is not None
+    assert there["living"].calls == (0 if exactly else 3)
+
+
+async def test_while_somebody_has_the_database_open_nothing_is_replaced(opener: Opener, path: Path, copy: Path) -> None:
+    store = await opener()
+    await put(store, "c", "k")
+    await backed_up(path, copy)
+    script = (
+        "import sys; from pathlib import Path; from gateway.vault import Keyring\n"
+        "from gateway.store.sqlite.sqlite_restore import restore\n"
+        "restore(Path(sys.argv[1]), Path(sys.argv[2]), Keyring([bytes.fromhex(sys.argv[3])]), exactly=False, step=print)"
+    )
+    command = [sys.executable, "-c", script, str(copy), str(path), KEY.hex()]
+    ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "is in use: stop every gateway" in ran.stderr
+    await put(store, "c", "later")
+    assert await held(store, "c") == "later"
+    assert {file.name for file in path.parent.iterdir() if file.is_file()} == {
+        "gateway.db",
+        "gateway.db-wal",
+        "gateway.db-shm",
+    }
+
+
+async def test_what_does_not_open_here_is_refused_and_nothing_changes(opener: Opener, path: Path, copy: Path) -> None:
+    store = await opener()
+    await put(store, "c", "k")
+    await backed_up(path, copy)
+    await store.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreRefused, match="encryption key"):
+        await restored(copy, path, os.urandom(32))
+    whole = copy.read_bytes()
+    with closing(sqlite3.connect(copy)) as db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+        db.commit()
+    with pytest.raises(StoreRefused, match="newer version"):
+        await restored(copy, path)
+    copy.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreRefused):
+        await restored(copy, path)
+    copy.write_bytes(b"no database")
+    with pytest.raises(StoreRefused, match="not a SQLite database"):
+        await restored(copy, path)
+    with pytest.raises(StoreRefused, match="not a file"):
+        await restored(copy.parent, path)
+    assert path.read_bytes() == before
+    assert not list(path.parent.glob(".gateway.db.*"))
+    assert await held(await opener(), "c") == "k"
+
+
+async def test_an_older_backup_is_brought_to_the_schema_of_today(path: Path, copy: Path, opener: Opener) -> None:
+    from alembic import command
+    from sqlalchemy import create_engine
+
+    engine = create_engine(f"sqlite:///{copy}")
+    with engine.begin() as db:
+        command.upgrade(configuration(db), "0001")
+    engine.dispose()
+    done = await restored(copy, path)
+    assert (done.at, done.connections, done.kept) == (None, 0, None)
+    await put(await opener(), "c", "k")

@@ -1,0 +1,174 @@
+"""SQLite's thread is woken once for a statement, and what it told is all there."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from gateway.store import Store
+from gateway.store.changes import execute_last
+from gateway.store.engine import Engines, sqlite_engines
+from gateway.store.sqlite.sqlite_backend import prepare
+from gateway.store.sqlite.sqlite_driver import connector
+from tests.fakes.patience import PATIENCE_S
+from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Grows with each."""
+    seen: list[Any] = []
+    one = aiosqlite.Connection._execute
+
+    async def counted(self: aiosqlite.Connection, work: Any, *parameters: Any, **named: Any) -> Any:
+        seen.append(work)
+        return await one(self, work, *parameters, **named)
+
+    monkeypatch.setattr(aiosqlite.Connection, "_execute", counted)
+    return seen
+
+
+@pytest.fixture
+async def engines(tmp_path: Path) -> AsyncIterator[Engines]:
+    path = tmp_path / "what? 100%#.db"
+    prepare(path, busy_s=1)
+    made = sqlite_engines(path, busy_s=1)
+    async with made.writer.begin() as db:
+        await db.exec_driver_sql("CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    yield made
+    await made.dispose()
+
+
+@sqlite_only
+async def test_reading_a_connection_is_one_trip(store: Store, trips: list[Any]) -> None:
+    await store.connections.put(new(), now=NOW)
+    assert await store.connections.get(REF)  # connects
+    before = len(trips)
+    assert await store.connections.get(REF)
+    assert len(trips) - before == 1
+
+
+async def test_a_write_is_a_trip_for_each_statement_and_its_end(engines: Engines, trips: list[Any]) -> None:
+    async with engines.writer.begin() as db:
+        for name in ("a", "b"):
+            made = await db.execute(text("INSERT INTO things (name) VALUES (:name) RETURNING id"), {"name": name})
+            assert made.scalar_one() in (1, 2)
+        changed = await db.execute(text("UPDATE things SET name = name || '!'"))
+        assert changed.rowcount == 2
+    assert len(trips) == 3 + 1  # the commit; its begin goes along with the first statement
+
+
+@sqlite_only
+async def test_a_claim_is_two_trips_and_a_renewal_that_is_no_news_three(store: Store, trips: list[Any]) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    lease = {"ttl": timedelta(seconds=30), "intent": "digest"}
+    saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
+    for version in (1, 2):  # the first claim of a process tries out what comes after the call, too
+        before = len(trips)
+        assert await store.connections.lease_refresh(REF, owner="a", seen=seen, **lease)
+        claimed = len(trips)
+        one = await store.connections.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
+        assert one is not None
+        seen = one
+    assert (claimed - before, len(trips) - claimed) == (2, 3)
+
+
+async def test_the_commit_goes_along_with_the_last_statement(engines: Engines, trips: list[Any]) -> None:
+    before = len(trips)
+    async with engines.writer.begin() as db:
+        await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": "a"})
+        assert len(trips) - before == 1
+        async with engines.reader.connect() as other:
+            assert (await other.execute(text("SELECT name FROM things"))).scalar() == "a"
+            before = len(trips)
+    assert len(trips) == before, "nothing is left to commit"
+
+
+async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> None:
+    async def write(names: list[str]) -> None:
+        async with engines.writer.begin() as db:
+            for name in names[:-1]:
+                await db.execute(text("INSERT INTO things (name) VALUES (:name)"), {"name": name})
+            await execute_last(db, text("INSERT INTO things (name) VALUES (:name)"), {"name": names[-1]})
+
+    await write(["a"])
+    with pytest.raises(IntegrityError):
+        await write(["b", "a"])
+    await write(["c"])
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "c"]
+
+
+async def test_a_commit_that_fails_is_told_to_the_last_statement(engines: Engines) -> None:
+    async def write(owner: int) -> None:
+        async with engines.writer.begin() as db:
+            await execute_last(db, text("INSERT INTO owned (owner) VALUES (:owner)"), {"owner": owner})
+
+    async with engines.writer.begin() as db:
+        await db.exec_driver_sql(
+            "CREATE TABLE owned (owner INTEGER REFERENCES things (id) DEFERRABLE INITIALLY DEFERRED)"
+        )
+        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+    with pytest.raises(IntegrityError):
+        await write(7)
+    await write(1)
+    async with engines.reader.connect() as db:
+        assert list((await db.execute(text("SELECT owner FROM owned"))).scalars()) == [1]
+
+
+async def test_many_rows_are_written_at_once_and_read_in_order(engines: Engines) -> None:
+    names = [f"n{number:04}" for number in range(1000)]
+    async with engines.writer.begin() as db:
+        await db.execute(text("INSERT INTO things (name) VALUES (:name)"), [{"name": name} for name in names])
+    async with engines.reader.connect() as db:
+        found = await db.execute(text("SELECT name FROM things ORDER BY id"))
+        assert list(found.scalars()) == names
+
+
+async def test_a_statement_that_fails_leaves_the_connection_in_order(engines: Engines) -> None:
+    async with engines.writer.begin() as db:
+        await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+
+    async def both() -> None:
+        async with engines.writer.begin() as db:
+            await db.execute(text("INSERT INTO things (name) VALUES ('b')"))
+            await db.execute(text("INSERT INTO things (name) VALUES ('a')"))
+
+    with pytest.raises(IntegrityError):
+        await both()
+    async with engines.writer.begin() as db:
+        assert list((await db.execute(text("SELECT name FROM things"))).scalars()) == ["a"]
+
+
+def test_a_cancelled_opening_is_over_before_its_loop_ends(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    sqlite3.connect(path).close()
+    faults: list[object] = []
+
+    async def cancelled_while_opening(steps: int) -> None:
+        opening = asyncio.ensure_future(connector(path)())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        opening.cancel()
+        with suppress(asyncio.CancelledError):
+            await (await opening).close()
+
+    before, threading.excepthook = threading.excepthook, faults.append
+    try:
+        for round_ in range(24):
+            asyncio.run(cancelled_while_opening(round_ % 6))
+        for thread in threading.enumerate():
+            if "_connection_worker_thread" in thread.name:
+                thread.join(PATIENCE_S)
+    finally:
+        threading.excepthook = before
+    assert faults == []

@@ -1,0 +1,107 @@
+"""Who holds a lease, by the owner's name and the files of this machine."""
+
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.journal import ProcessMarker
+from gateway.records.connection import Lease
+from gateway.refresh.decision import Holder
+from gateway.store.backend import FILE, NONE, ONLY, node_id
+from gateway.store.cluster import Holders
+from tests.fakes.journal import slot_file
+from tests.gateway.store.conftest import NOW
+
+
+class Files:
+    """What this process has locked."""
+
+    def __init__(self, marker: ProcessMarker | None) -> None:
+        self._marker = marker
+
+    async def process_name(self) -> str | None:
+        return await self._marker.name() if self._marker is not None else None
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "gateway.db-refresh-journal"
+
+
+def holders(place: Path | None, node: str, own: ProcessMarker | None = None) -> Holders:
+    journal: Any = Files(own)
+    return Holders(place, node, journal)
+
+
+async def of(known: Holders, owner: str) -> Holder:
+    return await known.of(Lease(owner, NOW))
+
+
+async def test_an_owner_names_machine_process_and_attempt(place: Path) -> None:
+    own = ProcessMarker(place)
+    known = holders(place, "n1", own)
+    one, other = await known.new_owner(), await known.new_owner()
+    assert one != other
+    assert one.split(".")[:2] == other.split(".")[:2] == ["n1", await own.name()]
+    assert await of(known, one) is Holder.HERE_ENDED
+    own.close()
+
+
+@pytest.mark.parametrize("former", [False, True])
+async def test_a_process_of_this_machine_lives_as_long_as_its_lock(place: Path, former: bool) -> None:
+    marker, known = ProcessMarker(place), holders(place, "n1")
+    name = await marker.name()
+    owner = f"{name}.a" if former else f"n1.{name}.a"
+    assert await of(known, owner) is Holder.HERE_ALIVE
+    marker._close()  # as the system does it for a process that was killed
+    assert await of(known, owner) is Holder.HERE_DEAD
+    (place / f"{name}.process").unlink()
+    assert await of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)
+
+
+async def test_a_process_of_a_release_before_the_journal_is_known_by_its_slot_file(place: Path) -> None:
+    file = slot_file(place.with_name("gateway.db-pairs"), [])
+    name = file.name.rpartition("-")[2]
+    known = holders(place, "n1")
+    with file.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert await of(known, f"{name}.a") is Holder.HERE_ALIVE
+    assert await of(known, f"{name}.a") is Holder.HERE_DEAD
+
+
+@pytest.mark.parametrize("owner", ["n2.ab12.x", "ab12.x", "killed", "", "../x.one", "n1.../x.one", "delete-1", ".one"])
+async def test_what_is_not_known_here_may_be_another_machine_that_lives(place: Path, owner: str) -> None:
+    assert await of(holders(place, "n1"), owner) is Holder.ELSEWHERE
+    assert await of(holders(None, NONE), owner) is Holder.ELSEWHERE
+
+
+async def test_a_machine_without_a_journal_has_an_empty_name(place: Path) -> None:
+    without = holders(None, NONE)
+    owner = await without.new_owner()
+    assert await of(without, owner) is Holder.HERE_ENDED
+    assert await of(holders(None, NONE), owner) is Holder.WITHOUT_JOURNAL
+    assert await of(holders(place, "n1"), owner) is Holder.WITHOUT_JOURNAL
+    assert await holders(place, "n1").of(None) is Holder.NOBODY
+
+
+@pytest.mark.parametrize("owner", ["killed", "ab12.x", "local.ab12.x"])
+async def test_with_a_file_as_database_there_is_no_other_machine(place: Path, owner: str) -> None:
+    assert await of(holders(place, ONLY), owner) is Holder.HERE_ENDED
+
+
+def test_the_name_of_a_machine_stays(tmp_path: Path) -> None:
+    name = node_id(tmp_path)
+    assert name.isalnum()
+    assert node_id(tmp_path) == name
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+    assert node_id(tmp_path / "nowhere") == NONE
+
+
+@pytest.mark.parametrize("damaged", [b"", b"../x", b"\xff\xfe"])
+def test_a_name_that_was_cut_off_by_a_power_failure_is_made_again(tmp_path: Path, damaged: bytes) -> None:
+    (tmp_path / FILE).write_bytes(damaged)
+    name = node_id(tmp_path)
+    assert name.isalnum()
+    assert node_id(tmp_path) == name

@@ -1,0 +1,301 @@
+"""What is put comes back, sealed; versions and leases decide who may write next."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from gateway.records.connection import ConnectionRef, EndUser, RefreshFailure
+from gateway.store import Store, connection_store
+from gateway.vault import VaultError
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+TTL = timedelta(seconds=60)
+GONE = -timedelta(seconds=1)  # a lease of that length has run out
+LATER = NOW + timedelta(seconds=5)
+FAILURE = RefreshFailure("invalid_grant", "revoked", True, LATER, 1, retry_at=LATER + TTL)
+
+
+async def test_what_is_put_comes_back_whole(store: Store) -> None:
+    asked = new(
+        credential={"type": "OAUTH2", "access_token": "at", "refresh_token": "rt"},
+        expires_at=LATER,
+        config={"cloudId": "c", "subdomain": "acme"},
+        secret_config={"pin": "1234"},
+        metadata={"a": {"b": [1, None]}},
+        tags={"Plan": "Pro"},
+        end_user=EndUser("e1", "a@b.example", "Ann", {"x": "y"}, "o1", "Org"),
+        webhook_url_override="https://hook.example",
+    )
+    stored, created = await store.connections.put(asked, now=NOW)
+    assert created
+    assert stored == await store.connections.get(REF)
+    assert store.vault.open_json(stored.credential) == asked.credential
+    assert stored.secret_config is not None
+    assert store.vault.open_json(stored.secret_config) == asked.secret_config
+    assert (stored.version, stored.expires_at, stored.config) == (1, LATER, asked.config)
+    assert (stored.metadata, stored.tags, stored.end_user) == (asked.metadata, {"plan": "Pro"}, asked.end_user)
+    assert (stored.created_at, stored.updated_at, stored.last_refreshed_at) == (NOW, NOW, NOW)
+    assert stored.webhook_url_override == "https://hook.example"
+
+
+async def test_an_unknown_connection_is_none(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    for ref in (REF._replace(environment="prod"), REF._replace(integration_id="x"), REF._replace(connection_id="U1")):
+        assert await store.connections.get(ref) is None
+
+
+async def test_putting_again_replaces_the_credential_and_keeps_what_is_not_given(store: Store) -> None:
+    first, _ = await store.connections.put(
+        new(config={"a": 1}, secret_config={"pin": "1"}, metadata={"m": 1}, tags={"t": "1"}, end_user=EndUser("e")),
+        now=NOW,
+    )
+    second, created = await store.connections.put(new(credential={"type": "API_KEY", "apiKey": "k2"}), now=LATER)
+    assert not created
+    assert (second.id, second.uid, second.version) == (first.id, first.uid, 2)
+    assert (second.created_at, second.updated_at) == (NOW, LATER)
+    assert (second.config, second.metadata, second.tags, second.end_user) == (
+        {"a": 1},
+        {"m": 1},
+        {"t": "1"},
+        EndUser("e"),
+    )
+    assert store.vault.open_json(second.credential)["apiKey"] == "k2"
+    assert second.secret_config is not None
+    assert store.vault.open_json(second.secret_config) == {"pin": "1"}
+
+
+async def test_an_earlier_credential_put_back_by_hand_does_not_open(store: Store) -> None:
+    first, _ = await store.connections.put(new(), now=NOW)
+    second, _ = await store.connections.put(new(), now=NOW)
+    rolled_back = second.credential.__class__(
+        first.credential.ciphertext, "dev", "connections", second.uid, "credential", 2
+    )
+    with pytest.raises(VaultError):
+        store.vault.open_json(rolled_back)
+
+
+async def test_concurrent_puts_of_one_connection_create_it_once(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    done = await asyncio.gather(*(stores[n % 2].connections.put(new(), now=NOW) for n in range(20)))
+    assert sum(created for _, created in done) == 1
+    assert sorted(connection.version for connection, _ in done) == list(range(1, 21))
+
+
+async def test_delete_removes_it_once_and_an_id_is_never_given_again(store: Store) -> None:
+    first, _ = await store.connections.put(new(tags={"a": "b"}), now=NOW)
+    assert await store.connections.delete(REF, now=NOW)
+    assert not await store.connections.delete(REF, now=NOW)
+    assert await store.connections.get(REF) is None
+    again, created = await store.connections.put(new(), now=NOW)
+    assert created
+    assert again.id > first.id
+    assert again.uid != first.uid
+    assert again.tags == {}
+
+
+async def test_of_five_hundred_attempts_on_a_lease_one_wins(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await stores[0].connections.put(new(), now=NOW)
+    won = await asyncio.gather(
+        *(stores[n % 2].connections.lease_refresh(REF, owner=f"o{n}", ttl=TTL) for n in range(500))
+    )
+    assert sum(won) == 1
+
+
+async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
+    lease = store.connections.lease_refresh
+    await store.connections.put(new(), now=NOW)
+    assert await lease(REF, owner="a", ttl=TTL)
+    await store.connections.release_lease(REF, owner="b")
+    assert not await lease(REF, owner="b", ttl=TTL)
+    await store.connections.release_lease(REF, owner="a")
+    assert await lease(REF, owner="b", ttl=GONE)
+    assert await lease(REF, owner="c", ttl=TTL)
+    assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", ttl=TTL)
+
+
+async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) -> None:
+    lease = store.connections.lease_refresh
+    seen, _ = await store.connections.put(new(), now=NOW)
+    assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
+    assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.mark == seen.mark
+    assert await lease(REF, owner="b", ttl=TTL, seen=row, intent="digest")
+    assert not await lease(REF, owner="c", ttl=TTL, seen=row, from_holder=True), "its holder is another by now"
+    again, _ = await store.connections.put(new(), now=LATER)
+    assert not await lease(REF, owner="c", ttl=TTL, seen=row)
+    assert await lease(REF, owner="c", ttl=TTL, seen=again)
+
+
+async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_store, "MARKS_AT_ONCE", 2)
+    refs = [ConnectionRef("dev", "jira", f"m{n}") for n in range(5)]
+    put = {ref: (await store.connections.put(new(ref=ref), now=NOW))[0] for ref in refs[:4]}
+    marks = await store.connections.marks(refs)
+    assert marks == {ref: row.mark for ref, row in put.items()}
+    await store.connections.put(new(ref=refs[1]), now=LATER)
+    await store.connections.delete(refs[2], now=LATER)
+    moved = await store.connections.marks(refs)
+    assert {ref for ref in refs if moved.get(ref) != marks.get(ref)} == {refs[1], refs[2]}
+    assert await store.connections.marks([]) == {}
+
+
+async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    await store.connections.put(new(), now=NOW)
+    transactions = store.connections._transactions
+    write, began = transactions.write, []
+
+    async def queued(work: Any, *, before: Any = None) -> Any:
+        await asyncio.sleep(0.2)  # in a queue of writes
+        began.append(clock.now())
+        return await write(work, before=before)
+
+    monkeypatch.setattr(transactions, "write", queued)
+    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert row.lease is not None
+    assert row.lease.until >= began[0] + TTL - timedelta(milliseconds=100)
+
+
+async def test_who_may_claim_does_not_depend_on_the_clock_of_a_node(
+    store: Store, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.connections.put(new(), now=NOW)
+    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    monkeypatch.setattr(clock, "machine", lambda: datetime.now(UTC) + 10 * TTL)
+    claimed = await store.connections.lease_refresh(REF, owner="b", ttl=TTL)
+    assert claimed is (backend == "sqlite"), "a SQLite file is on the machine whose clock that is"
+
+
+async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after_its_end(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="a", ttl=-TTL / 2, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert not await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL)
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL / 4)
+
+
+async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it_alone(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert not await claim(REF, owner="b", ttl=TTL, seen=row)
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True)
+    assert not await claim(REF, owner="c", ttl=TTL, seen=row, from_holder=True)
+
+
+async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim = store.connections.lease_refresh
+    assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True, intent="digest")
+    await store.connections.release_lease(REF, owner="b", still_open=True, former=row.lease)
+    after = await store.connections.get(REF)
+    assert after is not None
+    assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
+
+
+async def test_a_failure_before_anything_was_asked_leaves_the_lease_to_its_former_holder(store: Store) -> None:
+    seen, _ = await store.connections.put(new(), now=NOW)
+    claim, fail = store.connections.lease_refresh, store.connections.record_failure
+    assert await claim(REF, owner="dead", ttl=GONE, seen=seen, intent="digest")
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert await claim(REF, owner="b", ttl=TTL, seen=row, intent="digest")
+    after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
+    assert after is not None
+    assert (after.lease, after.intent is not None) == (row.lease, True)
+    assert [one.ref for one in await store.connections.unsettled(most=9)] == [REF]
+
+
+async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    saved = await store.connections.save_refreshed(
+        REF, owner="a", version=1, credential={"access_token": "at2"}, expires_at=LATER + TTL, now=LATER
+    )
+    assert saved is not None
+    assert saved == await store.connections.get(REF)
+    assert (saved.version, saved.expires_at, saved.last_refreshed_at) == (2, LATER + TTL, LATER)
+    assert store.vault.open_json(saved.credential) == {"access_token": "at2"}
+    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+
+
+async def test_a_late_writer_is_fenced_off(store: Store) -> None:
+    save = store.connections.save_refreshed
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="slow", ttl=GONE)
+    await store.connections.lease_refresh(REF, owner="quick", ttl=TTL)
+    assert await save(REF, owner="slow", version=1, credential={"n": "slow"}, expires_at=None, now=LATER) is None
+    assert await save(REF, owner="quick", version=1, credential={"n": "quick"}, expires_at=None, now=LATER)
+    assert await save(REF, owner="quick", version=1, credential={"n": "late"}, expires_at=None, now=LATER) is None
+    held = await store.connections.get(REF)
+    assert held is not None
+    assert store.vault.open_json(held.credential) == {"n": "quick"}
+
+
+async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    await store.connections.put(new(), now=NOW)
+    save, fail = store.connections.save_refreshed, store.connections.record_failure
+    assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=LATER) is None
+    assert await fail(REF, owner="a", version=1, failure=FAILURE) is None
+
+
+async def test_a_row_made_anew_gets_nothing_of_the_former(store: Store) -> None:
+    former, _ = await store.connections.put(new(), now=NOW)
+    await store.connections.delete(REF, now=NOW)
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    save = store.connections.save_refreshed
+    assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=former.uid) is None
+
+
+async def test_a_holder_whose_lease_ran_out_unnoticed_still_saves(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=GONE)
+    assert await store.connections.save_refreshed(
+        REF, owner="a", version=1, credential={"n": 2}, expires_at=None, now=NOW
+    ), "nobody else wrote, so a rotated token must not be lost"
+
+
+async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    failed = await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
+    assert failed is not None
+    assert (failed.failure, failed.version) == (FAILURE, 1)
+    assert failed == await store.connections.get(REF)
+    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+    saved = await store.connections.save_refreshed(
+        REF, owner="b", version=1, credential={"n": 2}, expires_at=None, now=LATER
+    )
+    assert saved is not None
+    assert saved.failure is None
+
+
+async def test_putting_forgets_the_failure(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
+    again, _ = await store.connections.put(new(), now=LATER)
+    assert again.failure is None
+
+
+async def test_reading_is_noted_without_a_new_version(store: Store) -> None:
+    await store.connections.put(new(), now=NOW)
+    await store.connections.touch_fetched(REF, now=LATER)
+    seen = await store.connections.get(REF)
+    assert seen is not None
+    assert (seen.last_fetched_at, seen.updated_at, seen.version) == (LATER, NOW, 1)

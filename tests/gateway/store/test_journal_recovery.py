@@ -1,0 +1,159 @@
+"""The refresh journal by the store's keys: replies found by the next process, and swept when they are of no use."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.journal import Writer
+from gateway.records.connection import Connection
+from gateway.records.provider_call import ProviderCall, Reply
+from gateway.store import Store
+from gateway.store.journal_recovery import OVERDUE_S, Left
+from tests.fakes.journal import JournalFile, left, slot_file
+from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
+
+CALL = ProviderCall("https://a.example/token")
+REPLY = Reply(200, CIMultiDict({"Content-Type": "application/json"}), b'{"access_token": "new-access"}', NOW)
+pytestmark = sqlite_only
+
+
+async def held(store: Store) -> Connection:
+    row, _ = await store.connections.put(new(), now=NOW)
+    return row
+
+
+async def claimed(store: Store) -> Connection:
+    """With a refresh that is open."""
+    row = await held(store)
+    assert await store.connections.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
+    return row
+
+
+def folder(path: Path) -> Path:
+    return path.with_name(f"{path.name}-refresh-journal")
+
+
+async def recorded(store: Store, row: Connection, reply: Reply = REPLY) -> JournalFile:
+    await store.journal.prepare("dev")
+    entry = store.journal.entry(row)
+    assert entry is not None
+    file = JournalFile(entry.folder)
+    file.reply(entry, CALL, reply)
+    return file
+
+
+def nobody(_attempt: str) -> None:
+    raise AssertionError("nothing is to be released")
+
+
+async def test_a_reply_that_was_not_stored_is_found_by_the_next_process(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await held(here)
+    (await recorded(here, row)).die()
+    await here.close()
+    there = await opener()
+    (found,) = (await there.journal.left(row)).replies
+    assert (found.reply, found.call) == (REPLY, "POST https://a.example/token")
+    (file,) = folder(path).glob("*.journal")
+    assert b"new-access" not in file.read_bytes()
+
+
+async def test_one_of_another_credential_is_not_taken_for_it(opener: Opener) -> None:
+    here = await opener()
+    row = await held(here)
+    await recorded(here, row)
+    assert await here.journal.left(replace(row, version=row.version + 1)) == Left()
+    assert await here.journal.left(replace(row, uid="another")) == Left()
+    assert (await here.journal.left(row)).replies
+
+
+async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(opener: Opener, path: Path) -> None:
+    here = await opener()
+    row = await claimed(here)
+    (await recorded(here, row)).die()
+    await here.journal.sweep(here.connections.get, nobody)
+    assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is open still"
+    await here.connections.release_lease(REF, owner="o")
+    await here.journal.sweep(here.connections.get, nobody)
+    assert list(folder(path).glob("*.journal")) == []
+
+
+async def test_what_a_dead_worker_left_in_a_living_parents_file_is_released_when_it_is_of_no_use(
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opener()
+    row = await claimed(store)
+    await store.journal.prepare("dev")
+    entry, writer = store.journal.entry(row), Writer(folder(path))
+    assert entry is not None
+    begun = await writer.begin(entry, 0)
+    assert begun is not None
+    assert await writer.reply(entry, 0, begun, CALL, REPLY)
+    at = clock.monotonic()
+    await store.journal.sweep(store.connections.get, writer.released)
+    monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
+    await store.journal.sweep(store.connections.get, writer.released)
+    assert len(left(folder(path))) == 1, "the refresh is open still"
+    await store.connections.release_lease(REF, owner="o")
+    await store.journal.sweep(store.connections.get, writer.released)
+    assert left(folder(path)) == []
+    await writer.close()
+
+
+async def test_without_a_folder_a_refresh_goes_on(opener: Opener) -> None:
+    store = await opener()
+    row = await held(store)
+    store.journal.folder = None
+    await store.journal.prepare("dev")
+    assert store.journal.entry(row) is None
+    assert await store.journal.left(row) == Left()
+    await store.journal.sweep(store.connections.get, nobody)
+
+
+async def test_a_damaged_reply_is_no_reply(opener: Opener) -> None:
+    here = await opener()
+    row = await held(here)
+    file = await recorded(here, row)
+    file.die()
+    raw = bytearray(file.path.read_bytes())
+    raw[raw.index(b'"step"') + 60] ^= 1
+    file.path.write_bytes(bytes(raw))
+    assert await (await opener(KEY)).journal.left(row) == Left()
+
+
+async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener: Opener, path: Path) -> None:
+    store = await opener()
+    row = await claimed(store)
+    await store.journal.prepare("dev")
+    entry = store.journal.entry(row)
+    assert entry is not None
+    slots = path.with_name(f"{path.name}-pairs")
+    file = slot_file(slots, [entry.head(0) + b"\n" + entry.sealed(0, CALL, REPLY)])
+    (found,) = (await store.journal.left(row)).replies
+    assert found.reply == REPLY
+    await store.journal.sweep(store.connections.get, nobody)
+    assert file.exists()
+    await store.connections.release_lease(REF, owner="o")
+    await store.journal.sweep(store.connections.get, nobody)
+    assert not file.exists()
+
+
+async def test_a_whole_credential_that_a_release_before_the_journal_left_is_found(opener: Opener, path: Path) -> None:
+    store = await opener()
+    row = await held(store)
+    await store.journal.prepare("dev")
+    fresh = {"type": "OAUTH2", "access_token": "new-access", "refresh_token": "new-refresh"}
+    place: Any = {"table": "pairs", "row": row.uid, "column": "answer", "version": row.version + 1}
+    value = {"credential": fresh, "expires_at": NOW.isoformat()}
+    sealed = store.vault.seal_json(value, environment="dev", **place)
+    about = json.dumps({"ref": row.ref, "row": row.uid, "version": row.version}).encode()
+    slot_file(path.with_name(f"{path.name}-pairs"), [about + b"\n" + sealed.ciphertext])
+    found = (await store.journal.left(row)).credential
+    assert found is not None
+    assert (found.values, found.expires_at) == (fresh, NOW)

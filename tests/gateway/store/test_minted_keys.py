@@ -1,0 +1,122 @@
+"""Minted keys in the store: found by digest alone, ended with all that they minted, and their budgets never overdrawn."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from gateway.errors import Conflict, NotFound
+from gateway.records.access import KeyLimits
+from gateway.records.connection import ConnectionRef
+from gateway.store import ListFilter, Store
+from gateway.store.minted_keys import KEPT_AFTER_END, NewMintedKey, changed_key
+from tests.gateway.store.conftest import NOW, Opener, new
+
+AGENT = NewMintedKey(
+    digest="d1",
+    environment="dev",
+    kind="key",
+    name="agent",
+    last_four="abcd",
+    scopes=("environment:proxy",),
+    limits=(KeyLimits(connections=("jira/u1",), tags={"a": "b"}), KeyLimits(rules=("GET /x",))),
+    rate=5,
+    budget=100,
+    created_by="a test",
+)
+
+
+async def test_a_key_comes_back_whole_by_its_digest(store: Store) -> None:
+    key = await store.keys.add(AGENT, now=NOW)
+    assert await store.keys.get("d1") == key
+    assert (key.limits, key.scopes, key.rate, key.budget, key.calls) == (AGENT.limits, AGENT.scopes, 5, 100, 0)
+    assert await store.keys.find("dev", key.id) == key
+    assert await store.keys.find("prod", key.id) is None
+    assert await store.keys.get("d2") is None
+
+
+async def test_every_change_is_told_to_other_processes(store: Store) -> None:
+    last = await store.changes.end()
+    key = await store.keys.add(AGENT, now=NOW)
+    last, told = await store.changes.since(last)
+    assert list(told) == [changed_key("dev", "d1")]
+    await store.keys.touch(["d1"], now=NOW)
+    assert (await store.changes.since(last))[1] == {}, "its use is nobody else's business"
+    await store.keys.revoke("dev", key.id, now=NOW)
+    assert list((await store.changes.since(last))[1]) == [changed_key("dev", "d1")]
+
+
+async def test_a_name_is_free_again_once_its_key_has_ended(store: Store) -> None:
+    key = await store.keys.add(AGENT, now=NOW)
+    with pytest.raises(Conflict):
+        await store.keys.add(replace(AGENT, digest="d2"), now=NOW)
+    await store.keys.add(replace(AGENT, digest="d3", environment="prod"), now=NOW)
+    await store.keys.revoke("dev", key.id, now=NOW)
+    await store.keys.add(replace(AGENT, digest="d2", expires_at=NOW + timedelta(seconds=1)), now=NOW)
+    await store.keys.add(replace(AGENT, digest="d4"), now=NOW + timedelta(seconds=1))
+
+
+async def test_revoking_ends_all_that_was_minted_with_it(store: Store) -> None:
+    top = await store.keys.add(AGENT, now=NOW)
+    middle = await store.keys.add(replace(AGENT, digest="d2", name="m", parent_id=top.id), now=NOW)
+    await store.keys.add(replace(AGENT, digest="d3", name="b", parent_id=middle.id), now=NOW)
+    await store.keys.add(replace(AGENT, digest="d4", name="other"), now=NOW)
+    assert await store.keys.revoke("prod", top.id, now=NOW) == []
+    assert sorted(await store.keys.revoke("dev", middle.id, now=NOW)) == ["d2", "d3"]
+    assert await store.keys.revoke("dev", top.id, now=NOW) == ["d1"]
+    assert [key.digest for key in await store.keys.list("dev", alive_at=NOW, limit=10)] == ["d4"]
+
+
+async def test_what_a_replaced_key_minted_belongs_to_the_new_one(store: Store) -> None:
+    old = await store.keys.add(AGENT, now=NOW)
+    await store.keys.add(replace(AGENT, digest="c1", name="child", parent_id=old.id), now=NOW)
+    until = NOW + timedelta(hours=1)
+    made = await store.keys.add(replace(AGENT, digest="d2", replaces=old.id, replaced_ends_at=until), now=NOW)
+    ended = await store.keys.get("d1")
+    assert ended is not None
+    assert ended.expires_at == until
+    assert sorted(await store.keys.revoke("dev", made.id, now=NOW)) == ["c1", "d2"]
+    with pytest.raises(NotFound):
+        await store.keys.add(replace(AGENT, digest="d3", replaces=999), now=NOW)
+
+
+async def test_a_budget_is_set_aside_in_ever_smaller_parts_and_never_overdrawn(opener: Opener) -> None:
+    stores = [await opener(), await opener()]
+    await stores[0].keys.add(AGENT, now=NOW)
+    assert [await stores[0].keys.set_aside("d1", 100) for _ in range(3)] == [5, 4, 4]
+    assert await stores[0].keys.set_aside("d1", -4) == -4
+    taken = await asyncio.gather(*(stores[n % 2].keys.set_aside("d1", 100) for n in range(150)))
+    assert sum(taken) == 100 - 9
+    assert await stores[1].keys.set_aside("d1", 100) == 0
+    assert await stores[1].keys.set_aside("d1", -500) == -100, "no more goes back than was taken"
+    assert await stores[1].keys.set_aside("none", 1) == 0
+
+
+async def test_what_ended_long_ago_is_forgotten(store: Store) -> None:
+    key = await store.keys.add(AGENT, now=NOW)
+    await store.keys.add(replace(AGENT, digest="d2", name="lives"), now=NOW)
+    await store.keys.revoke("dev", key.id, now=NOW)
+    await store.prune(NOW + KEPT_AFTER_END)
+    assert await store.keys.get("d1") is not None
+    await store.prune(NOW + KEPT_AFTER_END + timedelta(seconds=1))
+    assert await store.keys.get("d1") is None
+    assert await store.keys.get("d2") is not None
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [
+        (KeyLimits(), {"a", "b", "c"}),
+        (KeyLimits(integrations=("jira",)), {"a", "b"}),
+        (KeyLimits(connections=("jira/a", "github/b")), {"a"}),
+        (KeyLimits(connections=("*/c", "jira/b")), {"b", "c"}),
+        (KeyLimits(tags={"Team": "red"}), {"b"}),
+        (KeyLimits(integrations=("github",), tags={"team": "red"}), set()),
+    ],
+)
+async def test_a_list_shows_what_the_limits_leave(store: Store, limits: KeyLimits, found: set[str]) -> None:
+    for integration, name, tags in (("jira", "a", {}), ("jira", "b", {"team": "red"}), ("github", "c", {})):
+        await store.connections.put(new(ConnectionRef("dev", integration, name), tags=tags), now=NOW)
+    there = await store.connections.list("dev", ListFilter(within=(limits, KeyLimits())))
+    assert {one.ref.connection_id for one in there} == found

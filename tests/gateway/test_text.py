@@ -1,0 +1,36 @@
+"""A name is suggested for a slip of the pen, and for nothing else."""
+
+import pytest
+
+from gateway.text import close_matches, did_you_mean, nearest
+
+KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hubspot", "OAUTH2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("jria", "jira"),
+        ("jirra", "jira"),
+        ("githbu", "github"),
+        ("Google_Mail", "google-mail"),
+        ("salesfroce", "salesforce"),
+        ("hub-spot", "hubspot"),
+        ("oauth2", "OAUTH2"),
+    ],
+)
+def test_a_slip_is_recognised(given: str, meant: str) -> None:
+    assert nearest(given, KNOWN) == meant
+    assert did_you_mean(given, KNOWN) == f"; did you mean '{meant}'?"
+
+
+@pytest.mark.parametrize("given", ["zzz", "mirage", "girl", "room-service", "force", "x", ""])
+def test_a_stranger_gets_no_suggestion(given: str) -> None:
+    assert nearest(given, KNOWN) is None
+    assert did_you_mean(given, KNOWN) == ""
+
+
+def test_a_long_name_is_not_compared() -> None:
+    assert nearest("jira" * 1000, ["jira" * 1000]) is None
+    assert close_matches("jira" * 1000, ["jira" * 1000], 1) == []
+    assert close_matches("jria", KNOWN, 1) == ["jira"]

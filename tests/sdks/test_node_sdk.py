@@ -1,0 +1,203 @@
+"""The published back-end SDK, unchanged, against a running gateway: every method that is in scope (api-contract 2.2, 2.3)."""
+
+import asyncio
+import json
+import re
+import shutil
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from gateway.cli.demo.demo_folder import _CONFIGURATION
+from tests.fakes.patience import PATIENCE_S
+from tests.journeys.test_demo import demo
+from tests.sdks.npm import installed
+
+PACKAGE, VERSION = "@nangohq/node", "0.71.4"
+CALLS = Path(__file__).parent / "node_calls.mjs"
+VARIABLES = '    secret_keys: ["${file:secret_key}"]\n    variables: {REGION: eu, EMPTY_ISH: "0"}\n'
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
+    """What every call gave."""
+    sdk = installed(PACKAGE, VERSION)
+    state = tmp_path_factory.mktemp("demo")
+    declared = _CONFIGURATION.replace('    secret_keys: ["${file:secret_key}"]\n', VARIABLES)
+    assert declared != _CONFIGURATION
+    (state / "gateway.yaml").write_text(declared)
+    async with demo(state) as (_, ready):
+        found = re.search(r"/ex/sandbox/([^/]+)/", ready["curl"])
+        assert found is not None
+        given = {
+            "sdk": str(sdk),
+            "host": ready["url"],
+            "key": ready["secret_key"],
+            "integration": ready["provider_config_key"],
+            "connection": ready["connection_id"],
+            "cloudId": found[1],
+        }
+        node = shutil.which("node")
+        assert node is not None
+        process = await asyncio.create_subprocess_exec(node, str(CALLS), stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        out, err = await asyncio.wait_for(process.communicate(json.dumps(given).encode()), PATIENCE_S)
+        assert process.returncode == 0, err.decode()
+        yield {**json.loads(out), "given": given}
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def value(told: dict[str, Any], name: str) -> Any:
+    assert "value" in told[name], told[name]
+    return told[name]["value"]
+
+
+def failed(told: dict[str, Any], name: str) -> tuple[int, str]:
+    answer = told[name]["failed"]
+    assert answer["headers"]["gateway-error"] == answer["data"]["error"]["code"]
+    return answer["status"], answer["data"]["error"]["code"]
+
+
+async def test_no_call_failed_that_was_to_succeed(told: dict[str, Any]) -> None:
+    meant = re.compile("Unknown|Again$|Deleted|Declared|WrongKey|^patch$")
+    wrong = {name: one["failed"] for name, one in told.items() if "failed" in one and not meant.search(name)}
+    assert wrong == {}
+
+
+async def test_providers(told: dict[str, Any]) -> None:
+    names = [one["name"] for one in value(told, "listProviders")["data"]]
+    assert "sandbox" in names
+    assert len(names) < 20
+    assert len(value(told, "listAllProviders")["data"]) > 1000
+    one = value(told, "getProvider")["data"]
+    assert (one["name"], one["auth_mode"]) == ("sandbox", "OAUTH2")
+    assert one["proxy"]["base_url"]
+    assert failed(told, "getUnknownProvider") == (404, "not_found")
+
+
+async def test_integrations(told: dict[str, Any]) -> None:
+    assert [one["unique_key"] for one in value(told, "listIntegrations")["configs"]] == ["sandbox"]
+    made = value(told, "createIntegration")["data"]
+    assert (made["unique_key"], made["provider"], made["display_name"]) == ("sdk", "sandbox", "SDK")
+    assert made["logo"].startswith(told["given"]["host"])
+    assert failed(told, "createIntegrationAgain") == (400, "invalid_body")
+    shown = value(told, "getIntegration")["data"]["credentials"]
+    assert shown == {
+        "type": "OAUTH2",
+        "client_id": "sdk",
+        "client_secret": "sdk-secret",
+        "scopes": "a,b",
+        "webhook_secret": None,
+    }
+    assert "webhook_url" in value(told, "getIntegrationWebhook")["data"]
+    changed = value(told, "updateIntegration")["data"]
+    assert (changed["unique_key"], changed["display_name"]) == ("sdk-2", "Renamed")
+    assert failed(told, "updateDeclaredIntegration") == (409, "conflict")
+    assert value(told, "deleteIntegration") == {"status": 200, "data": {"success": True}}
+    assert failed(told, "getDeletedIntegration") == (404, "not_found")
+
+
+async def test_lists_of_connections(told: dict[str, Any]) -> None:
+    connection = told["given"]["connection"]
+    assert value(told, "patchConnection") == {"success": True}
+    for name in ("listConnections", "listConnectionsById", "listConnectionsBySearch", "listConnectionsByTags"):
+        (one,) = value(told, name)["connections"]
+        assert one["connection_id"] == connection
+        assert one["end_user"] == {
+            "id": "u-sdk",
+            "display_name": "Una",
+            "email": "sdk@example.com",
+            "tags": None,
+            "organization": None,
+        }
+        assert one["tags"]["team"] == "b a"
+        assert one["tags"]["end_user_display_name"] == "Una"
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", one["created"])
+        assert "credentials" not in one
+    assert value(told, "listConnectionsOfNobody") == {"connections": []}
+    assert value(told, "waitForConnection")["connection_id"] == connection
+
+
+async def test_one_connection_and_its_token(told: dict[str, Any]) -> None:
+    one = value(told, "getConnection")
+    assert one["provider_config_key"] == "sandbox"
+    assert one["connection_config"]["cloudId"] == told["given"]["cloudId"]
+    held = one["credentials"]
+    assert held["type"] == "OAUTH2"
+    assert "refresh_token" not in held
+    assert "refresh_token" not in held["raw"]
+    assert held["expires_at"].endswith("Z")
+    renewed = value(told, "getConnectionRefreshed")["credentials"]
+    assert renewed["refresh_token"]
+    assert renewed["access_token"] != held["access_token"]
+    assert value(told, "getToken") == renewed["access_token"]
+    raw = value(told, "getRawTokenResponse")
+    assert raw["access_token"] == renewed["access_token"]
+    assert "refresh_token" not in raw
+    assert failed(told, "getUnknownConnection") == (404, "unknown_connection")
+
+
+async def test_metadata(told: dict[str, Any]) -> None:
+    given = told["given"]
+    whose = {"provider_config_key": "sandbox"}
+    assert value(told, "setMetadata") == {
+        "status": 201,
+        "data": {**whose, "connection_id": given["connection"], "metadata": {"plan": "free", "seats": 1}},
+    }
+    assert value(told, "updateMetadata") == {
+        "status": 200,
+        "data": {**whose, "connection_id": [given["connection"]], "metadata": {"plan": "pro"}},
+    }
+    assert value(told, "getMetadata") == {"plan": "pro", "seats": 1}
+    assert failed(told, "setMetadataOfUnknown") == (404, "unknown_connection")
+    assert value(told, "getMetadataAgain") == {"plan": "pro", "seats": 1}
+
+
+async def test_connect_sessions(told: dict[str, Any]) -> None:
+    made = value(told, "createConnectSession")["data"]
+    assert re.fullmatch(r"nango_connect_session_[0-9a-f]{64}", made["token"])
+    assert made["token"] in made["connect_link"]
+    async with aiohttp.ClientSession() as session, session.get(made["connect_link"]) as answer:
+        assert answer.status == 200
+    status, code = failed(told, "createConnectSessionForUnknown")
+    assert (status, code) == (400, "invalid_body")
+    issues = told["createConnectSessionForUnknown"]["failed"]["data"]["error"]["errors"]
+    assert issues[0]["path"] == ["allowed_integrations", "0"]
+
+
+async def test_environment_variables(told: dict[str, Any]) -> None:
+    assert value(told, "getEnvironmentVariables") == [
+        {"name": "REGION", "value": "eu"},
+        {"name": "EMPTY_ISH", "value": "0"},
+    ]
+
+
+async def test_proxied_calls(told: dict[str, Any]) -> None:
+    for name, count in (("get", 1), ("getWithQuery", 2), ("post", 1)):
+        answer = value(told, name)
+        assert (answer["status"], len(answer["data"]["issues"])) == (200, count), name
+    for name in ("proxy", "proxyFromConstructor"):
+        assert value(told, name)["data"]["emailAddress"] == "demo@example.com"
+    put, form = value(told, "put")["data"], value(told, "putForm")["data"]
+    assert (put["content_type"], put["bytes"]) == ("application/json", len('{"a":"b"}'))
+    assert (form["content_type"], form["bytes"]) == ("application/x-www-form-urlencoded", len("a=1"))
+    refused = told["patch"]["failed"]  # the provider knows no PATCH: its own answer, not one of ours
+    assert refused["status"] == 405
+    assert "gateway-error" not in refused["headers"]
+    assert value(told, "delete")["status"] in {200, 204}
+    assert value(told, "stream") == {"status": 200, "bytes": 100_000}
+    assert failed(told, "proxyToUnknownConnection") == (404, "unknown_connection")
+    assert failed(told, "withWrongKey") == (401, "unknown_account")
+
+
+async def test_deleting_a_connection(told: dict[str, Any]) -> None:
+    gone = value(told, "deleteConnection")
+    assert (gone["status"], gone["data"]["success"]) == (200, True)
+    assert {one["outcome"] for one in gone["data"]["revocation"]} == {"revoked"}
+    assert failed(told, "deleteConnectionAgain") == (404, "unknown_connection")
