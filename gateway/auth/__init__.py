@@ -48,7 +48,8 @@ Always true: a mode says what to ask and reads what came; others send. A new mod
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
 
 from gateway.auth.api_key import ApiKey
 from gateway.auth.app_installation import App
@@ -67,10 +68,6 @@ from gateway.auth.oauth2 import OAuth2
 from gateway.auth.signature import SignatureMode
 from gateway.auth.tba import TokenBased
 from gateway.auth.two_step import TwoStep
-from gateway.startup.entry_points import entry_points
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP: Final = "gateway.auth_modes"
 OWN: Final[Mapping[str, AuthMode]] = {
@@ -104,7 +101,7 @@ def modes() -> Mapping[str, AuthMode]:
     return {**offered, **OWN}
 
 
-def _loaded(point: "EntryPoint") -> AuthMode:
+def _loaded(point: EntryPoint) -> AuthMode:
     mode = point.load()()
     if not isinstance(mode, AuthMode) or mode.name != point.name:
         raise TypeError(

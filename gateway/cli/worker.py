@@ -28,9 +28,6 @@ def main(descriptor: int) -> int:
     except (EOFError, OSError):
         return 0  # the parent has ended
     sys.argv[0] = start["program"]
-    from gateway.startup.imports import put_off_the_rare
-
-    put_off_the_rare()
     from gateway.cli.terminal import faults_end_the_command
 
     file = Path(start["file"])

@@ -1,11 +1,8 @@
-"""What a server does without, so that a worker stays small: modules loaded at their first use or never.
+"""Libraries' parts that a server never uses are not loaded: 17 MiB less in a worker, 11 MiB in the parent.
 
-Modules that are loaded when somebody first uses them, though a library asks for them as it is loaded itself.
-
-Two ways, for the two ways to import. `put_off` is for ``import x``: the module is there, and empty until an attribute of it is
-asked for. `lent` is for ``from x import y``: while the library is loaded, every ``y`` is a `Deferred` that finds the real one
-when it is used.
-Only for our own process: `gateway.startup.imports` says what is put off.
+Only a process of ours does this, before it imports anything else. Where a library imports such a part by
+``from x import y``, `lent` gives it a `Deferred` for each ``y``, which loads the real one when it is used, so that code that
+does need it still gets it.
 """
 
 import contextlib
@@ -14,13 +11,8 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
 from types import ModuleType
 from typing import Any, Final
-
-from gateway.startup.entry_points import entry_points
-
-_waiting: dict[str, ModuleType] = {}
 
 
 class Deferred:
@@ -92,59 +84,6 @@ def find_when_asked(module: ModuleType) -> None:
     vars(module)["__getattr__"] = find
 
 
-def put_off(name: str, **meanwhile: Any) -> None:
-    """Load the module `name` when an attribute of it is first asked for that is not in `meanwhile`.
-
-    One that is loaded already stays as it is. Whichever threads ask first, it is loaded once, and whole before the others go on.
-    """
-    if name in sys.modules:
-        return
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
-        return
-    loader, module, lock = spec.loader, importlib.util.module_from_spec(spec), RLock()
-
-    def load(wanted: str) -> Any:
-        if wanted.startswith("__"):
-            raise AttributeError(f"module {name!r} has no attribute {wanted!r}")
-        with lock:
-            if _waiting.get(name) is module:
-                del _waiting[name]  # first: while it is loaded, it may ask itself for what it does not have yet
-                try:
-                    loader.exec_module(module)
-                except BaseException:
-                    _waiting[name] = module
-                    raise
-                if vars(module).get("__getattr__") is load:
-                    del vars(module)["__getattr__"]
-        try:
-            return vars(module)[wanted]
-        except KeyError:
-            raise AttributeError(f"module {name!r} has no attribute {wanted!r}") from None
-
-    vars(module).update(meanwhile, __getattr__=load)
-    sys.modules[name] = module
-    _waiting[name] = module
-    package, _, last = name.rpartition(".")
-    if package:
-        setattr(sys.modules[package], last, module)
-
-
-def loaded(name: str) -> bool:
-    """Whether the module `name` is there, and not only put off."""
-    module = sys.modules.get(name)
-    return module is not None and _waiting.get(name) is not module
-
-
-# ── What a server does without, so that a worker stays small: libraries' parts that it never uses, memory that it has
-# freed.
-#
-# Only for our own process.
-
-# Libraries take these along for what a server does rarely or never: the system's language, dates with a zone of their own,
-# the type of a file by its name.
-RARE: Final = ("locale", "calendar", "mimetypes")
-
 CLIENT: Final = tuple(
     f"aiohttp.{name}"
     for name in (
@@ -160,15 +99,8 @@ CLIENT: Final = tuple(
 )
 
 
-def put_off_the_rare() -> None:
-    """Before even the configuration is loaded; takes a millisecond itself."""
-    for name in RARE:
-        put_off(name)
-    put_off("importlib.metadata", entry_points=entry_points)  # which is what is asked of it at a start
-
-
 def leave_out_the_unused() -> None:
-    """Before anything is imported but the configuration. Together 18 MB a worker, and a third of a second of every start."""
+    """Before anything is imported but the configuration."""
     stay_small()
     small_web()
     _sqlalchemy_without_orm()
@@ -176,7 +108,6 @@ def leave_out_the_unused() -> None:
 
 def stay_small() -> None:
     """The same for a process that knows no database and serves nothing."""
-    put_off_the_rare()
     _structlog_without_rich()
     _aiohttp_without_client()
 

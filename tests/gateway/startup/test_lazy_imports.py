@@ -2,15 +2,13 @@
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from gateway.startup.imports import Deferred, find_when_asked, lent, loaded, put_off
+from gateway.startup.imports import Deferred, find_when_asked, lent
 
 RARE = """
 import times_loaded
@@ -40,101 +38,18 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
         sys.modules.pop(name, None)
 
 
-def test_a_module_put_off_is_loaded_once_when_an_attribute_is_asked_for(times: list[str]) -> None:
-    put_off("rare_one")
+def test_a_module_that_is_loaded_is_not_lent(times: list[str]) -> None:
     import rare_one  # type: ignore[import-not-found]
 
-    assert (loaded("rare_one"), times) == (False, [])
-    assert rare_one.twice(2) == 4
-    from rare_one import Shape
-
-    assert (Shape(3).sides, loaded("rare_one"), times) == (3, True, ["rare_one"])
-
-
-def test_what_it_does_not_have_it_does_not_have(times: list[str]) -> None:
-    put_off("rare_one")
-    import rare_one
-
-    for _ in range(2):
-        with pytest.raises(AttributeError, match="no attribute 'thrice'"):
-            _ = rare_one.thrice
-    assert times == ["rare_one"]
-
-
-def test_what_everything_is_asked_for_loads_nothing(times: list[str]) -> None:
-    put_off("rare_one")
-    import rare_one
-
-    assert not hasattr(rare_one, "__wrapped__")
-    assert times == []
-
-
-def test_what_is_given_for_the_meantime_needs_no_loading(times: list[str]) -> None:
-    put_off("rare_one", twice=lambda number: number + number)
-    from rare_one import twice
-
-    assert (twice(4), times) == (8, [])
-    from rare_one import Shape, twice
-
-    assert (Shape(1).sides, twice.__module__, times) == (1, "rare_one", ["rare_one"])
-
-
-def test_a_module_of_a_package_is_found_through_it(times: list[str]) -> None:
-    put_off("package.rare")
-    import package.rare  # type: ignore[import-not-found]
-
-    assert times == []
-    assert package.rare.twice(1) == 2
-    assert times == ["package.rare"]
-
-
-def test_one_that_is_loaded_stays_as_it_is(times: list[str]) -> None:
-    import rare_one
-
-    put_off("rare_one")
     with lent("rare_one"):
         assert sys.modules["rare_one"] is rare_one
     assert (sys.modules["rare_one"] is rare_one, times) == (True, ["rare_one"])
 
 
-def test_one_that_is_nowhere_is_still_missing() -> None:
-    put_off("no_such_module_at_all")
-    with pytest.raises(ModuleNotFoundError):
-        __import__("no_such_module_at_all")
-
-
-def test_one_that_fails_to_load_is_tried_again(times: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    put_off("rare_one")
-    import rare_one
-
-    monkeypatch.delattr(sys.modules["times_loaded"], "LOADED")
-    with pytest.raises(AttributeError, match="LOADED"):
-        rare_one.twice(1)
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "times_loaded", SimpleNamespace(LOADED=times))  # type: ignore[arg-type]
-    assert (rare_one.twice(1), times) == (2, ["rare_one"])
-
-
-def test_threads_that_ask_at_once_load_it_once(times: list[str]) -> None:
-    put_off("rare_one")
-    import rare_one
-
-    together = Barrier(8)
-
-    def ask(number: int) -> int:
-        together.wait()
-        twice: int = rare_one.twice(number)
-        return twice
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(ask, range(8))) == [2 * number for number in range(8)]
-    assert times == ["rare_one"]
-
-
 def test_a_library_that_is_lent_a_module_does_not_load_it(times: list[str]) -> None:
     with lent("rare_one"):
         import library  # type: ignore[import-not-found]
-    assert (loaded("rare_one"), times) == (False, [])
+    assert times == []
     assert isinstance(library.Shape, Deferred)
     assert library.twice(3) == 6
     assert times == ["rare_one"]
