@@ -154,6 +154,13 @@ class PostgresServer:
         await self.run(f"CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy")
         return self.url(name)
 
+    def dump(self, url: str) -> str:
+        """The database there as SQL that any client can run: INSERT in place of COPY, no commands of psql's own."""
+        options = ["--inserts", "--no-owner", "--no-privileges", "--no-comments"]
+        command = [self._programs / "pg_dump", *options, "-d", url]
+        ran = subprocess.run(command, capture_output=True, check=True, cwd="/", **self._owner)
+        return "".join(line for line in ran.stdout.decode().splitlines(True) if not line.startswith("\\"))
+
     async def emptied(self, url: str) -> str:
         """`url`, a database with our tables, with nothing in them."""
         db = await asyncpg.connect(url)

@@ -1,0 +1,114 @@
+"""What is asked of a deployment, by the script that records the answers and by the test that compares them."""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote
+
+from tests.upgrade.deployment import KEYS, Answer, Client, Deployment
+
+MOVES = "(moves)"
+"""Stands in expected.json for what was not the same in two runs of one version."""
+
+# Sentences may change with any version, codes may not. A diagnosis is advice on what the history holds.
+PROSE = frozenset({"message", "fix", "changed_by", "diagnosis"})
+# Asked in another test, since the question changes it: its token is refreshed.
+CHANGED_BY_A_LOOK = ("expired",)
+PROXIED = ("valid", "mail", "ledger", "machine", "signed", "steps", "cloud", "open", "git", "made")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+
+
+async def answers(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
+    """By question: status and body. `known` has the secrets that the script noted."""
+    found = dict[str, Any]()
+
+    async def ask(path: str, **options: Any) -> Any:
+        name = options.pop("name", path)
+        answer = await client.call(options.pop("method", "GET"), path, **options)
+        found[name] = _lasting(answer)
+        return answer.body
+
+    for environment, key in KEYS.items():
+        listed = await ask("/connections", name=f"{environment} /connections", key=key)
+        for shown in sorted(listed["connections"], key=lambda one: str(one["connection_id"])):
+            if shown["connection_id"] not in CHANGED_BY_A_LOOK:
+                path = (
+                    f"/connections/{quote(shown['connection_id'])}?provider_config_key={shown['provider_config_key']}"
+                )
+                await ask(f"{path}&include=history", name=f"{environment} {path}", key=key)
+        for integration in (await ask("/integrations", name=f"{environment} /integrations", key=key))["data"]:
+            path = f"/integrations/{integration['unique_key']}?include=webhook&include=credentials"
+            await ask(path, name=f"{environment} {path}", key=key)
+        for path in ("/environment/api-keys?include=ended", "/environment-variables"):
+            await ask(path, name=f"{environment} {path}", key=key)
+    words = [("events", "list", "--environment", name, "--json") for name in KEYS]
+    *events, found["signing key"] = await asyncio.gather(
+        *(deployment.command(*one) for one in words),
+        deployment.command("events", "key", "--environment", "production"),
+    )
+    found |= {f"{name} events": json.loads(text) for name, text in zip(KEYS, events, strict=True)}
+    for name, session in known["sessions"].items():
+        path = f"/connect/sessions/{session['session_id']}"
+        await ask(path, name=f"result of session {name}", key=KEYS[session["environment"]])
+        await ask("/connect/session", name=f"session {name}", key=session["token"])
+    for name, key in known["keys"].items():
+        await ask("/connections", name=f"connections of key {name}", key=key)
+        for path in ("/things/1", "/other"):
+            answer = await client.proxied("crm", "valid", path, key=key)
+            found[f"{path} by key {name}"] = _lasting(answer)
+    for connection in PROXIED:
+        integration = {"valid": "crm", "made": "crm-api"}.get(connection, connection)
+        answer = await client.proxied(integration, connection)
+        found[f"proxied {connection}"] = _lasting(answer)
+    for name in ("dead", "nobody"):
+        answer = await client.proxied("crm", name)
+        found[f"proxied {name}"] = _lasting(answer)
+    path = known["capability"]
+    await ask(f"{path}/things/2", name="capability", key="")
+    return found
+
+
+def _lasting(answer: Answer) -> dict[str, Any]:
+    return {"status": answer.status, "body": _without_prose(answer.body)}
+
+
+def _without_prose(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_prose(member) for name, member in value.items() if name not in PROSE}
+    return [_without_prose(item) for item in value] if isinstance(value, list) else value
+
+
+def fixed(one: Any, other: Any) -> Any:
+    """`one`, with MOVES in place of each member that `other` has not the same."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {name: fixed(value, other.get(name)) for name, value in one.items()}
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [fixed(a, b) for a, b in zip(one, other, strict=True)]
+    return one if one == other else MOVES
+
+
+def differences(expected: Any, found: Any, by: timedelta, path: str = "") -> list[str]:
+    """Where `found` is not as expected. Members that are new are no difference; a time may have been moved `by` or not."""
+    if expected == MOVES:
+        return []
+    if isinstance(expected, dict) and isinstance(found, dict):
+        missing = [f"{path}/{name} is missing" for name in expected if name not in found]
+        common = [name for name in expected if name in found]
+        return missing + [d for name in common for d in differences(expected[name], found[name], by, f"{path}/{name}")]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [d for n, (a, b) in pairs for d in differences(a, b, by, f"{path}/{n}")]
+    if expected == found or (isinstance(expected, str) and isinstance(found, str) and _same(expected, found, by)):
+        return []
+    return [f"{path} is {found!r}, not {expected!r}"]
+
+
+def _same(expected: str, found: str, by: timedelta) -> bool:
+    """Whether the texts are the same but for times that were moved."""
+    if _TIME.sub("", expected) != _TIME.sub("", found):
+        return False
+    times = zip(_TIME.finditer(expected), _TIME.finditer(found), strict=True)
+    return all(datetime.fromisoformat(b[0]) - datetime.fromisoformat(a[0]) in (timedelta(), by) for a, b in times)

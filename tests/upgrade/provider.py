@@ -1,0 +1,196 @@
+"""A provider at https://127.0.0.1, wherever it really listens: gateways reach it through `egress.proxy`.
+
+So its address, which stores and catalogs hold, is the same in every run. Tokens name their person and their generation,
+`rt-ann-1` and `at-ann-1`, so that a provider of today knows those of a store from long ago. Refresh tokens rotate; one that is
+sent twice ends the grant.
+"""
+
+import asyncio
+import base64
+import contextlib
+import datetime as dt
+import hashlib
+import ipaddress
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.fakes.patience import PATIENCE_S
+
+ORIGIN = "https://127.0.0.1"
+TOKEN_LIVES_S = 30 * 86400
+
+
+@dataclass
+class Provider:
+    """`proxy_port` and `certificate` are for the gateway: PROXY_PORT and SSL_CERT_FILE."""
+
+    certificate: Path
+    proxy_port: int = 0
+    refuses_hooks_of: set[str] = field(default_factory=set)
+    hooks: dict[str, asyncio.Future[tuple[dict[str, str], bytes]]] = field(default_factory=dict)
+    token_requests: Counter[str] = field(default_factory=Counter)
+    _challenges: dict[str, str] = field(default_factory=dict)
+    _spent: set[str] = field(default_factory=set)
+
+    def authorized(self, address: str, person: str) -> str:
+        """The query of the callback, once `person` has said yes at `address`."""
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert address.startswith(f"{ORIGIN}/oauth/authorize?"), address
+        self._challenges[f"code-{person}"] = asked["code_challenge"]
+        return f"code=code-{person}&state={asked['state']}"
+
+    def starts_over(self) -> None:
+        """As if no gateway had called yet."""
+        self.hooks.clear()
+        self.token_requests.clear()
+        self._challenges.clear()
+        self._spent.clear()
+
+    def knows_code(self, person: str, challenge: str) -> None:
+        """A code that was given out in an earlier run."""
+        self._challenges[f"code-{person}"] = challenge
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        kind = str(form["grant_type"])
+        if kind == "client_credentials":
+            self.token_requests[kind] += 1
+            return web.json_response(
+                {"access_token": "at-machine-1", "token_type": "Bearer", "expires_in": TOKEN_LIVES_S}
+            )
+        if kind == "authorization_code":
+            code = str(form["code"])
+            verifier = hashlib.sha256(str(form["code_verifier"]).encode()).digest()
+            if base64.urlsafe_b64encode(verifier).rstrip(b"=").decode() != self._challenges.pop(code, ""):
+                return web.json_response({"error": "invalid_grant"}, status=400)
+            person, generation = code.removeprefix("code-"), 1
+        else:
+            shown = str(form["refresh_token"])
+            _, person, number = shown.rsplit("-", 2)
+            self.token_requests[person] += 1
+            if person == "slow":
+                return web.json_response(
+                    {"error": "temporarily_unavailable"}, status=503, headers={"Retry-After": "86400"}
+                )
+            if person == "dead" or shown in self._spent:
+                return web.json_response({"error": "invalid_grant", "error_description": "It was revoked."}, status=400)
+            self._spent.add(shown)
+            generation = int(number) + 1
+        return web.json_response(
+            {
+                "access_token": f"at-{person}-{generation}",
+                "refresh_token": f"rt-{person}-{generation}",
+                "token_type": "Bearer",
+                "expires_in": TOKEN_LIVES_S,
+                "scope": "contacts.read offline_access",
+            }
+        )
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def hook(self, request: web.Request) -> web.Response:
+        target = request.match_info["target"]
+        if target in self.refuses_hooks_of:
+            return web.Response(status=503, headers={"Retry-After": "600"})
+        body = await request.read()
+        came = self.hooks.setdefault(request.headers["webhook-id"], asyncio.Future())
+        if not came.done():  # the second address gets the same event
+            came.set_result((dict(request.headers), body))
+        return web.Response()
+
+    async def delivered(self, message: str) -> tuple[dict[str, str], bytes]:
+        """Head and body of the event of that id, once it has come."""
+        async with asyncio.timeout(PATIENCE_S):
+            return await self.hooks.setdefault(message, asyncio.Future())
+
+    async def api(self, request: web.Request) -> web.Response:
+        """What of the request is the credential's, but for what a clock or chance puts into a signature."""
+        shown = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
+        if shown.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
+            shown["Authorization"] = shown["Authorization"].split()[0]
+        return web.json_response({"method": request.method, "path": request.path, "credential": shown})
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Provider]:
+    certificate, context = _certified(folder)
+    provider = Provider(certificate)
+    app = web.Application()
+    app.router.add_post("/oauth/token", provider.token)
+    app.router.add_post("/oauth/revoke", provider.revoke)
+    app.router.add_post("/hooks/{target}", provider.hook)
+    app.router.add_route("*", "/api/{rest:.*}", provider.api)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    port = runner.addresses[0][1]
+    tasks = set[asyncio.Task[None]]()
+
+    async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"CONNECT 127.0.0.1:443 "), head
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            await asyncio.gather(_copy(reader, to_writer), _copy(to_reader, writer))
+        writer.close()
+        tasks.discard(task)
+
+    proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+    provider.proxy_port = proxy.sockets[0].getsockname()[1]
+    try:
+        yield provider
+    finally:
+        proxy.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await runner.cleanup()
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await source.read(65536):
+            sink.write(piece)
+            await sink.drain()
+    finally:
+        sink.close()
+
+
+def _certified(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    key: Any = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "provider")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    public, private = folder / "provider.crt", folder / "provider.pem"
+    public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    private.write_bytes(public.read_bytes() + secret)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(private)
+    return public, context

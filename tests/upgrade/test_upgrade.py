@@ -1,0 +1,154 @@
+"""Each released version's files under the present code: nothing is lost, and what was begun can be ended.
+
+A store's times are moved to today first, since its sessions, flows and waiting events would have expired.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+from standardwebhooks.webhooks import Webhook
+
+from tests.fakes.postgres import PostgresServer
+from tests.upgrade import provider
+from tests.upgrade.asked import answers, differences
+from tests.upgrade.deployment import KEYS, Client, Deployment, copied, load_postgres, move_sqlite
+from tests.upgrade.provider import Provider
+
+VERSIONS = sorted(Path(__file__).parent.glob("[0-9]*_[0-9]*_[0-9]*"))
+BUNDLE = (
+    "connections",
+    "import",
+    "connections.bundle",
+    "--environment",
+    "production",
+    "--passphrase-env",
+    "PASSPHRASE",
+)
+PLAIN = ("connections", "import", "connections.jsonl", "--environment", "production")
+
+pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+
+
+@pytest.fixture
+async def other(tmp_path: Path) -> AsyncIterator[Provider]:
+    async with provider.running(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def deployment(version: Path, other: Provider, tmp_path: Path) -> Deployment:
+    copied(version, tmp_path / "deployment")
+    return Deployment(tmp_path / "deployment", other)
+
+
+def test_there_are_versions(version: Path) -> None:
+    assert (version / "expected.json").stat().st_size > 10_000
+
+
+async def test_a_sqlite_store_serves_on(version: Path, deployment: Deployment) -> None:
+    expected, by = _expected(version, "sqlite")
+    move_sqlite(deployment.folder / "gateway.db", by)
+    assert json.loads(await deployment.command("check", "--json"))["faults"] == []
+    await _serves_on(deployment, expected, by)
+
+
+async def test_a_postgresql_store_serves_on(
+    version: Path, deployment: Deployment, postgres_server: PostgresServer
+) -> None:
+    expected, by = _expected(version, "postgresql")
+    deployment.store_url = await postgres_server.make_database()
+    await load_postgres(deployment.store_url, version / "postgresql.sql", by)
+    await _serves_on(deployment, expected, by)
+
+
+async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: Deployment) -> None:
+    exported = _lines(deployment.folder / "connections.jsonl")
+    (deployment.folder / "gateway.db").unlink()
+    await deployment.command(*BUNDLE, "--create-integrations")
+    await deployment.command("connections", "export", "--environment", "production", "-o", "again.jsonl", "--plain")
+    again = _lines(deployment.folder / "again.jsonl")
+    assert again.keys() == exported.keys()
+    assert differences(exported, again, timedelta()) == []
+    (deployment.folder / "gateway.db").unlink()
+    report = json.loads(await deployment.command(*PLAIN, "--create-integrations", "--json"))
+    assert report["imported"] == sum(name.startswith("connection/") for name in exported)
+
+
+def _expected(version: Path, backend: str) -> tuple[dict[str, Any], timedelta]:
+    """What was recorded, and how long ago."""
+    expected = json.loads((version / "expected.json").read_text())[backend]
+    age = datetime.now(UTC) - datetime.fromisoformat(expected["written_at"])
+    return expected, timedelta(seconds=int(age.total_seconds()))
+
+
+def _lines(path: Path) -> dict[str, Any]:
+    """The entries of an export by what they are, without its head, which has its date."""
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    names = ("kind", "provider_config_key", "unique_key", "connection_id")
+    return {"/".join(str(entry.get(name)) for name in names): entry for entry in entries if entry["kind"] != "bundle"}
+
+
+async def _serves_on(deployment: Deployment, expected: dict[str, Any], by: timedelta) -> None:
+    known = expected["known"]
+    async with deployment.serving() as client:
+        assert differences(expected["answers"], await answers(deployment, client, known), by) == []
+        await _expired_token_is_refreshed_once(client, deployment.provider)
+        await _flow_is_finished(client, deployment.provider, known["flow"])
+        await _pending_is_completed(client, known)
+        await _waiting_event_is_delivered(deployment, expected["answers"]["staging events"])
+
+
+async def _expired_token_is_refreshed_once(client: Client, other: Provider) -> None:
+    for _ in range(2):
+        answer = await client.proxied("crm", "expired", expect=200)
+        assert answer.body["credential"] == {"Authorization": "Bearer at-expired-2"}
+    assert other.token_requests["expired"] == 1
+    assert not other.token_requests["valid"]
+
+
+async def _flow_is_finished(client: Client, other: Provider, flow: dict[str, Any]) -> None:
+    asked = parse_qs(urlsplit(flow["address"]).query)
+    other.knows_code("late", asked["code_challenge"][0])
+    before = await _ids(client)
+    cookies = "; ".join(f"{name}={value}" for name, value in flow["cookies"].items())
+    path = f"/oauth/callback?code=code-late&state={asked['state'][0]}"
+    await client.call("GET", path, key="", headers={"Cookie": cookies}, expect=200)
+    (made,) = await _ids(client) - before
+    answer = await client.proxied("crm", made, expect=200)
+    assert answer.body["credential"] == {"Authorization": "Bearer at-late-1"}
+
+
+async def _ids(client: Client) -> set[str]:
+    answer = await client.call("GET", "/connections", expect=200)
+    return {shown["connection_id"] for shown in answer.body["connections"]}
+
+
+async def _pending_is_completed(client: Client, known: dict[str, Any]) -> None:
+    credentials = {
+        "bound": {"Authorization": "Bearer at-pending-1"},
+        "bound keys": {"X-Api-Key": "key-that-is-pending-0123"},
+    }
+    for name, credential in credentials.items():
+        path = f"/connect/sessions/{known['sessions'][name]['session_id']}/complete"
+        body = {"code_verifier": known["verifier"]}
+        answer = await client.call("POST", path, key=KEYS["staging"], json=body, expect=200)
+        (made,) = answer.body["data"]["connections"]
+        sent = await client.proxied(made["provider_config_key"], made["connection_id"], key=KEYS["staging"], expect=200)
+        assert sent.body["credential"] == credential
+
+
+async def _waiting_event_is_delivered(deployment: Deployment, events: dict[str, Any]) -> None:
+    (waiting,) = [event for event in events["events"] if event["state"] == "pending"]
+    await deployment.command("events", "replay", "--environment", "staging", waiting["id"])
+    headers, body = await deployment.provider.delivered(waiting["id"])
+    key = yaml.safe_load((deployment.folder / "gateway.yaml").read_text())["environments"]["staging"][
+        "webhook_signing_key"
+    ]
+    event = Webhook(key).verify(body, headers)
+    assert event["connectionId"] == "staging-1"
