@@ -29,7 +29,7 @@ from cryptography.x509.oid import NameOID
 from tests.fakes.patience import PATIENCE_S
 
 ORIGIN = "https://127.0.0.1"
-TOKEN_LIVES_S = 30 * 86400
+TOKEN_LIVES_S = 3650 * 86400  # sealed with a grant that is pending, where a test cannot move it
 
 
 @dataclass
