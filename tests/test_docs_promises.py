@@ -1,4 +1,4 @@
-"""docs/security.md and docs/promises.md promise nothing that no test stands behind."""
+"""docs/security.md, docs/promises.md and docs/compatibility.md promise nothing that no test stands behind."""
 
 import ast
 import re
@@ -38,13 +38,15 @@ class Page:
 
 SECURITY: Final = Page("security.md", "Where|What leaves|Who|How|Bounds")
 PROMISES: Final = Page("promises.md", "Under which|In every")
-PAGES: Final = (SECURITY, PROMISES)
+COMPATIBILITY: Final = Page("compatibility.md", "What works|Differences")
+PAGES: Final = (SECURITY, PROMISES, COMPATIBILITY)
 
 
 def test_there_are_promises_in_every_section() -> None:
-    assert (len(SECURITY.sections), len(PROMISES.sections)) == (6, 2)
+    assert [len(page.sections) for page in PAGES] == [6, 2, 2]
     assert len(SECURITY.promises) > 25
     assert len(PROMISES.promises) > 15
+    assert len(COMPATIBILITY.promises) > 25
 
 
 @pytest.mark.parametrize("promise", [promise for page in PAGES for promise in page.promises])
