@@ -1,6 +1,8 @@
-"""The wheel in a host application that has a `middleware` package of its own."""
+"""The gateway beside a host application that has a `middleware` package, or a module `gateway`, of its own (ADR 45)."""
 
+import asyncio
 import json
+import signal
 import subprocess
 import sys
 import zipfile
@@ -8,6 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.fakes.gateways import document
+from tests.fakes.processes import Serving
 
 ROOT: Final = Path(__file__).parents[2]
 OWN: Final = """
@@ -82,3 +87,26 @@ def test_a_hosts_own_middleware_package_is_used_beside_it(wheel: Path, tmp_path:
         "/health": [200, "mine"],
         "/providers": [401, "mine"],
     }
+
+
+async def test_a_host_with_a_module_gateway_of_its_own_runs_ours_as_a_process(tmp_path: Path) -> None:
+    """In the host's own folder: neither the parent nor a worker takes the host's module for ours."""
+    (tmp_path / "gateway.py").write_text("raise SystemExit('the host has a gateway, too')\n")
+    settings = document([])
+    settings["environments"]["dev"]["integrations"] = {}
+    del settings["catalog"]
+    (tmp_path / "gateway.yaml").write_text(json.dumps(settings))
+    process = await asyncio.create_subprocess_exec(
+        *(Path(sys.executable).parent / "gateway", "serve", "-c", "gateway.yaml"),
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    serving = Serving(process)
+    try:
+        await serving.ready()
+        serving.signal(signal.SIGTERM)
+        assert await serving.ended() == 0
+    finally:
+        serving.kill_all()
+        await process.wait()
