@@ -1,7 +1,16 @@
-"""The integration gateway as a plugin: `setup` seats it on an aiohttp application, `create_app` makes one of its own.
+"""The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes one of its own.
 
-The composition root is imported only when called, since `middleware` stands between the floors of this package and
-either of the two must be importable first.
+docs/architecture.md shows how the packages fit together and which may import which. In this folder itself:
+
+    errors                                 every error that a caller can get, as one tree of exceptions
+    secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its spelling
+    text, resources                        text for people; where catalog and templates lie
+    off_loop, pauses                       CPU work outside the event loop; growing pauses between attempts
+    services                               what handlers and middlewares reach through the application
+    __main__                               ``python -m gateway``
+
+Always true: nothing is imported here before it is called, since `gateway.app` stands above all that a host imports first; the
+names in `__all__` are the plugin's public interface (docs/plugin.md), and everything else may change.
 """
 
 from collections.abc import AsyncIterator, Mapping

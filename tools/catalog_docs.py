@@ -1,7 +1,7 @@
-"""``python -m tools.catalog_docs`` (``make docs``): the pages on the catalog, made from the models so that they cannot drift.
+"""``python -m tools.catalog_docs`` (``make docs``): pages and parts of pages that are made from the code.
 
-In docs/catalog.md the blocks between ``<!-- begin: … -->`` and ``<!-- end -->`` are written anew, the prose around them is
-kept. docs/auth-modes.md is made whole. Beside them, catalog/_schema.json, which editors read.
+In docs/catalog.md and docs/architecture.md the blocks between ``<!-- begin: … -->`` and ``<!-- end -->`` are written again, the
+prose around them is kept. docs/auth-modes.md is made whole. Beside them, catalog/_schema.json, which editors read.
 """
 
 import json
@@ -19,6 +19,7 @@ from gateway.catalog import provider as shapes
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.json_schema import json_schema
 from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
+from tools.architecture_docs import floors_table, packages_table
 from tools.auth_modes_docs import auth_modes_page
 from tools.catalog_counts import counts, left_out
 
@@ -102,12 +103,14 @@ def _anchor(shape: type[BaseModel]) -> str:
 
 
 def blocks() -> dict[str, Callable[[], str]]:
-    """What each generated block of docs/catalog.md holds, by its name."""
+    """What each generated block of docs/catalog.md and docs/architecture.md holds, by its name."""
     made: dict[str, Callable[[], str]] = {}
     for section, names in SECTIONS.items():
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)
     for shape in _shapes():
         made[f"shape: {shape.__name__}"] = partial(fields_table, shape, list(shape.model_fields))
+    made["packages"] = packages_table
+    made["floors"] = floors_table
     made["counts"] = counts
     made["left out"] = left_out
     made["placeholders"] = _placeholders
@@ -133,16 +136,16 @@ def _placeholders() -> str:
 
 
 def catalog_page(page: str) -> str:
-    """`page` (docs/catalog.md) with its generated blocks made anew. Raises KeyError for a block nobody makes."""
+    """`page` with its generated blocks written again. Raises KeyError for a block that is not in `blocks`."""
     made = blocks()
     return _BLOCK.sub(lambda found: f"{found[1]}{made[found['name']]()}\n{found[3]}", page)
 
 
 def pages() -> dict[Path, str]:
     """Every file that is made here, with what it should hold."""
-    catalog = ROOT / "docs" / "catalog.md"
+    with_blocks = [ROOT / "docs" / "catalog.md", ROOT / "docs" / "architecture.md"]
     return {
-        catalog: catalog_page(catalog.read_text(encoding="utf-8")),
+        **{page: catalog_page(page.read_text(encoding="utf-8")) for page in with_blocks},
         ROOT / "docs" / "auth-modes.md": auth_modes_page(),
         ROOT / "catalog" / "_schema.json": json.dumps(json_schema(), indent=2) + "\n",
     }

@@ -1,18 +1,15 @@
-"""Who calls and what a key may do: keys, scopes, rules, limits, and the sentences that refuse.
+"""Who calls and what a key may do: keys, scopes, rules, limits, and the refusals.
 
-    scopes.py        The scopes there are, and whether those that a key holds cover one that is asked for (api-
-                     contract 0.4).
-    key_policy.py    One key's scopes, limits and rules, ready to be asked: the same decision for the chain and the
-                     fast path.
-    refusals.py      Refusals that help: each names the rule, who can change it, and the one next step that works.
-    key_forms.py     The form of keys and capabilities that we mint, and what may be wrong with one that is asked
-                     for.
-    caller.py        Who calls, what it may do, and how often its key may be used.
-    known_keys.py    From a bearer to its caller: minted keys in memory, forgotten when any process changes them.
-                     Only digests are kept.
-    issue_keys.py    Makes and ends keys, for the API and for the command line alike. Nobody gives away more than is
-                     theirs.
-    invalid_keys.py  How often one client may send an invalid key; who counts as one client.
+A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` says no. In this order:
 
-Always true: only digests of keys are kept; a refusal names the rule and the next step.
+    scopes         the scopes that exist, and which scope covers which
+    key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
+    refusals       the 403 and 404 of a limited key: the rule, who can change it, the next step
+    key_forms      the form of minted keys and capabilities, and what a request for one may contain
+    caller         the caller of a request: its environment, its access, its rate and budget
+    known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
+    issue_keys     creates and revokes keys, for the API and the command line alike
+    invalid_keys   how often one client may send an invalid key, and who counts as one client
+
+Always true: only digests of keys are stored; no key gives away more than it has; a refusal names the rule and the next step.
 """

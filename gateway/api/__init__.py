@@ -1,30 +1,17 @@
-"""Our own HTTP API: one file an area, handlers and the models of their bodies and answers.
+"""The gateway's own HTTP API: one file an area, with its handlers and the models of their bodies.
 
-    answers.py             What our API answers, as models.
-    request_body.py        Reads what callers send to our API: JSON bodies and queries, every fault named at once.
-    shapes.py              The members that several bodies of our API share (api-contract 0.6).
-    addressed.py           Which integration or connection an address names, by the rules of api-contract 0.6.
-    narrow.py              What keys that were minted may not fix for a connection, since it would divert what is
-                           another's: settings, and with them
-    connections.py         Connections: list, read, change, delete.
-    connection_json.py     A connection and its diagnosis as our API and the command line show them.
-    connection_import.py   Credentials that the customer already has become connections (api-contract 1.4).
-    integrations.py        Integrations: list, read, make, change, delete (api-contract 1.3). Those that
-                           gateway.yaml declares can only be read.
-    integration_shapes.py  What may be sent to make or change an integration, and how one is shown.
-    connect_endpoints.py   Connect sessions: made by the customer's back end, shown to the page and to the back end.
-    connect_socket.py      The WebSocket on which the browser that opened a window learns the outcome.
-    typed_in.py            Connecting without a redirect: the end user's browser posts what was typed in, under its
-                           connect session (api-contract 1.7).
-    client_metadata.py     Who we are, for authorization servers that take the address of this document for a client
-                           ID (MCP authorization).
-    keys.py                Keys of the environment: mint, list, revoke (api-contract 1.8).
-    providers.py           The read-only catalog: providers and their logos.
-    environment.py         An environment's own: the key that signs its events, its variables.
-    webhooks.py            Where providers send their webhooks.
-    health.py              Whether the process lives, and whether it serves: for load balancers, without a key.
-    method_options.py      ``OPTIONS`` on our own API: which methods there are (RFC 9110 §9.3.7). A browser's
-                           preflight is answered before this.
+`app/routes.py` has the table of addresses; each handler states its scope (`@needs`). Read one area first:
 
-Always true: every fault of a body is named at once; `answers` has the models of what is returned.
+    request_body, shapes, addressed     reads bodies and queries; members that several bodies share; ids in addresses
+    answers                             the models of what is returned
+    connections, connection_json        list, read, change, delete; a connection as JSON
+    connection_import, narrow           `POST /connections`; what minted keys may not set for a connection
+    integrations, integration_shapes    integrations; what may be sent to make one, and how one is shown
+    connect_endpoints, connect_socket   connect sessions; the WebSocket on which a browser learns the outcome
+    typed_in, client_metadata           connecting by a form; our OAuth client metadata document
+    keys, environment, providers        keys; variables and the signing key; the catalog and its logos
+    webhooks, health, method_options    providers' webhooks; `/health` and `/ready`; OPTIONS
+
+Always true: all faults of a request are reported at once; unknown members are refused; the shapes are those of
+docs/compatibility.md; a key without a scope or outside its limits learns nothing about what exists.
 """

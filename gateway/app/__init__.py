@@ -1,15 +1,14 @@
-"""Builds the gateway, opens and closes what it needs, and replaces its configuration.
+"""Builds the gateway, opens and closes what it needs, and replaces its configuration while it serves.
 
-    compose.py        The composition root: builds Services and seats them on an application; `lifetime` opens and
-                      closes them with it.
-    lifetime.py       What lives as long as the application: the store and all that stands on it, the tasks that go
-                      on by themselves, their end.
-    routes.py         The one table of routes: each line says who may enter, and where the request ends.
-    reload.py         Another configuration for a gateway that serves: all of it or, where anything is wrong with
-                      it, none of it.
-    catalog_watch.py  Catalog files that change while the gateway serves: each takes effect by itself, without a
-                      signal and without a restart.
-    gauges.py         What is not counted but simply so, for metrics: read from the services whenever somebody asks.
+This is the composition root: the only package that knows every service. Read in this order:
 
-Always true: everything that lives as long as the process is made, opened and closed here and nowhere else.
+    compose         from a configuration to services, seated on an application
+    lifetime        what lives as long as the process: store, cache, refresher, deliverer, background tasks, and their end
+    routes          the one table of routes: method, path, and the chain in front of each handler
+    reload          another configuration for a gateway that serves: all of it, or none where anything is wrong
+    catalog_watch   changed catalog files take effect by themselves, each alone
+    gauges          metrics that are read from the services when somebody asks
+
+Always true: what lives as long as the process is made, opened and closed here; a request sees one configuration from its
+beginning to its end (ADR 16); a reload that fails changes nothing.
 """

@@ -1,23 +1,18 @@
-"""The command ``gateway``. What a command needs is imported when it runs.
+"""The command ``gateway``: a folder or file for each command, and what they share.
 
-    lazy_group.py      A command group that knows its commands' names and one-line helps, and imports a command only
-                       when it is called.
-    options.py         The options that several commands share.
-    terminal.py        How commands speak: their own name, progress, faults in files and the exit code.
-    secret_inputs.py   Secrets that a command is given: in an environment variable, a file or at a prompt, never as
-                       an argument, which every
-    run_command.py     Runs a command on the store alone, or on the gateway's services without serving.
-    serve.py           ``gateway serve``: the gateway alone, in the foreground.
-    worker.py          ``python -m gateway.cli.worker FD``: a worker of `gateway serve`, started by its parent with
-                       one end of a channel.
-    check.py           ``gateway check``: every fault of a configuration and its catalog, and warnings, before a
-                       start finds them.
-    init.py            ``gateway init``: a configuration, an encryption key and a secret key of one's own.
-    init_answers.py    What a configuration depends on: given by flags, or asked for where somebody sits at a
-                       terminal.
-    backup_restore.py  ``gateway backup FILE`` and ``gateway restore FILE``.
+    lazy_group, options, terminal                 commands imported when called; shared options; messages and exit codes
+    secret_inputs, run_command                    secrets from variables, files or prompts; a command on the store or services
+    serve, worker                                 `gateway serve` and the worker process that its parent starts
+    check, doctor                                 faults of a configuration; what would keep an end user from connecting
+    init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox
+    try_                                          one call through a running gateway, shown in full
+    connections, keys, events, catalog            what their names say
+    backup_restore                                `gateway backup` and `gateway restore`
 
-Always true: ``gateway --help`` imports neither aiohttp nor pydantic nor a database; a folder is named as its command.
+A new command is a module with a click command and one line in `COMMANDS` below.
+
+Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder is named as its command; no secret
+is an argument, since every process of the machine can read arguments.
 """
 
 import click

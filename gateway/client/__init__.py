@@ -1,16 +1,17 @@
-"""The Python client of the gateway. It imports nothing else of ours.
+"""The Python client of the gateway. It imports nothing else of the gateway.
 
-    calls.py             From what a program says to the address, the header fields and the body that are sent. No
-                         I/O.
-    client_answer.py     A provider's answer: whole, or on its way.
-    returned_results.py  An application when its end user comes back from the connect page: it verifies the result
-                         and completes what is pending.
-    client_errors.py     What can go wrong in a call, by who is to blame; the way to the gateway.
-    listed_pages.py      A list through ``Gateway-Paginate``, gone on with by itself where it breaks off.
-    async_client.py      The client for programs that run on asyncio, and all that the blocking one is made of.
-    blocking_client.py   The client for programs without asyncio: the same one, run by a thread of its own.
+`AsyncClient` is for asyncio, `Client` for other programs; docs/client.md is their manual. Read in this order:
 
-Always true: `gateway.client` itself is the public name; the files behind it may change.
+    calls              from a program's arguments to address, header fields and body. No I/O
+    client_answer      a provider's answer: whole, or streamed
+    client_errors      what can go wrong, by who is to blame; the transport to the gateway
+    listed_pages       a list through ``Gateway-Paginate``, resumed where it breaks off
+    returned_results   verifies what an end user brings back from the connect page, and completes what is pending
+    async_client       the client for asyncio
+    blocking_client    the same one, run in a thread
+
+Always true: the names in `__all__` are public, the files behind them may change; the client needs aiohttp and nothing of the
+server.
 """
 
 from gateway.client.async_client import AsyncClient

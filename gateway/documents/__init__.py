@@ -1,7 +1,9 @@
-"""YAML and JSON files as values that know the line they stand on.
+"""YAML and JSON text as values that know the line they stand on.
 
-    nodes.py  YAML or JSON text ▸ nodes: scalars, lists and mappings that know their lines.
+    nodes   text into nodes: scalars, lists and mappings, each with its line
 
-Always true: one reader for every YAML file of ours (config/document.py and catalog/yaml_file.py move in when they
-become one).
+Two packages read files that people write: `config` (`config/document.py`, gateway.yaml) builds on these nodes; `catalog`
+(`catalog/yaml_file.py`, entries) takes its wording of YAML errors from here.
+
+Always true: repeated keys and aliases that multiply are faults with a line; nothing is executed, and no tag makes an object.
 """

@@ -1,14 +1,13 @@
 """Events out to the customer's application, and providers' webhooks in.
 
-    event_body.py    The bodies of events (api-contract 6.1, 6.2), with `event` and `timestamp` added: JSON, keys
-                     sorted, UTF-8.
-    signatures.py    Signatures of events, and the keys that sign them: from gateway.yaml, or made by us.
-    delivery.py      Works off the outbox: one attempt, when it is repeated, how much goes to one target at a time.
-    event_keeper.py  What one process does for all: tells of connections whose end is in sight, and counts what
-                     waits to be sent.
-    receive.py       Providers' webhooks on their way in: proved, remembered, and queued for the application in one
-                     transaction.
+An event is written in the transaction of the change that it reports (`store/outbox.py`, ADR 21); this package delivers it.
 
-Always true: an event is in the outbox in the transaction of its change; receivers may get it twice and never not at
-all.
+    event_body     the bodies of events (docs/compatibility.md#events)
+    signatures     what signs them, and the keys for that: from gateway.yaml, or minted
+    delivery       works off the outbox: attempts, pauses, one lane for each target
+    event_keeper   what one process does for all: announces connections that end soon, counts what waits
+    receive        providers' webhooks: verified, remembered against replay, queued in one transaction
+
+Always true: an event is delivered at least once, in order for each connection, for a day; a receiver can tell a repetition
+by its id; a target that hangs holds up no other.
 """

@@ -1,9 +1,9 @@
 """Which integrations there are: declared in gateway.yaml, or made through the API.
 
-    registry.py  The integrations there are, by environment and key: those that gateway.yaml declares, and those
-                 made through the API.
-    declared.py  What gateway.yaml declares, held against the catalog: what only both together can tell is told
-                 here.
+    registry   the integrations by environment and key; a declared one hides a made one of the same key
+    declared   what gateway.yaml declares, checked against the catalog: faults that only both together show
 
-Always true: one registry answers which integration a key of an environment means.
+An integration is the use of one provider in one environment: its client, scopes and hosts (`records/integration.py`).
+
+Always true: one registry answers which integration a key means; whether an auth mode or a script exists is decided here.
 """

@@ -1,19 +1,17 @@
 """The refresh journal: token endpoints' replies on this machine's disk until the database has the new credential (ADR 41).
 
-    place.py       Where the journal lies: beside a database's file, or in a folder of this machine for nodes on a
-                   shared database.
-    record.py      What a record of the journal holds.
-    segment.py     One file of the journal: records appended to preallocated room, so that a full disk loses no
-                   reply.
-    writer.py      The journal's one writer in a process that exchanges tokens: an attempt's call has begun, was
-                   answered, is released.
-    reader.py      The journal's one reader: which calls of which attempts are recorded and not released.
-    slot_files.py  Reads the files that releases before the journal left beside a database, and writes none.
-    marker.py      A small locked file of each process that claims leases: others on this machine see by it whether
-                   that process lives.
+A refresh token may be spent the moment the provider answers; from then until the commit, the reply exists here. In this order:
 
-Always true: a record belongs to one credential and is of no use once the database holds a newer one; a torn tail ends
-the reading of a file; nothing here raises for want of a folder.
+    place        where the journal lies: beside a SQLite file, or in a folder of this machine
+    record       what a record holds: begun, reply, released; the reply sealed under a key of its attempt
+    segment      one file: records appended to preallocated room, so that a full disk loses no reply
+    writer       the one writer of a process that exchanges tokens
+    reader       the one reader: recorded calls that are not released
+    slot_files   reads the files of releases before the journal, and writes none
+    marker       a locked file of each process that claims leases: it shows whether that process lives
+
+Always true: a reply is in the file before it is handed on, so that ``kill -9`` loses none; a record belongs to one credential
+and is useless once the database has a newer one; a torn end of a file ends its reading; no folder is no exception.
 """
 
 from gateway.journal.marker import ProcessMarker

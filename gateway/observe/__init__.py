@@ -1,13 +1,11 @@
 """Log lines, metrics, and the log of proxied calls.
 
-    masking.py       What a log line may show: values named like a secret are hidden, and so is what looks like one
-                     in others' words.
-    logs.py          Logs to stderr: lines of JSON, or readable ones on a terminal. What is named like a secret is
-                     masked.
-    metrics.py       Metrics: every family by name, the page of numbers that workers share, and what a request adds
-                     (ADR 15).
-    metrics_text.py  The numbers of all workers ▸ the text that Prometheus reads.
-    request_log.py   The bounded queues behind `access_log`: a request never waits for its own record.
+    masking        what a log line may show: values named like a secret are hidden, and what looks like one
+    logs           log lines on stderr: JSON, or readable ones on a terminal
+    metrics        every metric by name, kind and labels; numbers in memory that workers share (ADR 15)
+    metrics_text   the numbers of all workers as Prometheus text
+    request_log    the queue behind `access_log`: records of proxied calls on their way to the database
 
-Always true: no secret, query, header value or body is written; a request never waits for its own record.
+Always true: no secret, query, header value or body is written; a request never waits for its own record; a new metric is
+one entry in `metrics`, and docs/operations.md is tested against it.
 """

@@ -1,14 +1,12 @@
-"""What the API is, for programs and for people: ``/openapi.json`` and ``/docs``.
+"""The description of the API, for programs and for people: ``/openapi.json`` and ``/docs`` (ADR 24).
 
-    operations.py        Every route, one entry each.
-    codes.py             Which status each error code leaves with, and which codes any route may answer with.
-    import_models.py     The credentials that an import takes, by auth mode: for people to read. The modes
-                         themselves check them (`gateway.auth`).
-    openapi_document.py  The operations as an OpenAPI 3.1 document.
-    docs_page.py         The operations as the page ``/docs`` shows them, with calls to paste.
-    openapi_handlers.py  ``GET /openapi.json`` and ``GET /docs``. Open to all: they tell what docs/http-api.md does,
-                         and nothing of this installation
+    operations         every route, one entry: summary, parameters, models, scope, error codes
+    codes              the status of each error code, and the codes that any route may answer with
+    import_models      the credentials that an import takes, by auth mode
+    openapi_document   the operations as an OpenAPI 3.1 document
+    docs_page          the operations as a page, with calls to paste
+    openapi_handlers   the two addresses, open to all
 
-Always true: every route has one entry in `operations`; a test compares the two. Nothing here is loaded by a worker at
-rest.
+Always true: every route has one entry in `operations`, and a test compares the two; a worker loads this package with the
+first request for it; nothing of an installation shows.
 """

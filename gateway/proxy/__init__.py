@@ -1,21 +1,19 @@
-"""The end of PROXY: streams the request out and the provider's answer back.
+"""A proxied call from the caller's body to the provider's answer: send, retry, pass on, record.
 
-    handler.py         One exchange from end to end.
-    attempts.py        The attempts of one exchange, each signed: sent until there is an answer to pass on.
-    caller_body.py     The caller's body on its way to the provider: taken piece by piece, as fast as the provider
-                       takes them.
-    passed_answer.py   A provider's answer on its way to the caller: framing, body as it came or decoded, head.
-    exchange_watch.py  Watches one exchange: ends it when nothing has moved for too long, when the caller has left,
-                       or when its key has ended.
-    no_answer.py       What the caller hears when there is no answer to pass on.
-    upgrade_tunnel.py  After 101: bytes both ways as they come, until one side ends (RFC 9110 §7.8). Nothing in
-                       between is looked at.
-    paged_answer.py    A whole list for one call: page after page, their records as one stream of lines; a trailer
-                       says how it ended.
-    page_fetch.py      One page: asked for, also later where its provider says so, read within bounds, decoded.
+The chain ends here (`PROXY(forward)` in `app/routes.py`). Read in this order:
 
-Always true: before the answer's first byte a failure is an error of ours, with its status; after it the client's
-connection is cut.
+    handler          one exchange from end to end
+    attempts         its attempts, each signed where the auth mode signs, until there is an answer to pass on
+    caller_body      the caller's body, taken piece by piece, as fast as the provider takes it
+    passed_answer    the provider's answer: framing, body as it came or decoded, head
+    exchange_watch   ends an exchange when nothing moves, when the caller has left, or when its key has ended
+    no_answer        the error where there is no answer to pass on
+    upgrade_tunnel   after 101: bytes both ways until one side ends (RFC 9110 §7.8)
+    page_fetch       one page of a list: requested, retried, read within bounds, decoded
+    paged_answer     a whole list for one call, one record a line; a trailer says how it ended
+
+Always true: before the answer's first byte a failure is an error of ours with its status, after it the client's connection is
+cut; no body is held whole unless it must be signed or sent again.
 """
 
 from gateway.proxy.handler import forward

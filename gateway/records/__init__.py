@@ -1,16 +1,13 @@
-"""What travels inside: frozen, slotted dataclasses without behaviour of their own.
+"""What travels inside the gateway: frozen dataclasses without I/O.
 
-    connection.py     A connection: one end user's authorized link to one integration, its lease and its past.
-    states.py         The states of a connection and every way from one to the next. Nothing else decides what state
-                      a connection is in.
-    integration.py    An integration: the configured use of one provider (requirement 2.3).
-    connecting.py     What lives for minutes while an end user connects: the session a customer opens, the flow a
-                      browser walks, its outcome.
-    access.py         Who may do what: environments, minted keys and their limits, capabilities.
-    event.py          Events: what the customer's application is told, and how its delivery stands.
-    provider_call.py  One small exchange with a provider, as data: what an auth mode wants to be asked, and what
-                      came of it.
-    proxied_call.py   One proxied call: the request in the making, where its time went, its pages, and its record.
+    connection      a connection: ids, sealed credential, state, lease, intent
+    states          the states of a connection, and every transition between them
+    integration     an integration: the configured use of one provider
+    connecting      what lives for minutes while an end user connects: session, flow, outcome
+    access          environments, minted keys, their limits, capabilities
+    event           events: what the application is sent, and the state of a delivery
+    provider_call   one small exchange with a provider, as data
+    proxied_call    one proxied call: the request in the making, its timing, its pages, its record
 
-Always true: no I/O and no decision; `states` is the one table of a connection's states.
+Always true: no I/O; `states` is the one table of a connection's states, and nothing else decides what state follows.
 """

@@ -1,10 +1,14 @@
-"""What single providers need beyond the catalog: the name in the catalog ▸ the function.
+"""What single providers need beyond the catalog: a name in the catalog, and the function behind it.
 
-    script_context.py     What a script gets and gives: after a connection was made, and for a webhook that came.
-    jira.py               Jira: which site a token is used for, and whose a webhook is.
-    webhook_signature.py  Checks a webhook's signature as its provider's entry describes it, on the bytes that came.
+    script_context      what a script gets and returns, after a connection was made and for a webhook that came in
+    jira                Jira and Confluence: which site a token is used for, and whose a webhook is
+    webhook_signature   verifies a webhook's signature as the entry describes it, on the bytes that came
 
-Always true: a script reads settings and asks the provider through its context, and reaches nothing else.
+An entry names its script in `post_connection_script` or `webhook_routing_script`; a new one is a function here and a line in
+the tables below.
+
+Always true: a script reads settings and asks the provider through its context, and reaches nothing else; a script that fails
+refuses the connection with its reason.
 """
 
 from collections.abc import Mapping

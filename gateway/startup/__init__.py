@@ -1,8 +1,9 @@
 """What a process of ours does to itself before anything else runs.
 
-    hardening.py     What the process denies itself, so that the secrets in its memory stay there: no core dumps, no
-                     debugger.
-    imports.py       Parts of libraries that a server never uses are not loaded.
+    hardening   no core dumps, no debugger: the secrets in memory stay there
+    imports     parts of libraries that a server never uses are not loaded, so that a worker stays small
+
+`imports` has the figure behind each part that it leaves out.
 
 Always true: nothing here is imported by a host that uses the gateway as a plugin.
 """

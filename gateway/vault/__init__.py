@@ -1,9 +1,13 @@
 """Sealing what is secret (ADR 6).
 
-    keyring.py  Master keys by id: they wrap data keys; what a ciphertext is bound to; what can go wrong.
-    seal.py     Values sealed with AES-256-GCM, each bound to its place; and texts that a caller keeps for us.
+    keyring   master keys by id; what a ciphertext is bound to; what can go wrong
+    seal      values sealed with AES-256-GCM, and texts that a caller keeps for us, such as cursors
 
-Always true: master keys wrap data keys, data keys seal values, and each value opens in its own place only.
+Master keys come from `store.encryption_keys` and wrap data keys; data keys lie wrapped in the database
+(`store/data_keys.py`) and seal values.
+
+Always true: a value opens in its own environment, table, row, column and version only; no key is ever stored in the clear;
+docs/security.md#where-secrets-lie promises this and names the tests.
 """
 
 from gateway.vault.keyring import Damaged, Keyring, UnknownKey, VaultError, WrappedKey, instance

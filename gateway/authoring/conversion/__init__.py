@@ -1,9 +1,11 @@
-"""Entries in the shape of public catalogs (one file, keyed by name) ▸ entries of ours, and notes on every field.
+"""Converts entries of public catalogs (one YAML file, keyed by name) into entries of ours, with a note on every field.
 
-    catalog_file.py  A file of many entries ▸ entries that load, and files of ours, and everything that was lost.
-    convert.py       One entry of theirs, its aliases expanded ▸ the values of one of ours.
-    token_fields.py  How tokens are asked for and the API is called, where the other format says it in another way.
-    notes.py         What came of a field on its way into our format; plain values; ``A || B``.
+Behind `gateway catalog import FILE`. Read in this order:
 
-Always true: what cannot be converted is named, per entry and field.
+    catalog_file   a file of many entries into entries that load, and everything that could not be converted
+    convert        one entry, its aliases expanded, into the values of one of ours
+    token_fields   how tokens are requested and the API is called, where the two formats differ
+    notes          the note on a field; plain values; defaults written as ``A || B``
+
+Always true: what cannot be converted is reported by entry and field; nothing is dropped in silence.
 """

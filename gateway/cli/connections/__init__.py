@@ -1,17 +1,14 @@
 """``gateway connections``: look at connections, refresh, delete and move them.
 
-    show_connections.py     ``gateway connections list``, ``show`` and ``why``.
-    refresh_connections.py  ``gateway connections refresh``: renew credentials now.
-    delete_connections.py   ``gateway connections delete``: delete connections and end their tokens at the provider,
-                            with a record of each.
-    import_connections.py   ``gateway connections import``: from another gateway's API, from a bundle, from JSON
-                            Lines or CSV.
-    export_connections.py   ``gateway connections export``: connections, whole, in a sealed file that another
-                            gateway opens.
-    connect_link.py         ``gateway connections link``: a link by which an end user connects, to be sent by mail
-                            or chat.
+    show_connections      `list`, `show`, and `why`: a connection's diagnosis
+    refresh_connections   `refresh`: refresh credentials now
+    delete_connections    `delete`: delete connections and end their tokens at the provider, with a report of each
+    import_connections    `import`: from another gateway's API, a bundle, JSON Lines or CSV
+    export_connections    `export`: connections in a sealed bundle
+    connect_link          `link`: a connect link, to be sent by mail or chat
 
-Always true: every command has `--json`.
+Always true: each command works on the store, beside a running gateway or without one; each has `--json`; no output has a
+secret, but for `export --plain`, which says so.
 """
 
 import click

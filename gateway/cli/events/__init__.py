@@ -1,10 +1,12 @@
 """``gateway events``: what was sent to the application, what waits, and what signs it.
 
-    show_events.py    ``gateway events list`` and ``show``.
-    replay_events.py  ``gateway events replay``: send events again, under the ids they have.
-    signing_key.py    ``gateway events key``: the key that signs events, or a new one.
+    show_events     `gateway events list` and `show`
+    replay_events   `gateway events replay`: send events again, under the ids that they have
+    signing_key     `gateway events key`: the key that signs events, or a new one
 
-Always true: every command has `--json`.
+They work on the store, so a gateway need not run; one that runs delivers what `replay` queues.
+
+Always true: each command has `--json`; the signing key is printed only when it is asked for.
 """
 
 import click

@@ -1,9 +1,12 @@
 """``gateway keys``: secret keys and capabilities, and the encryption keys.
 
-    manage_keys.py      ``gateway keys create``, ``list`` and ``revoke``.
-    encryption_keys.py  ``gateway keys status`` and ``rotate``: the encryption keys and how many values each seals.
+    manage_keys       `gateway keys create`, `list` and `revoke`: keys that callers send
+    encryption_keys   `gateway keys status` and `rotate`: the keys that seal the store, and how many values each seals
 
-Always true: a new key is shown once.
+The two kinds have nothing in common but the word: docs/keys.md is about the first, docs/operations.md#encryption-keys about
+the second.
+
+Always true: a new key is printed once and stored as a digest; `rotate` runs beside gateways that serve (ADR 22).
 """
 
 import click

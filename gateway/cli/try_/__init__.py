@@ -1,14 +1,14 @@
-"""``gateway try``: one call through a running gateway, and all there is to know about it.
+"""``gateway try``: one call through a running gateway, shown in full.
 
-    try_command.py   ``gateway try``: one call through a running gateway, from what was typed to all there is to
-                     know about it.
-    try_target.py    Which running gateway and key, which connection and call, where they were left out.
-    try_output.py    What `gateway try` prints for people: the request, the answer, where the time went.
-    try_snippets.py  The call once more, to be pasted; its body.
-    refused_call.py  Why the gateway refused a call, and the next step that works: near names, what there is, the
-                     link to authorize again.
+    try_command    the command: from what was typed to the call and its report
+    try_target     which running gateway, key, connection and call, where they were left out
+    try_output     what is printed: the request, the answer, where the time went
+    try_snippets   the same call as curl, Python and Node
+    refused_call   why the gateway refused a call, and the next step that works
 
-Always true: no secret is printed.
+The folder has an underscore because `try` is a keyword.
+
+Always true: no secret is printed, in snippets either.
 """
 
 

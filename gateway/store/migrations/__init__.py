@@ -1,9 +1,13 @@
 """The schema's revisions, run by Alembic when a store is opened.
 
-    env.py      What Alembic runs around the revisions; it is handed the connection (see `upgrade`).
-    upgrade.py  Alembic, brought to the newest revision inside the caller's transaction.
+    upgrade    brings the schema to the newest revision, inside the caller's transaction
+    env        what Alembic runs around the revisions
+    versions   the revisions, one file each, in order
 
-Always true: a revision is never changed once it was released.
+`tables.py` describes the schema as it is; a test compares it with what all revisions build. A change of the schema is a
+change there and a new file here.
+
+Always true: a released revision is never changed; a store of any earlier release opens.
 """
 
 from sqlalchemy import Connection, column, inspect, select, table

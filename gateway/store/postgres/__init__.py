@@ -1,12 +1,11 @@
-"""The store in a PostgreSQL database, which several nodes share.
+"""The store in a PostgreSQL database, which several nodes share (ADR 18).
 
-    sqlstates.py            In words, why PostgreSQL did not do what it was asked, by SQLSTATE (PostgreSQL's manual,
-                            appendix A).
-    postgres_connection.py  One connection to PostgreSQL, ready for use, or a cause in words. Needs neither
-                            SQLAlchemy nor a loop of its own.
-    postgres_backend.py     The store in a PostgreSQL database: its engines, and its changes by LISTEN.
-    server_preflight.py     A PostgreSQL database looked at without changing anything in it, before any engine
-                            touches it.
+    postgres_backend      its engines, and its changes by LISTEN
+    postgres_connection   one connection, ready for use, or a cause in words; without SQLAlchemy
+    server_preflight      the database looked at before a start, without changing anything
+    sqlstates             why PostgreSQL refused, by SQLSTATE (PostgreSQL's manual, appendix A)
 
-Always true: but for `sqlstates`, a table, nothing of it is imported where the database is a file.
+The statements themselves are in `gateway/store/`, the same for both databases.
+
+Always true: none of it is imported where the database is a file, but for the table `sqlstates`.
 """

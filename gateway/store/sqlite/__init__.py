@@ -1,14 +1,11 @@
-"""The store in a SQLite file.
+"""The store in a SQLite file, for one machine.
 
-    sqlite_backend.py  The store in a SQLite file: made ready, seen to be there still, its changes noticed.
-    sqlite_driver.py   SQLite's driver with one trip to a connection's thread for a statement, where it would
-                       otherwise take up to four.
-    group_commit.py    For a database with one writer: all writes that wait for it go into one transaction and are
-                       on the disk with one commit.
-    file_preflight.py  The database file looked at without changing a byte, before any engine touches it.
-    sqlite_backup.py   A copy of the SQLite database, made while gateways serve from it: whole, of one moment, and
-                       looked at before it counts.
-    sqlite_restore.py  A backup put back in the place of the SQLite database, which is kept beside it.
+    sqlite_backend   the file made ready, watched, its changes noticed by other processes
+    sqlite_driver    one trip to a connection's thread for each statement
+    group_commit     all waiting writes in one transaction, on the disk with one commit (ADR 31)
+    file_preflight   the file looked at before a start, without changing a byte
+    sqlite_backup    a copy made while gateways serve: whole, of one moment, checked before it counts
+    sqlite_restore   a backup put in place, the former file kept beside it
 
-Always true: one process writes at a time; waiting writes are committed together.
+Always true: one process writes at a time; a write that returned is on the disk; the file is readable by its owner alone.
 """

@@ -1,0 +1,100 @@
+"""docs/architecture.md shows the code as it is, and every package leads its reader in."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tools.architecture_docs import docstring, floors, packages
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = (ROOT / "docs/architecture.md").read_text()
+PACKAGES: Final = dict(packages())
+LEAST, MOST = 8, 22
+"""Lines of a package's docstring: fewer lead nobody in, more are a page of their own."""
+
+
+def listed(text: str) -> list[str]:
+    """The names in the left column of a docstring's list: what is indented and has a description after two spaces."""
+    columns = re.findall(r"^    (\w[\w, ]*?)  +\S", text, re.MULTILINE)
+    return [name.strip() for column in columns for name in column.split(",")]
+
+
+def parts(folder: Path) -> set[str]:
+    """The modules and packages in a folder."""
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py") if not path.parent.is_symlink()}
+
+
+def test_a_list_of_files_is_read() -> None:
+    text = "Subject.\n\nProse, not  a list.\n\n    one, two   both\n    three      the third\n\nAlways true: nothing."
+    assert listed(text) == ["one", "two", "three"]
+
+
+def test_packages_are_found() -> None:
+    assert {"gateway", "gateway.refresh", "gateway.store.sqlite", "gateway.middleware"} <= set(PACKAGES)
+    assert len(PACKAGES) > 35
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_stands_on_the_page(name: str) -> None:
+    assert name == "gateway" or f"| [`{PACKAGES[name].relative_to(ROOT)}/`]" in PAGE
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_opens_with_what_it_does_its_files_and_what_always_holds(name: str) -> None:
+    text = docstring(PACKAGES[name])
+    subject, _, rest = text.partition("\n\n")
+    assert subject.endswith(".")
+    assert "\n" not in subject, "its first line alone stands on the page"
+    assert "Always true: " in rest
+    assert LEAST <= len(text.splitlines()) <= MOST
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_lists_each_of_its_files_once(name: str) -> None:
+    folder = PACKAGES[name]
+    wanted = parts(folder)
+    if name == "gateway":  # its packages are on the page
+        wanted = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    if name == "gateway.store.migrations.versions":  # their names say the order
+        wanted = set()
+    assert sorted(listed(docstring(folder))) == sorted(wanted)
+
+
+def test_every_floor_stands_on_the_page() -> None:
+    assert len(floors()) > 15
+    assert [one for floor in floors() for one in floor if f"`{one}`" not in PAGE] == []
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        *("a proxied request", "a refresh", "a connect flow", "a configuration reload"),
+        *("Which process does what", "Where a new … goes", "Where is …", "Glossary"),
+    ],
+)
+def test_a_section_is_there(subject: str) -> None:
+    assert re.search(rf"^## .*{re.escape(subject)}", PAGE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        *("provider", "auth mode", "API endpoint", "CLI command", "event", "table or column", "metric"),
+        *("configuration key", "header of ours, from the caller", "header of ours, on an answer"),
+    ],
+)
+def test_the_page_says_where_a_new_one_goes(new: str) -> None:
+    (row,) = re.findall(rf"^\| {re.escape(new)} \| (.*) \|$", PAGE, re.MULTILINE)
+    assert "`" in row
+
+
+def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:
+    """In its order. A link is named as its file."""
+    from gateway.middleware.surfaces import PROXY
+
+    (step,) = re.findall(r"^3\. \*\*The chain\*\*.*?\n(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)
+    on_page = re.findall(r"(?:^|·)\s*`(\w+)`", step)
+    assert on_page == [link.__module__.rpartition(".")[2] for link in PROXY]
