@@ -91,7 +91,7 @@ Code = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One fault among several: which rule, in words, and where (`path` items are strings, as api-contract 0.2 has them)."""
+    """One fault among several: which rule, in words, and where. Items of `path` are strings (docs/compatibility.md#errors)."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""Points in time as credentials spell them: ISO 8601 with a final Z, to the millisecond (api-contract 1.4)."""
+"""Points in time as credentials spell them: ISO 8601 with a final Z, to the millisecond (docs/compatibility.md#connections)."""
 
 from datetime import UTC, datetime
 

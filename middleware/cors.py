@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from gateway.middleware.chain import Handler
 
 READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
-# The headers of proxied calls beyond these two are not among them: proxying from browsers is not meant (api-contract 0.1).
+# Without the other headers of proxied calls: a secret key does not belong in a browser (docs/compatibility.md#requests).
 PREFLIGHT: Final = {
     hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, PUT, PATCH, POST, DELETE",

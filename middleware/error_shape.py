@@ -1,4 +1,4 @@
-"""The only place where an exception becomes a response (api-contract 0.2)."""
+"""The only place where an exception becomes a response (docs/compatibility.md#errors)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Our own API takes JSON: a body that says it is something else is refused before it is read (api-contract 0.1)."""
+"""Our own API takes JSON: a body that says it is something else is refused before it is read (docs/compatibility.md#requests)."""
 
 from typing import Final
 

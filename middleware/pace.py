@@ -1,4 +1,4 @@
-"""How fast the key may be used: counted before anything is done for it (api-contract 0.5)."""
+"""How fast the key may be used: counted before anything is done for it (docs/compatibility.md#rate-limits)."""
 
 from aiohttp import web
 

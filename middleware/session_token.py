@@ -1,4 +1,4 @@
-"""Who is connecting: a connect session's token in Authorization, on the few addresses that take one (api-contract 0.3)."""
+"""Who is connecting: a connect session's token in Authorization (docs/compatibility.md#authentication)."""
 
 from aiohttp import hdrs, web
 

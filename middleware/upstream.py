@@ -1,4 +1,4 @@
-"""Where it goes: the raw path on the provider's base URL, with the fields that travel on (requirement 4.3)."""
+"""Where it goes: the raw path on the provider's base URL, with the fields that travel on (docs/http-api.md#the-proxy)."""
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler

@@ -1,4 +1,4 @@
-"""On whose behalf: two headers, or the address itself, name one connection of the caller's environment (requirement 5.1)."""
+"""Which connection: two headers, or the address itself, name one of the caller's environment."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -16,7 +16,7 @@ from gateway.services import SERVICES, Services
 
 @web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `live.opened` raises.
+    """Learn ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `ConnectionCache.opened` raises.
 
     A fresh connection is found in memory, without giving up the loop.
     """

@@ -31,7 +31,7 @@ SetAside = Callable[[int], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class KeyPace:
-    """What a caller is told of its rate (api-contract 0.5). `reset_at`: seconds since 1970."""
+    """What a caller is told of its rate (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
 
     limit: int
     remaining: int

@@ -1,4 +1,4 @@
-"""Which integration or connection an address names, by the rules of api-contract 0.6."""
+"""Which integration or connection an address names, by the rules of docs/compatibility.md#identifiers."""
 
 from collections.abc import Mapping
 from typing import Final

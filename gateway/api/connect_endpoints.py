@@ -125,7 +125,7 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
     }
 
 
-# ── Connect sessions: the customer's back end says who may connect what (api-contract 1.5).
+# ── Connect sessions: the customer's back end says who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
 
@@ -371,7 +371,7 @@ class Completion(Strict):
 
 
 async def show(request: web.Request) -> web.Response:
-    """GET /connect/session (api-contract 1.5)."""
+    """GET /connect/session (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, services = request[CONNECT_SESSION], request.app[SERVICES]
     told: dict[str, Any] = {

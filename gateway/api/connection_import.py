@@ -1,4 +1,4 @@
-"""Credentials that the customer already has become connections (api-contract 1.4)."""
+"""Credentials that the customer already has become connections (docs/compatibility.md#connections)."""
 
 from collections.abc import Mapping
 from typing import Any, Final

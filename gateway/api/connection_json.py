@@ -15,7 +15,7 @@ from gateway.services import Services
 from gateway.store import Store
 from gateway.timestamps import iso
 
-# ── A connection as our API shows it (api-contract 1.4).
+# ── A connection as our API shows it (docs/compatibility.md#connections).
 
 LETTERS: Final = re.compile(r"[^a-z]")
 

@@ -81,7 +81,7 @@ async def list_connections(request: web.Request) -> web.Response:
 
 @needs("environment:connections:read", CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
-    """One connection with its credentials, renewed where needed (requirement 8)."""
+    """One connection with its credentials, renewed where needed (docs/connections.md#renewal)."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
@@ -162,7 +162,7 @@ def _includes_history(query: dict[str, str]) -> bool:
     return "include" in query
 
 
-# ── What can be changed of a connection without a new credential: tags, end user, metadata (api-contract 1.4).
+# ── Changes without a new credential: tags, end user, metadata (docs/compatibility.md#connections).
 
 
 class ConnectionChanges(Strict):

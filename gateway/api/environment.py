@@ -10,7 +10,7 @@ from gateway.middleware.scope import needs
 from gateway.services import SERVICES
 from gateway.timestamps import iso
 
-# ── A new key for signing events (api-contract 1.8).
+# ── A new key for signing events (docs/compatibility.md#environment).
 
 
 @needs("environment:webhook_signing_key:rotate")
@@ -26,7 +26,7 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
     return web.json_response({"data": told}, headers={"Cache-Control": "no-store"})
 
 
-# ── ``GET /environment-variables``: what ``environments.<name>.variables`` in gateway.yaml holds (api-contract 1.8).
+# ── ``GET /environment-variables``: ``environments.<name>.variables`` of gateway.yaml (docs/compatibility.md#environment).
 
 
 @needs("environment:variables:read")

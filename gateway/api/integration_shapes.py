@@ -151,7 +151,7 @@ def fields_of(given: Any) -> Mapping[str, Any]:
     return fields
 
 
-# ── An integration as our API shows it (api-contract 1.3).
+# ── An integration as our API shows it (docs/compatibility.md#integrations).
 
 CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
 APP: Final = ("app_id", "app_link", "private_key")

@@ -1,4 +1,4 @@
-"""Integrations: list, read, make, change, delete (api-contract 1.3). Those that gateway.yaml declares can only be read."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read."""
 
 from collections.abc import Sequence
 from dataclasses import replace

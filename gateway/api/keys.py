@@ -1,4 +1,4 @@
-"""Keys of the environment: mint, list, revoke (api-contract 1.8)."""
+"""Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final

@@ -83,7 +83,7 @@ async def logo(request: web.Request) -> web.Response:
     return web.Response(text=image, content_type="image/svg+xml", headers=HEADERS)
 
 
-# ── ``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (requirement 4.1, 4.2).
+# ── ``GET /providers`` and ``GET /providers/{provider}``: the read-only catalog (docs/http-api.md#endpoints).
 
 KNOWN: Final = ("search", "category", "auth_mode", "limit", "cursor")
 LONGEST: Final = 255

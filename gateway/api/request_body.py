@@ -178,7 +178,7 @@ def query_of(
 
 
 def empty_body(request: web.Request) -> None:
-    """Raises InvalidRequest where a call that takes no body brings one (api-contract 0.2)."""
+    """Raises InvalidRequest where a call that takes no body brings one (docs/compatibility.md#errors)."""
     if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` has read it
         message = "This call takes no body; send none."
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])

@@ -1,4 +1,4 @@
-"""The members that several bodies of our API share (api-contract 0.6)."""
+"""The members that several bodies of our API share (docs/compatibility.md#identifiers)."""
 
 import re
 from typing import Annotated, Any, Final

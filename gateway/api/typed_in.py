@@ -1,4 +1,4 @@
-"""Connecting without a redirect: the end user's browser posts what was typed in, under its connect session (api-contract 1.7)."""
+"""Connecting by a form that the end user's browser posts, under a connect session (docs/compatibility.md#without-a-redirect)."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass

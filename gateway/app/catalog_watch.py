@@ -1,6 +1,6 @@
 """Catalog files that change while the gateway serves: each takes effect by itself, without a signal and without a restart.
 
-Where SIGHUP takes all or nothing (`reloading`), here a faulty file costs nobody else: its old entry stays, and so does one
+Where SIGHUP takes all or nothing (`app.reload`), here a faulty file costs nobody else: its old entry stays, and so does one
 that a declared integration could not do without. Only the operator's folders are watched, since what ships does not change.
 """
 

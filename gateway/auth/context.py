@@ -216,7 +216,7 @@ class Context:
 
     @property
     def redirect_uri(self) -> str:
-        """The one callback address (requirement 1)."""
+        """The one callback address."""
         return f"{self.public_url}/oauth/callback"
 
     @property

@@ -71,7 +71,7 @@ class TokenRevocation:
 class AuthMode(ABC):
     """One way to prove to a provider on whose behalf a request comes.
 
-    A credential travels as the JSON object of api-contract 5.1 (`held`): sealed in the store, opened in memory.
+    A credential travels as the JSON object of docs/compatibility.md#credentials (`held`): sealed in the store, opened in memory.
     """
 
     name: ClassVar[str]
@@ -88,7 +88,7 @@ class AuthMode(ABC):
 
     @abstractmethod
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """The credential in what was typed or imported (api-contract 1.4). Raises InvalidRequest naming every bad field."""
+        """The credential in a form or an import (docs/compatibility.md#credentials). Raises InvalidRequest with each fault."""
 
     def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
         """Settings of the connection that its credential brings along, below those that are given."""

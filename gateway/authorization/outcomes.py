@@ -197,7 +197,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
     return digest(ws_client_id) if ws_client_id else None
 
 
-# ── Tells the customer's application of a connection that did not come about (api-contract 6.1).
+# ── Tells the customer's application of a connection that did not come about (docs/compatibility.md#events).
 
 
 async def tell_failure(

@@ -68,7 +68,7 @@ class Returned:
 # ── What went wrong with an authorization: for the page, with the integration it was for, and for the browser's
 # WebSocket.
 
-# Our codes ▸ the types that published clients know (api-contract 1.6).
+# Our codes ▸ the types that published clients know (docs/compatibility.md#authorization).
 TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
     "connect_session_used": "provider_config_err",

@@ -1,6 +1,6 @@
 """Addresses with placeholders, taken apart: scheme, host, port, path and query, each of literal text and names.
 
-Literal text is kept as it stands, so a host always ends as the entry says. What may be filled in, `placing` judges.
+Literal text is kept as it stands, so a host always ends as the entry says. What may be filled in, `catalog.render` decides.
 """
 
 from dataclasses import dataclass

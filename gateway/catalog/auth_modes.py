@@ -29,7 +29,7 @@ class ModeFormat:
     fills: tuple[str, ...] = ()
     """Bare placeholders it fills. The credential's other members are reached as ``${credentials.name}``."""
     members: tuple[str, ...] = ()
-    """Members of the credential that a template may name besides (api-contract 5.1)."""
+    """Members of the credential that a template may name besides (docs/compatibility.md#credentials)."""
     needs: tuple[str, ...] = ()
     """Fields an entry must have."""
     reads: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from gateway.catalog.folder import CatalogEntry, files_in, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read
 
-# ── What `/providers` shows of an entry: what its file says, and the two fields we fill in (requirement 2.1).
+# ── What `/providers` shows of an entry: what its file says, and the two fields we fill in (docs/catalog.md#fields).
 
 LOGOS = "/images/template-logos"
 _FORMS = ("connection_config", "credentials", "assertion_option")

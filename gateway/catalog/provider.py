@@ -1,4 +1,4 @@
-"""The shape of a catalog entry: what a provider's YAML file may say, and `/providers` shows (requirement 2.1)."""
+"""The shape of a catalog entry: what a provider's YAML file may say, and `/providers` shows (docs/catalog.md#fields)."""
 
 from typing import Annotated, Any, Literal
 

@@ -259,7 +259,7 @@ class RefreshPolicy(Shape):
 
 
 class Paginate(Shape):
-    """How the provider cuts long lists (requirement 2.1)."""
+    """How the provider cuts long lists."""
 
     type: Literal["cursor", "link", "offset"]
     """`cursor`: the answer names the next page; `link`: it holds the next address; `offset`: the caller counts."""

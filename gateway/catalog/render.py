@@ -39,7 +39,7 @@ from gateway.http.url import has_dot_segment
 
 # ── Names of values in templates: which stand for the same, and which are a credential.
 
-# The requirement's field writes accessToken, the credential's JSON access_token; both are in use.
+# Published entries write accessToken, the credential's JSON access_token; both are in use.
 _SAME: Final = {"accessToken": "access_token", "access_token": "accessToken"}
 
 
@@ -236,8 +236,7 @@ def _encoded(name: str, value: str) -> str:
 
 # ── Filling in templates: `render_text` for headers, query and parameters, `render_url` for addresses.
 #
-# `render_url` knows where in the URL a value lands and what may stand there; it lives in `placing` with that
-# knowledge.
+# `render_url` knows where in the URL a value lands and what may stand there.
 
 # A control character ends or splits a header field (RFC 9110 §5.5); only a tab is harmless.
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -286,7 +285,7 @@ def differs_each_time(template: str) -> bool:
 
 def needs_request(template: str) -> bool:
     """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it anew, with
-    `request_values` among its values."""
+    `auth.request_templates` filling in those values."""
     return not REQUEST.isdisjoint(placeholders(template))
 
 

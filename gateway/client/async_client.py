@@ -202,7 +202,7 @@ class AsyncClient:
             loads=loads,
         )
 
-    # ── the gateway's own API: aio_api.py ───────────────────────────────────────────────────────────────────────────
+    # ── The gateway's own API ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _asked(self, call: ApiCall) -> Any:
         body = {} if call.body is None else {"json": call.body}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Final, TypedDict
 from urllib.parse import quote
 
-# ── From a call's inputs (requirement 4.3, rule 4) to the address and the header fields of its request. No I/O.
+# ── From a call's inputs to the address and the header fields of its request. No I/O.
 
 Param = str | int | float | bool | None
 Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]

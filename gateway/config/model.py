@@ -224,7 +224,7 @@ class Config:
 
     @property
     def callback_url(self) -> str:
-        """The redirect address to register at every provider (requirement 1)."""
+        """The redirect address to register at every provider."""
         return f"{self.server.public_url}/oauth/callback"
 
     def where(self, *place: str) -> str:

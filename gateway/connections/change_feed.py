@@ -24,7 +24,7 @@ class Follower(Protocol):
     """Who keeps something in memory besides that the same log tells of."""
 
     def changed(self, ref: ConnectionRef) -> None:
-        """Something at this address was written; an address without an integration is a key's (`store.keys`)."""
+        """Something at this address was written; an address without an integration is a key's (`store.minted_keys`)."""
 
     def missed(self) -> None:
         """Whatever is kept may be stale."""

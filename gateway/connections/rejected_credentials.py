@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Rows(Protocol):
-    """Where connections are kept (`connections.live`)."""
+    """Where connections are kept (`connections.cache`)."""
 
     async def known(self, ref: ConnectionRef) -> Connection:
         """The row as it is in memory or, where it is not, in the store. Raises NotFound."""

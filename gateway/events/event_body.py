@@ -1,4 +1,4 @@
-"""The bodies of events (api-contract 6.1, 6.2), with `event` and `timestamp` added: JSON, keys sorted, UTF-8."""
+"""The bodies of events (docs/compatibility.md#events), with `event` and `timestamp` added: JSON, keys sorted, UTF-8."""
 
 import base64
 import json

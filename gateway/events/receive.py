@@ -99,7 +99,7 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """As `connections.site_origin` spells them."""
+    """As the column `site_origin` of `connections` spells them."""
     found = []
     for origin in routing.origins:
         try:

@@ -1,4 +1,4 @@
-"""What a caller asks of the gateway itself in headers of a proxied call (api-contract 3.1), all faults told at once."""
+"""Parses the gateway's control headers of a proxied call (docs/compatibility.md#proxy-headers); reports all faults together."""
 
 import re
 from collections.abc import Callable

@@ -32,7 +32,7 @@ def has_dot_segment(path: str) -> bool:
     return any(unquote(segment).partition(";")[0] in {".", ".."} for segment in _SEPARATOR.split(path))
 
 
-# ── Nested names in a query, as published clients write them (api-contract 0.1).
+# ── Nested names in a query, as published clients write them (docs/compatibility.md#requests).
 
 
 def members(query: Mapping[str, str], name: str) -> dict[str, str]:

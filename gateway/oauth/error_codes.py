@@ -2,7 +2,7 @@
 
 RFC 6749 §5.2 has one shape, ``{"error": "invalid_grant"}``; many servers have their own: an object or a list below `error` or
 `errors`, a `status`, a `message`, a form, a line of text. What says in any of these places that the grant is gone is taken for
-that at once. All else is a refusal of unknown meaning, which counts only where it repeats (`connections.refusal_rules`).
+that at once. All else is a refusal of unknown meaning, which counts only where it repeats (`refresh.backoff`).
 """
 
 import json

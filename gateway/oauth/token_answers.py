@@ -33,7 +33,7 @@ class TokenUnavailable(Exception):
 
     `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `maybe_journalled`: this
     machine's refresh journal may contain that answer, now or later. `refused_with`: the status of
-    an answer that refuses and does not say why; it is final where it repeats (`connections.refusal_rules`).
+    an answer that refuses and does not say why; it is final where it repeats (`refresh.backoff`).
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def failed(
 
     `message` stands in for that of `fault` where that one speaks to programmers; `name` is the provider's for people; `back`
     leads to another try, `done` to the application. `tells`: the page posts the failure to the window that opened it
-    (api-contract 2.5).
+    (docs/compatibility.md#browser-sdk).
     """
     words = words or words_for(request)
     advice = f"advice_{fault.code}"

@@ -1,4 +1,4 @@
-"""What there is to do until a provider's first connection is there: the steps of requirement 1, as its entry has them."""
+"""The steps from a provider's developer console to the first connection, filled in from its catalog entry."""
 
 import json
 import shlex
@@ -60,7 +60,7 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
 
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
-    """The first five steps of requirement 1, for an app at the provider."""
+    """The first five steps, for an app at the provider."""
     kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
     page = provider.setup_guide_url or provider.docs

@@ -22,7 +22,7 @@ from gateway.records.connecting import ConnectSession, Outcome
 from gateway.secret import digest
 from gateway.services import SERVICES
 
-# ── Where the end user's browser sets out for the provider's consent page (api-contract 1.6).
+# ── Where the end user's browser sets out for the provider's consent page (docs/compatibility.md#authorization).
 
 OVERRIDES: Final = {
     "oauth_client_id_override": "client_id",

@@ -1,7 +1,7 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
 One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be renewed: the new one
-gets its chance. `wire.replay` says what may be repeated and when; here it is done, within the provider's budget.
+gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
 import asyncio
@@ -122,7 +122,7 @@ class Attempts:
         self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
 
     async def answer(self) -> ProviderExchange:
-        """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `live.opened` raises."""
+        """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `ConnectionCache.opened` raises."""
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():

@@ -18,7 +18,7 @@ class KeyLimits:
     """What a key is held to. Each member that is empty or None limits nothing; all that are given must hold.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
-    ``METHODS PATH`` (`access.rules`), one of which must fit. `hosts` are names or ``*.example.com``.
+    ``METHODS PATH`` (`access.key_policy`), one of which must fit. `hosts` are names or ``*.example.com``.
     """
 
     integrations: tuple[str, ...] = ()
@@ -108,6 +108,6 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`name` is its identity everywhere, the store included (api-contract 0.6: ``[a-z0-9_-]+``)."""
+    """`name` is its identity everywhere, the store included (docs/compatibility.md#identifiers: ``[a-z0-9_-]+``)."""
 
     name: str

@@ -154,8 +154,8 @@ class Outcome:
 
     `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the `state` of the
     authorization, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`
-    (api-contract 1.6) and `error_desc` are there where it failed; `code` is then ours of docs/http-api.md. `is_pending`: the
-    application has yet to complete it or, of a failure, did not complete it.
+    (docs/compatibility.md#authorization) and `error_desc` are there where it failed; `code` is then one of docs/http-api.md.
+    `is_pending`: the application has yet to complete it or, of a failure, did not complete it.
     """
 
     environment: str

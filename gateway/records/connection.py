@@ -22,7 +22,7 @@ Mark: TypeAlias = tuple[int, datetime]
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """Whose connection it is, in the customer's own words (api-contract 0.6)."""
+    """Whose connection it is, in the customer's own words (docs/compatibility.md#identifiers)."""
 
     id: str
     email: str | None = None
@@ -73,7 +73,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.holders`)."""
+    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.cluster`)."""
 
     owner: str
     until: datetime
@@ -150,7 +150,7 @@ class Connection:
 class NewConnection:
     """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
 
-    `credential` is the plain JSON of api-contract 5.1 (``{"type": "OAUTH2", "access_token": …}``); the store seals it.
+    `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
     `ended`: it has ended already, and nothing renews it. `warning`: what its owner should know, a sentence or two.
     """
 

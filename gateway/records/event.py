@@ -40,7 +40,7 @@ OPERATIONS: Final[Mapping[Event, str]] = {
     Event.RECONNECTED: "override",
     Event.DELETED: "deletion",
 }
-"""The words of api-contract 6.1, with one of ours for a deletion; all others are of a ``refresh``."""
+"""The words of docs/compatibility.md#events, with one of ours for a deletion; all others are of a ``refresh``."""
 
 FAILURES: Final = frozenset({Event.DEGRADED, Event.NEEDS_REAUTH, Event.CREATION_FAILED})
 

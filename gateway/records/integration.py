@@ -1,4 +1,4 @@
-"""An integration: the configured use of one provider (requirement 2.3)."""
+"""An integration: the configured use of one provider (docs/configuration.md#integrations)."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,7 +28,7 @@ class Integration:
     secret to check them with, they are accepted from anybody who knows the address.
     `allowed_hosts`: which hosts an end user may name where the provider's entry leaves that open, and where its secrets may
     go then: ``git.example.com``, ``*.example.com``, each with a port if it is not the default one.
-    `site_selection` ``ask`` shows a picker where a token reaches several sites; ``match`` follows requirement 5.3.
+    `site_selection` where a token reaches several sites: ``ask`` shows a picker, ``match`` goes by the subdomain.
     `custom`: names and values of the customer's own, kept for it. `made` None: it stands in gateway.yaml.
     """
 

@@ -1,8 +1,7 @@
 """Trouble on demand: each fault, and how it is switched on.
 
-Trouble on demand: what a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
-
-A new fault is one function in `trouble.py`, and one line in FAULTS.
+What a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
+A new fault is one function here, and one line in FAULTS.
 """
 
 import asyncio

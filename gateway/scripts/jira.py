@@ -1,6 +1,6 @@
 """Jira: which site a token is used for, and whose a webhook is.
 
-Which site an issue tracker's token is used for (requirement 5.3): one OAuth grant may reach several.
+Which site a Jira token is used for (docs/http-api.md#the-issue-trackers-sites): one OAuth grant may reach several.
 
 Runs after the token is there and before the connection is stored, for OAuth and for imports. Every site the token may
 access is fetched; a `Subdomain` picks the one whose host carries that label, and without one the first site is taken.
@@ -149,7 +149,7 @@ def _myself(context: ScriptContext, site: Mapping[str, Any]) -> str:
     return path.replace(CLOUD_ID, quote(site["id"], safe=""))
 
 
-# ── Whose an issue tracker's webhook is: the site in it is that of the connections it is for (api-contract 7).
+# ── Which connections a Jira webhook is for: those of the site that it names.
 
 SIGNED: Final = WebhookSignature(
     scheme="hmac-sha256", header="x-hub-signature", encoding="hex", prefix="sha256=", signed_payload="raw body"

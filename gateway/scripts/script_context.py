@@ -120,5 +120,5 @@ class Routing:
 
 
 # Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
-# none where the integration allows unsigned webhooks, or forwards none (`webhooks.receive`).
+# none where the integration allows unsigned webhooks, or forwards none (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -107,7 +107,7 @@ class FastPlan:
         )
 
 
-# ── The head of an answer on the fast lane, as the caller gets it: the same as `forward.head` makes of it.
+# ── The head of an answer on the fast lane, as the caller gets it: the same as `proxy.passed_answer` makes of it.
 
 _OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()

@@ -43,7 +43,7 @@ def end_user_from_json(stored: Mapping[str, Any] | None) -> EndUser | None:
     return None if stored is None else EndUser(**stored)
 
 
-# ── Which connections a list names, in which order, and where it goes on (api-contract 1.4).
+# ── Which connections a list names, in which order, and where it goes on (docs/compatibility.md#connections).
 
 SEPARATOR = "\x1f"
 
@@ -114,7 +114,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
 
 
 def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
-    """As `access.policy` decides for one connection."""
+    """As `access.key_policy` decides for one connection."""
     table = connections.c
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)

@@ -166,7 +166,7 @@ connections = Table(
     sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
 )
 
-# What is in `connections.tags`, once more, for finding by tag.
+# The column `tags` of `connections`, once more, for finding by tag.
 connection_tags = Table(
     "connection_tags",
     metadata,

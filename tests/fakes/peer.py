@@ -1,4 +1,4 @@
-"""The other gateway, as its public API is described (api-contract 0.2, 0.5, 1.3, 1.4), with faults that a test can order."""
+"""The other gateway, as its public API is described (docs/compatibility.md), with faults that a test can order."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The published back-end SDK, unchanged, against a running gateway: every method that is in scope (api-contract 2.2, 2.3)."""
+"""The published `@nangohq/node`, unchanged, against a running gateway: every method (docs/compatibility.md#node-sdk)."""
 
 import asyncio
 import json

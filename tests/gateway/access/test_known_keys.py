@@ -54,7 +54,7 @@ async def test_a_key_is_told_once_and_kept_as_a_digest(gateway: Keyed) -> None:
 
 
 async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
-    """api-contract 1.8."""
+    """docs/compatibility.md#environment."""
     told = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
     assert {"id", "display_name", "scopes", "secret", "created_at"} <= told["data"].keys()
     again = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=409)

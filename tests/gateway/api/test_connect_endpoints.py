@@ -1,4 +1,4 @@
-"""What the back end opens and what the browser may do with it: sessions, reconnects, polling (api-contract 1.5)."""
+"""Connect sessions, reconnects, polling (docs/compatibility.md#connect-sessions)."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The WebSocket that published browser clients wait on (api-contract 2.4)."""
+"""The WebSocket that published browser clients wait on (docs/compatibility.md#browser-sdk)."""
 
 import asyncio
 from dataclasses import replace

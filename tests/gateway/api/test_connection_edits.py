@@ -1,4 +1,4 @@
-"""Changing a connection without a new credential (api-contract 1.4)."""
+"""Changing a connection without a new credential (docs/compatibility.md#connections)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Integrations made through the API (api-contract 1.3)."""
+"""Integrations made through the API (docs/compatibility.md#integrations)."""
 
 import asyncio
 from collections.abc import AsyncIterator

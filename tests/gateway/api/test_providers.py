@@ -1,4 +1,4 @@
-"""The catalog over HTTP: list, one, and the neutral logos (requirement 4.1, 4.2)."""
+"""The catalog over HTTP: list, one, and the neutral logos (docs/http-api.md#endpoints)."""
 
 import json
 import shutil

@@ -10,7 +10,7 @@ from gateway.catalog.yaml_file import CatalogFaults
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, TRACKER, folder
 
 
-def test_the_smallest_forms_load_and_are_shown_as_the_requirement_has_them(tmp_path: Path) -> None:
+def test_the_smallest_forms_load_and_are_shown_in_full(tmp_path: Path) -> None:
     catalog = load_catalog([folder(tmp_path, tracker=TRACKER, mail_api=MAIL)], scripts=SCRIPTS)
     assert catalog.shown("tracker", "https://gw.example.com") == {
         "name": "tracker",

@@ -1,4 +1,4 @@
-"""The filters, the order and the paging of api-contract 1.4."""
+"""The filters, the order and the paging of docs/compatibility.md#connections."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""The end user's browser posts what was typed in, under its connect session (api-contract 1.7)."""
+"""The end user's browser posts what was typed in, under its connect session (docs/compatibility.md#without-a-redirect)."""
 
 from typing import Any
 
