@@ -95,6 +95,6 @@ def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:
     """In its order. A link is named as its file."""
     from gateway.middleware.surfaces import PROXY
 
-    (step,) = re.findall(r"^3\. \*\*The chain\*\*.*?\n(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)
-    on_page = re.findall(r"(?:^|·)\s*`(\w+)`", step)
+    (step,) = re.findall(r"\(`middleware/facts\.py`\):(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)
+    on_page = re.findall(r"(?:\A|·)\s*`(\w+)`", step)
     assert on_page == [link.__module__.rpartition(".")[2] for link in PROXY]
