@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class WriteBatch:
-    """`aboard`: how many requests on the fast lane are on their way just now; who begins and ends one keeps count."""
+    """`aboard`: how many requests on the fast path are on their way just now; who begins and ends one keeps count."""
 
     __slots__ = ("_due", "aboard")
 
