@@ -17,6 +17,7 @@ from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
 from gateway.services import SERVICES, Services
+from gateway.store.pending_authorizations import in_use
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -79,11 +80,7 @@ class Form:
 def _check_browser(session: ConnectSession) -> None:
     """Raises Forbidden where a browser keeps the session: its own page is the way in then."""
     if session.for_one_browser and session.browser_digest is not None:
-        raise Forbidden(
-            "connect_session_in_use",
-            "This link is for one browser, and one uses it already. Go on in that browser, or ask the application for a new "
-            "link.",
-        )
+        raise in_use()
 
 
 def _integration(services: Services, session: ConnectSession, key: str) -> Integration:

@@ -56,7 +56,7 @@ class TypedIn:
             at=clock.now(),
         )
         try:
-            connection = await self._connected(session, integration, typed, params)
+            connection = await self._connected(session, integration, typed, params, browser)
         except GatewayError as fault:
             told = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
             log_failure(
@@ -74,7 +74,12 @@ class TypedIn:
         return connection
 
     async def _connected(
-        self, session: ConnectSession, integration: Integration, typed: Mapping[str, Any], params: Mapping[str, str]
+        self,
+        session: ConnectSession,
+        integration: Integration,
+        typed: Mapping[str, Any],
+        params: Mapping[str, str],
+        browser: str | None,
     ) -> Connection | PendingConnection:
         check_room(session)
         provider = self._creator.provider_of(integration)
@@ -102,7 +107,7 @@ class TypedIn:
             )
         except GatewayError as fault:
             raise _heard(fault, provider, config) from fault
-        return await self._session_connections.keep(row, session.terms, reconnects=session.reconnects)
+        return await self._session_connections.keep(row, session.terms(browser), reconnects=session.reconnects)
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:

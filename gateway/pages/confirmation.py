@@ -13,12 +13,13 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.errors import Forbidden, InvalidRequest
+from gateway.errors import InvalidRequest
 from gateway.pages.connect_cookie import is_embedded, name_of
 from gateway.pages.frame import origin_of
 from gateway.records.connecting import ConnectSession, Outcome
 from gateway.secret import Secret, digest
 from gateway.services import SERVICES
+from gateway.store.pending_authorizations import in_use
 
 CONFIRMATION_FIELD: Final = "confirmation"
 UNCONFIRMED: Final = "not_confirmed"
@@ -107,11 +108,4 @@ async def claim(request: web.Request, browser: Browser, session: ConnectSession)
     if session.for_one_browser and not await request.app[SERVICES].store.sessions.keep_for_browser(
         session.digest, browser.digest
     ):
-        raise in_other_browser()
-
-
-def in_other_browser() -> Forbidden:
-    return Forbidden(
-        "connect_session_in_use",
-        "This link is already in use in another browser. Ask the application that you came from for a new one.",
-    )
+        raise in_use()

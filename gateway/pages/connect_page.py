@@ -20,7 +20,6 @@ from gateway.pages.confirmation import (
     Browser,
     check_confirmed,
     claim,
-    in_other_browser,
 )
 from gateway.pages.connect_cookie import (
     TOKEN_FIELD,
@@ -42,6 +41,7 @@ from gateway.pages.redirects import LONGEST_CLIENT_ID, bind
 from gateway.pages.result import result_page
 from gateway.records.connecting import ConnectSession
 from gateway.services import SERVICES
+from gateway.store.pending_authorizations import in_use
 
 FORM_BYTES: Final = 256 << 10
 
@@ -113,7 +113,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         if popup or not is_embedded(request):
             await claim(request, browser, session)
         elif session.for_one_browser and session.browser_digest is not None:
-            raise in_other_browser()  # a frame keeps no cookie by which its browser could be known again
+            raise in_use()  # a frame keeps no cookie by which its browser could be known again
         if one.oauth:
             answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
@@ -158,7 +158,7 @@ async def _session(request: web.Request) -> ConnectSession:
     """The page's session. Raises Unauthorized, Forbidden: also where it serves another browser."""
     session = await session_of(request)
     if not is_embedded(request) and not Browser(request, session).has_it:
-        raise in_other_browser()
+        raise in_use()
     return session
 
 

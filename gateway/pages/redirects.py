@@ -11,7 +11,7 @@ from gateway.authorization.results import LIFETIME, Arrived, CallbackFailed, Cho
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
-from gateway.pages.confirmation import Browser, claim, in_other_browser, is_browser
+from gateway.pages.confirmation import Browser, claim, is_browser
 from gateway.pages.connect_cookie import address_of, base_of, holds, keep, quoted
 from gateway.pages.connect_offer import offer
 from gateway.pages.error_page import failed
@@ -21,6 +21,7 @@ from gateway.pages.result import application_address, connected_page, way_to_app
 from gateway.records.connecting import ConnectSession, Outcome
 from gateway.secret import digest
 from gateway.services import SERVICES
+from gateway.store.pending_authorizations import in_use
 
 # ── Where the end user's browser sets out for the provider's consent page (docs/compatibility.md#authorization).
 
@@ -91,7 +92,7 @@ async def _to_confirmation(
     request: web.Request, session: ConnectSession, integration_id: str, asked: FlowOptions
 ) -> web.Response:
     if not Browser(request, session).has_it:
-        raise in_other_browser()
+        raise in_use()
     token = await request.app[SERVICES].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
     address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)

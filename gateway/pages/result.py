@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.errors import GatewayError
 from gateway.events.signatures import signing_keys
-from gateway.pages.confirmation import Browser, in_other_browser
+from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, held_digest, is_embedded, quoted, session_of
 from gateway.pages.connect_offer import offer, offered
 from gateway.pages.error_page import expired, failed
@@ -16,6 +16,7 @@ from gateway.pages.frame import PageWords, connect_page, openers, see_other, wor
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import Account, ConnectionRef
 from gateway.services import SERVICES
+from gateway.store.pending_authorizations import in_use
 
 
 async def result(request: web.Request) -> web.StreamResponse:
@@ -31,7 +32,7 @@ async def result(request: web.Request) -> web.StreamResponse:
             session_digest = held_digest(request)
             session = await services.sessions.known(session_digest)
             if session is not None and not Browser(request, session).has_it:
-                raise in_other_browser()
+                raise in_use()
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
@@ -49,7 +50,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
         session = await session_of(request)
         browser = Browser(request, session)
         if not browser.has_it:
-            raise in_other_browser()
+            raise in_use()
     except GatewayError as fault:
         return expired(request, fault, words)
     key = request.query.get("i")

@@ -12,12 +12,15 @@ from gateway.records.connection import Account, ConnectionRef, EndUser, NewConne
 class SessionTerms:
     """What a session demands of each connection made under it; an authorization that has begun keeps them.
 
-    `limited`: it may make a number of connections only. `code_challenge`: see ConnectSession.
+    `limited`: it may make a number of connections only. `code_challenge`: see ConnectSession. `browser_digest`: the session
+    must serve this browser, or none yet, when the connection is stored; empty: a client without our cookie, so none yet.
+    None: not checked, since what was begun has claimed the session, or the session serves any browser.
     """
 
     session_digest: str
     limited: bool = False
     code_challenge: str | None = None
+    browser_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +60,13 @@ class ConnectSession:
     return_url: str | None = None
     return_state: str | None = None
 
-    @property
-    def terms(self) -> SessionTerms:
+    def terms(self, browser_digest: str | None) -> SessionTerms:
+        """Of what is typed in by the client with this browser cookie; None: it has none."""
         return SessionTerms(
             session_digest=self.digest,
             limited=self.max_connections is not None,
             code_challenge=self.code_challenge,
+            browser_digest=(browser_digest or "") if self.for_one_browser else None,
         )
 
     @property

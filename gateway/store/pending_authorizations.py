@@ -98,8 +98,7 @@ class SessionStore:
         """Let the session serve the browser whose cookie has this digest and no other. False: another one has it, or it is
         gone. However many browsers ask at once, one gets it."""
         its = connect_sessions.c.digest == digest
-        free = or_(connect_sessions.c.browser_digest.is_(None), connect_sessions.c.browser_digest == browser_digest)
-        taken = update(connect_sessions).where(its, free).values(browser_digest=browser_digest)
+        taken = update(connect_sessions).where(its, _serves(browser_digest)).values(browser_digest=browser_digest)
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
@@ -133,20 +132,35 @@ async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
     return (await db.execute(delete(connect_sessions).where(which))).rowcount
 
 
-async def count_connection(db: AsyncConnection, terms: SessionTerms) -> None:
-    """Count a connection that a session makes, in the transaction that stores it, after its row was locked.
+async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces: bool = False) -> None:
+    """Count a connection that a session makes, in the transaction that stores it, after its row was locked. `replaces`: it
+    takes the place of one that is counted.
 
-    Raises Forbidden where the session has made as many as it may, or was ended and cannot say.
+    One statement sees that there is room and that no other browser has the session, and holds both until the commit. Raises
+    Forbidden where that is not so, or where the session was ended and cannot say.
     """
     table = connect_sessions.c
-    has_room = or_(table.max_connections.is_(None), table.connections_made < table.max_connections)
-    counted = update(connect_sessions).where(table.digest == terms.session_digest, has_room)
-    found = (await db.execute(counted.values(connections_made=table.connections_made + 1))).rowcount
-    if not found and terms.limited:
-        most = (
-            await db.execute(select(table.max_connections).where(table.digest == terms.session_digest))
-        ).scalar_one_or_none()
-        raise used(most)
+    wanted = [table.digest == terms.session_digest]
+    if not replaces:
+        wanted.append(or_(table.max_connections.is_(None), table.connections_made < table.max_connections))
+    if terms.browser_digest is not None:
+        wanted.append(_serves(terms.browser_digest))
+    counted = update(connect_sessions).where(*wanted)
+    made = table.connections_made if replaces else table.connections_made + 1
+    if (await db.execute(counted.values(connections_made=made))).rowcount:
+        return
+    its = select(table.max_connections, table.browser_digest).where(table.digest == terms.session_digest)
+    row = (await db.execute(its)).mappings().first()
+    if terms.browser_digest is not None and row and row["browser_digest"] not in {None, terms.browser_digest}:
+        raise in_use()
+    if (terms.limited and not replaces) or terms.browser_digest is not None:
+        raise used(row["max_connections"] if row else None)
+
+
+def _serves(browser_digest: str) -> ColumnElement[bool]:
+    """Whether a session serves this browser, or none yet."""
+    its = connect_sessions.c.browser_digest
+    return or_(its.is_(None), its == browser_digest)
 
 
 async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
@@ -160,6 +174,15 @@ def used(max_connections: int | None) -> Forbidden:
     """The refusal of a session that may make no further connection; None: it was ended."""
     made = f"has made the {number_of(max_connections, 'connection')} it was for" if max_connections else "was ended"
     return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
+
+
+def in_use() -> Forbidden:
+    """The refusal of a session that serves another browser."""
+    return Forbidden(
+        "connect_session_in_use",
+        "This link is for one browser, and another one uses it already. Go on in that browser, or ask the application for a "
+        "new link.",
+    )
 
 
 def _session_address(environment: str, digest: str) -> dict[str, Any]:

@@ -101,7 +101,8 @@ class PendingStore:
         self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
     ) -> tuple[PendingConnection, list[PendingConnection]]:
         """Seal and keep `new`; the session counts it. Also returns what it replaces: pending ones of the same session and
-        address. Raises Forbidden, and keeps nothing, where the session has made as many as it may.
+        address. Raises Forbidden, and keeps nothing, where the session has made as many as it may, or serves another
+        browser.
         """
         assert terms.code_challenge is not None
         row = {
@@ -125,8 +126,8 @@ class PendingStore:
             former = [*(await db.execute(select(pending_connections).where(same).with_for_update())).mappings()]
             if former:
                 await db.execute(delete(pending_connections).where(same))
-            else:
-                await count_connection(db, terms)
+            if not former or terms.browser_digest is not None:
+                await count_connection(db, terms, replaces=bool(former))
             await db.execute(insert(pending_connections).values(row | {"sealed": sealed.ciphertext}))
             return former
 

@@ -307,7 +307,8 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     assert pending.new is not None
     await store.connections.put(replace(pending.new, account=Account("a1", "ada")), now=clock.now())
     other = replace(pending.new, account=Account("a2", "eve"))
-    terms = (await running.services.sessions.find(session["token"])).terms
+    its = await running.services.sessions.find(session["token"])
+    terms = its.terms(its.browser_digest)
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
     told = await complete(running, session, expect=400)
     assert told["error"]["payload"]["reason"] == "another_account"

@@ -135,7 +135,7 @@ async def _(stage: Stage) -> None:
         assert answer.status == 302
     stage.gateway.http.cookie_jar.clear()  # as another browser
     told = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
-    assert "new one" in told["message"]
+    assert "new link" in told["message"]
 
 
 @plays("not_confirmed")

@@ -84,6 +84,47 @@ async def test_completing_stores_it_once(opener: Opener) -> None:
     assert await stores[0].pending.of_session("d1", now=NOW) == []
 
 
+@pytest.mark.parametrize("waits", [False, True], ids=["new", "in the place of one"])
+async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, waits: bool) -> None:
+    """However close the claim comes before it, on whatever node."""
+    stores = [await opener(), await opener()]
+    await session(stores[0], most=5)
+    there = [await add(stores[0])] if waits else []
+    assert await stores[1].sessions.keep_for_browser("d1", "alice")
+    for other in ("", "bob"):
+        with pytest.raises(Forbidden, match="another one uses it"):
+            await add(stores[0], terms=replace(TERMS, browser_digest=other))
+    assert await stores[0].pending.of_session("d1", now=NOW) == there
+    assert await made(stores[0]) == len(there)
+    await add(stores[0], terms=replace(TERMS, browser_digest="alice"))
+    assert await made(stores[0]) == 1
+
+
+async def test_of_a_claim_and_a_typed_credential_at_once_none_comes_between(opener: Opener) -> None:
+    """What is kept without a browser was kept before one has claimed the session."""
+    stores = [await opener(), await opener()]
+    for n in range(20):
+        await stores[0].sessions.add(ConnectSession(digest=f"s{n}", environment="dev", expires_at=SOON))
+        terms = replace(TERMS, session_digest=f"s{n}", browser_digest="")
+
+        async def claimed_then_kept(n: int = n) -> None:
+            assert await stores[1].sessions.keep_for_browser(f"s{n}", "alice")
+            mine = replace(TERMS, session_digest=f"s{n}", browser_digest="alice")
+            await add(stores[1], replace(FULL, metadata={"of": "alice"}), mine)
+
+        typed, own = await asyncio.gather(add(stores[0], terms=terms), claimed_then_kept(), return_exceptions=True)
+        assert own is None
+        assert isinstance(typed, PendingConnection | Forbidden), typed
+        (kept,) = await stores[0].pending.of_session(f"s{n}", now=NOW)
+        assert kept.new is not None
+        assert kept.new.metadata == {"of": "alice"}
+
+
+async def test_a_session_that_has_ended_takes_nothing_typed_in(store: Store) -> None:
+    with pytest.raises(Forbidden, match="was ended"):
+        await add(store, terms=replace(TERMS, browser_digest=""))
+
+
 async def test_what_a_check_refuses_stays_pending_and_stores_nothing(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
     before = await store.connections.get(REF)

@@ -1,5 +1,6 @@
 """A provider that knows several people by a cookie of its own, so that a connection shows whose account it is."""
 
+import asyncio
 import base64
 import hashlib
 import secrets
@@ -12,11 +13,14 @@ SIGNED_IN = "at-provider"
 
 
 class Provider:
-    """`authorizations` counts who came to its page; `held` sends nobody on while it is set."""
+    """`authorizations` counts who came to its page. Its API answers a person in `held` once that event is set; `asked` is set
+    when one of them waits."""
 
     def __init__(self) -> None:
         self.url = ""
         self.authorizations = 0
+        self.held: dict[str, asyncio.Event] = {}
+        self.asked = asyncio.Event()
         self._codes: dict[str, tuple[str, str]] = {}
         self._tokens: dict[str, str] = {}
 
@@ -61,4 +65,7 @@ class Provider:
         person = self._tokens.get(token) or request.headers.get("x-api-key", "").removeprefix("key-of-")
         if not person:
             return web.json_response({"error": "unknown token"}, status=401)
+        if person in self.held:
+            self.asked.set()
+            await self.held[person].wait()
         return web.json_response({"id": person, "email": f"{person}@example.com"})

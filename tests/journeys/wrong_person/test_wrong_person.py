@@ -18,7 +18,7 @@ from gateway.authorization import return_address as signing
 from gateway.authorization.return_address import ReturnResult, return_address
 from gateway.client import InvalidReturn, verify_return
 from gateway.secret import Secret
-from tests.fakes.gateways import SECRET_KEY
+from tests.fakes.gateways import SECRET_KEY, write_entry
 from tests.fakes.pages import hidden_in
 from tests.journeys.wrong_person.world import OTHER_KEY, Link, Person, World
 
@@ -356,6 +356,51 @@ async def refused(world: World, connection_id: str) -> dict[str, Any]:
     async with world.gateway.http.get(f"{world.gateway.url}/proxy/me", headers=headers) as answer:
         error: dict[str, Any] = (await answer.json())["error"]
         return error
+
+
+async def test_bob_s_typed_key_is_checked_while_alice_reconnects(bound: World, alice: Person) -> None:
+    """A provider that says no account; his key is checked from before her click until after her result."""
+    entry = {
+        "display_name": "Nameless",
+        "categories": ["crm"],
+        "docs": "https://docs.example.com",
+        "auth_mode": "API_KEY",
+        "proxy": {
+            "base_url": bound.provider.url,
+            "headers": {"x-api-key": "${apiKey}"},
+            "verification": {"method": "GET", "endpoints": ["/me"]},
+        },
+    }
+    write_entry(bound.gateway.folder, "nameless", entry)
+    bound.gateway.document["environments"]["dev"]["integrations"]["nameless"] = {"provider": "nameless"}
+    await bound.gateway.restart()
+    names = {"provider_config_key": "nameless", "connection_id": "alice-1"}
+    credentials = {"type": "API_KEY", "apiKey": "key-of-alice"}
+    await bound.gateway.json("POST", "/connections", json={**names, "credentials": credentials}, expect=201)
+    wish = {"connection_id": "alice-1", "integration_id": "nameless"}
+    link = await bound.link(path="/connect/sessions/reconnect", **wish)
+    bound.provider.held["bob"] = asyncio.Event()
+    typed = f"{bound.gateway.url}/api-auth/api-key/nameless?connect_session_token={link.token}"
+
+    async def bob_types() -> tuple[int, str | None]:
+        async with bound.gateway.http.post(typed, json={"apiKey": "key-of-bob"}) as answer:
+            return answer.status, answer.headers.get("Gateway-Error")
+
+    bob = asyncio.create_task(bob_types())
+    await bound.provider.asked.wait()
+    where = await alice.click(await bound.pages(alice, link), {"credentials[apiKey]": "key-of-alice"})
+    bound.provider.held["bob"].set()
+    assert await bob == (403, "connect_session_in_use")
+    result = await bound.back(alice, where)
+    assert result is not None
+    assert (result.outcome, result.connection_id) == ("pending", "alice-1")
+    headers = {
+        "Provider-Config-Key": "nameless",
+        "Connection-Id": "alice-1",
+        "Authorization": f"Bearer {SECRET_KEY}",
+    }
+    async with bound.gateway.http.get(f"{bound.gateway.url}/proxy/me", headers=headers) as answer:
+        assert (await answer.json())["id"] == "alice"
 
 
 async def test_the_link_of_a_404_is_opened_by_bob(world: World, bob: Person) -> None:
