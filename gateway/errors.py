@@ -53,6 +53,7 @@ Code = Literal[
     "connect_session_in_use",
     "not_confirmed",
     "invalid_code_verifier",
+    "connection_id_required",
     "conflict",
     # making a connection
     "connection_validation_failed",

@@ -362,7 +362,8 @@ class Telemetry(Strict):
 
 class Completion(Strict):
     """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1).
-    `connection_id`: complete that connection only, which a verified result names; without it, all that is pending."""
+    `connection_id`: of the verified result, which names what that browser has connected; without it, no more than one
+    connection may be pending."""
 
     code_verifier: Annotated[
         str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)

@@ -51,7 +51,7 @@ class SessionConnections:
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
         """The connection, stored or pending. Raises Forbidden, and keeps nothing, where the session has made as many as it
-        may."""
+        may, or serves another browser (`SessionTerms.browser_digest`)."""
         if terms.code_challenge is None:
             connection, _ = await self._creator.store(row, terms)
             return connection
@@ -72,7 +72,7 @@ class SessionConnections:
         returns the same. `session` None: it has ended meanwhile.
 
         Raises InvalidRequest for a session without a code challenge and for a reconnect whose connection is gone, Forbidden
-        for a wrong verifier, Conflict where nothing is pending.
+        for a wrong verifier, Conflict where nothing is pending, or more than one connection.
         """
         wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
         if wanted is None:
@@ -89,6 +89,9 @@ class SessionConnections:
                 "This connect session has no pending connection: its end user has not connected yet, or it was not completed "
                 "within 10 minutes. Let the end user connect, then complete it.",
             )
+        waiting = [one.ref for one in pending if one.new is not None]
+        if len(waiting) > 1:  # one of them may be of somebody else who had the link
+            raise _several(waiting)
         done = [one.ref for one in pending if one.new is None or await self._completed(one, one.new)]
         if not done:  # it expired, or the verifier was refused elsewhere, in this moment
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
@@ -169,6 +172,19 @@ class SessionConnections:
             return
         config = {**(new.config or {}), **(new.secret_config or {})}
         await self._revoker.revoke(one.ref, new.provider, integration, new.credential, config, new.metadata)
+
+
+def _several(waiting: Sequence[ConnectionRef]) -> Conflict:
+    return Conflict(
+        "connection_id_required",
+        f"This connect session has {len(waiting)} pending connections. Send the connection_id of the result that your signed-in "
+        "user came back with.",
+        payload={
+            "pending": [
+                {"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in waiting
+            ]
+        },
+    )
 
 
 async def expire_pending(latest: Callable[[], SessionConnections]) -> None:

@@ -330,8 +330,8 @@ class AsyncClient:
         """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
 
         Call it for your own signed-in user, once they are back. `session_id`: of the session, or of the
-        verified result; `connection_id`: of that result, so that nothing else is stored. The same call again returns
-        the same."""
+        verified result; `connection_id`: of that result, so that nothing else is stored. Without it, raises GatewayError
+        ``connection_id_required`` where several connections are pending. The same call again returns the same."""
         return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(

@@ -57,7 +57,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unknown_connection",
     ),
     405: ("method_not_allowed",),
-    409: ("conflict",),
+    409: ("conflict", "connection_id_required"),
     413: ("body_too_large",),
     415: ("invalid_content_type",),
     424: ("reconnect_needed",),

@@ -104,6 +104,32 @@ async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -
     assert [one["connection_id"] for one in await listed(running)] == [done["connections"][0]["connection_id"]]
 
 
+async def test_of_several_that_are_pending_one_must_be_named(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND, max_connections=2)
+    for _ in range(2):
+        await arrive(running, session["token"])
+    both = (await polled(running, session))["connections"]
+    told = await complete(running, session, expect=409)
+    assert told["error"]["code"] == "connection_id_required"
+    named = [(one["provider_config_key"], one["connection_id"]) for one in told["error"]["payload"]["pending"]]
+    assert sorted(named) == sorted((one["provider_config_key"], one["connection_id"]) for one in both)
+    assert await listed(running) == []
+    async with AsyncClient(running.url, SECRET_KEY) as client:
+        own = both[1]["connection_id"]
+        await client.complete_connect_session(session["session_id"], VERIFIER, connection_id=own)
+    assert [one["connection_id"] for one in await listed(running)] == [own]
+    await complete(running, session)
+    assert len(await listed(running)) == 2, "the one that is left needs no name"
+
+
+async def test_a_wrong_verifier_learns_no_ids(running: RunningGateway, tracker: Tracker) -> None:
+    session = await made(running, **BOUND)
+    for _ in range(2):
+        await arrive(running, session["token"])
+    told = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert "payload" not in told["error"]
+
+
 async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGateway, tracker: Tracker) -> None:
     await revocable(running, tracker)
     session = await made(running, **BOUND)
@@ -340,17 +366,6 @@ async def test_the_window_is_told_that_it_is_pending(running: RunningGateway, tr
     await socket.close()
     assert (message["message_type"], message["is_pending"]) == ("success", True)
     assert message["connection_id"] == await pending_id(running, session)
-
-
-async def test_several_of_one_session_are_completed_together(running: RunningGateway, tracker: Tracker) -> None:
-    session = await made(running, **BOUND)
-    for _ in range(3):
-        await arrive(running, session["token"])
-    told = await polled(running, session)
-    assert [one["is_pending"] for one in told["connections"]] == [True] * 3
-    done = (await complete(running, session))["data"]["connections"]
-    assert {one["connection_id"] for one in done} == {one["connection_id"] for one in await listed(running)}
-    assert len(done) == 3
 
 
 async def test_the_events_of_a_connection_begin_with_its_completion(running: RunningGateway, tracker: Tracker) -> None:

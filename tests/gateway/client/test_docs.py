@@ -66,7 +66,7 @@ EXPECTED = [
     ("130 True", 2),
     ("OAUTH2", 1),
     ("u1 active", 2),
-    ("conflict", 1),
+    ("send user-7", 1),
     ("start again", 1),
     ("connect first:", 1),
 ]

@@ -164,6 +164,21 @@ async def _(stage: Stage) -> None:
     await stage.fine("POST", path, json={"code_verifier": verifier})
 
 
+@plays("connection_id_required")
+async def _(stage: Stage) -> None:
+    verifier = new_code_verifier()
+    wish = {"end_user": {"id": "u1"}, "code_challenge": code_challenge(verifier)}
+    session = (await stage.fine("POST", "/connect/sessions", json=wish))["data"]
+    typed = f"/api-auth/api-key/keyed?connect_session_token={session['token']}"
+    for _ in range(2):
+        await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
+    path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
+    told = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
+    for one in told["payload"]["pending"]:
+        body = {"code_verifier": verifier, "connection_id": one["connection_id"]}
+        await stage.fine("POST", path, json=body)
+
+
 @plays("invalid_auth_mode")
 async def _(stage: Stage) -> None:
     token = await stage.gateway.session_token()
