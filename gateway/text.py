@@ -1,7 +1,8 @@
-"""Text for people: counts and causes in words, and the name that was probably meant."""
+"""Text for people: counts and causes in words, the name that was probably meant, and what is no name."""
 
 import os
 import socket
+import uuid
 from collections.abc import Iterable
 from typing import Final
 
@@ -44,6 +45,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def _folded(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether it is an identifier that names nothing to a person."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
 
 
 # ── How counts and causes are put into words, in whatever we print, log or answer.

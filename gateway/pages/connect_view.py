@@ -11,7 +11,7 @@ from gateway.errors import GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
 from gateway.pages.connect_offer import Offer, found, grants, offer, offered
-from gateway.pages.error_page import expired
+from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
 from gateway.pages.frame import PageWords, connect_page, embedders
 from gateway.pages.result import connected_page, made_by
@@ -19,6 +19,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.services import SERVICES
 from gateway.store.pending_authorizations import used
+from gateway.text import is_uuid
 from gateway.timestamps import iso
 
 
@@ -76,7 +77,6 @@ async def form_page(
     if posted is not None:
         fields = filled(fields, posted, issues)
     beside = {(field.group, field.key) for field in fields if field.fault}
-    advice = f"advice_{fault.code}" if fault else ""
     answer = connect_page(
         request,
         "connect/form.html",
@@ -95,10 +95,12 @@ async def form_page(
         back=base_of(request, session.digest, words) if len(offered(services, session)) > 1 else None,
         guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
         fault=fault.message if fault else None,
-        advice=words(advice if words.has(advice) else "advice_other", name=one.name) if fault else None,
+        advice=advice(fault, words, one.name) if fault else None,
+        reference=reference(request, fault, words) if fault else None,
+        advices=advices(words, one.name) if one.oauth and is_embedded(request) else None,
         all_beside=bool(issues) and len(beside) == len({issue.path for issue in issues}),
         event={"type": "error", "payload": {"errorType": fault.code, "errorMessage": fault.message}} if fault else None,
-        pinned=_pinned(request, session, words),
+        pinned=_pinned(request, session, one, words),
         **_whose(session, words, row),
     )
     if not is_embedded(request):
@@ -137,6 +139,11 @@ async def _asked_by(request: web.Request, session: ConnectSession, words: PageWo
     return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
 
 
+def _name_in(identifier: str) -> str | None:
+    """An id that a person may recognize: not a UUID."""
+    return None if is_uuid(identifier) else identifier
+
+
 def shortened(email: str) -> str:
     """``a…@example.com``: enough for its owner."""
     name, at, host = email.rpartition("@")
@@ -150,11 +157,14 @@ async def _renewed(request: web.Request, session: ConnectSession, key: str) -> C
     return await request.app[SERVICES].store.connections.get(ref)
 
 
-def _pinned(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """The connection that the session is for, named: opening its link connects an account under that name."""
+def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
+    """The connection that the session is for: opening its link connects an account under that id, which is shown where it is
+    a name that people may know."""
     if session.connection_id is None:
         return None
     app = request.app[SERVICES].config.branding.name or words.plain("the_app")
+    if is_uuid(session.connection_id):
+        return words("for_one_connection", app=app, name=one.name)
     return words("for_connection", app=app, connection=session.connection_id)
 
 
@@ -162,12 +172,12 @@ def _whose(session: ConnectSession, words: PageWords, row: Connection | None = N
     """`row`: the connection that is authorized again. Its e-mail address is shortened, since the session does not hold it and
     its link may have been created by a key that reads no addresses."""
     user = session.end_user
-    who = (user.display_name or user.email or user.id) if user else None
+    who = (user.display_name or user.email or _name_in(user.id)) if user else None
     if who is None:
         who = session.tags.get("end_user_display_name") or session.tags.get("end_user_email")
     if user is None and row is not None and (user := row.end_user) is not None:
-        who = who or user.display_name or (shortened(user.email) if user.email else user.id)
-    if user and user.organization_display_name:
+        who = who or user.display_name or (shortened(user.email) if user.email else _name_in(user.id))
+    if who and user and user.organization_display_name:
         who = f"{who} · {user.organization_display_name}"
     return {
         "who": words("for_who", who=who) if who else None,

@@ -37,15 +37,14 @@ def failed(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """With the code and the request's id for whoever is asked for help. No connection is named: none was stored.
+    """What to do next, in the end user's language; below, for support, the message of `fault`, its code and the request's id.
+    No connection is named: none was stored.
 
-    `message` stands in for that of `fault` where that one speaks to programmers; `name` is the provider's for people; `back`
-    leads to another try, `done` to the application. `tells`: the page posts the failure to the window that opened it
+    `message` replaces both the advice and the message of `fault`; `name` is the provider's for people; `back` leads to another
+    try, `done` to the application. `tells`: the page posts the failure to the window that opened it
     (docs/compatibility.md#browser-sdk).
     """
     words = words or words_for(request)
-    advice = f"advice_{fault.code}"
-    told = words(advice if words.has(advice) else "advice_other", name=name or words.plain("the_app"))
     own = message or fault.message
     answer = connect_page(
         request,
@@ -54,12 +53,11 @@ def failed(
         status,
         framed=framed,
         title=title or (words("failed_name", name=name) if name else words("failed_title")),
-        message=own if words.lang == "en" else told,
-        detail=None if words.lang == "en" or message else own,
-        advice=None,
+        message=message or advice(fault, words, name),
+        detail=None if message else fault.message,
         success=False,
         facts=[(words("integration"), integration_id)] if integration_id and name is None else [],
-        reference=words("reference", code=fault.code, request=request[REQUEST_ID]),
+        reference=reference(request, fault, words),
         back=back,
         back_label=words("again"),
         done=done,
@@ -75,6 +73,24 @@ def failed(
     if status in (401, 403):
         answer.headers["WWW-Authenticate"] = CHALLENGE
     return answer
+
+
+def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
+    """What the end user does next; `name`: of the provider, if it is known."""
+    key = f"advice_{fault.code}"
+    if not words.has(key) or (name is None and "{name}" in words.plain(key)):
+        key = "advice_other"
+    return words(key, name=name)
+
+
+def advices(words: PageWords, name: str) -> dict[str, str]:
+    """All of them by code, for a frame, which hears of the failure of its window."""
+    return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
+
+
+def reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
+    """By which support finds the failure in the log."""
+    return words("reference", code=fault.code, request=request[REQUEST_ID])
 
 
 def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:

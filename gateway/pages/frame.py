@@ -41,6 +41,9 @@ class PageWords:
     def has(self, key: str) -> bool:
         return key in _read_words(LANGUAGES[0])
 
+    def keys(self, prefix: str) -> list[str]:
+        return [key for key in _read_words(LANGUAGES[0]) if key.startswith(prefix)]
+
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
     """In `lang`, else in ``?lang=``, else in the first language of Accept-Language that we have (RFC 9110 §12.5.4)."""

@@ -181,7 +181,7 @@ async def guide(request: web.Request) -> web.Response:
         missing = NotFound(
             "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` shows what there is."
         )
-        return failed(request, missing, 404, title="There is no such provider")
+        return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = services.catalog.get(provider.family) if provider.family and provider.family != name else None
     call = call_of(provider)
     return page(

@@ -227,7 +227,6 @@ async def made_by(request: web.Request, session: ConnectSession) -> dict[str, Ou
 def _last_page(request: web.Request, words: PageWords, **context: Any) -> web.Response:
     plain: dict[str, Any] = {
         "detail": None,
-        "advice": None,
         "facts": [],
         "reference": None,
         "done": None,

@@ -145,16 +145,16 @@
     setTimeout(() => waitFor(form, client), 0);
   }
 
-  function warn(form, text) {
+  function warn(form, text, detail) {
     let box = document.getElementById("fault");
     if (!box) { box = made("div", "", { id: "fault", class: "fault", role: "alert" }); form.before(box); }
-    box.textContent = text;
+    box.replaceChildren(made("p", text, {}), ...(detail ? [made("p", detail, { class: "support", lang: "en" })] : []));
   }
 
   async function waitFor(form, client) {
     const mine = (round += 1);
     const before = [...main().childNodes];
-    const restore = (text) => { round += 1; main().replaceChildren(...before); busy(form, false); if (text) warn(form, text); document.querySelector("h1").focus(); };
+    const restore = (text, detail) => { round += 1; main().replaceChildren(...before); busy(form, false); if (text) warn(form, text, detail); document.querySelector("h1").focus(); };
     const cancel = made("button", form.dataset.cancel, { type: "button", class: "quiet" });
     const waiting = made("div", "", { class: "spinner", "aria-hidden": "true" });
     cancel.addEventListener("click", () => { if (popup) popup.close(); restore(""); });
@@ -169,7 +169,7 @@
       const found = await outcome(client).catch(() => null);
       if (mine !== round) return;
       if (found && found.connections.length) { round += 1; if (popup && !popup.closed) setTimeout(() => popup.close(), 500); return done(form, found.connections[0]); }
-      if (found && found.error) { tellParent({ type: "error", payload: { errorType: found.error.type, errorMessage: found.error.message } }); return restore(found.error.message); }
+      if (found && found.error) { tellParent({ type: "error", payload: { errorType: found.error.type, errorMessage: found.error.message } }); const advices = JSON.parse(form.dataset.advices || "{}"); return restore(advices[found.error.code] || advices.other || found.error.message, found.error.message); }
       closed = popup && popup.closed ? closed + 1 : 0;
       if (closed > 2) { tellParent({ type: "error", payload: { errorType: "window_closed", errorMessage: form.dataset.closed } }); return restore(form.dataset.closed); }
     }

@@ -1,6 +1,7 @@
 """Nothing leaves for a provider, and nothing is stored, before somebody has seen in this browser for whom it is."""
 
 import re
+import uuid
 from collections.abc import AsyncIterator
 from html import unescape
 from typing import Any
@@ -8,9 +9,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.pages.frame import LANGUAGES, PageWords
+from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, hidden_in, submit, to_consent
 from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_typed_in import arrive
 
 CHROME = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0"}
 ADA = {"id": "u-1", "display_name": "Ada Lovelace", "email": "ada@example.com"}
@@ -210,6 +214,31 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
         html = unescape(await page.text())
     assert "At the request of “invoice agent”" in html
     assert "For Ada Lovelace" in html
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> None:
+    """Of a connection whose end user is known by a UUID alone, and whose id the gateway has made."""
+    end_user = {"id": str(uuid.uuid4())}
+    await arrive(running, await running.session_token(end_user=end_user))
+    (row,) = await connections(running)
+    connection = await running.services.store.connections.get(ConnectionRef("dev", "tracker", row["connection_id"]))
+    assert connection is not None
+    wish = {"connection_id": row["connection_id"], "integration_id": "tracker"}
+    made = (await running.json("POST", "/connect/sessions/reconnect", json=wish))["data"]
+    async with running.http.get(f"{made['connect_link']}&lang={lang}", headers=BROWSER) as page:
+        html = unescape(await page.text())
+    shown = re.sub(r"<[^>]+>", " ", html.partition("<main")[2])
+    assert PageWords(lang)("for_one_connection", app=PageWords(lang).plain("the_app"), name="Tracker") in shown
+    assert connection.account.label is None or connection.account.label in shown
+    for unseen in (row["connection_id"], end_user["id"]):
+        assert unseen not in shown
+
+
+async def test_an_id_that_people_may_know_is_shown(running: RunningGateway) -> None:
+    address, _ = await link(running, end_user={"id": "ada"})
+    async with running.http.get(address, headers=BROWSER) as page:
+        assert "For ada" in await page.text()
 
 
 async def test_of_tags_alone_the_person_s_name_is_shown(running: RunningGateway) -> None:

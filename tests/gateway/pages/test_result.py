@@ -1,5 +1,6 @@
 """What has come of it stays to be seen: pages can be loaded again, show no ids, and lead back to the application."""
 
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -7,7 +8,10 @@ import aiohttp
 import pytest
 
 from gateway.client import code_challenge, new_code_verifier, verify_return
+from gateway.errors import InvalidRequest
 from gateway.events.signatures import signing_keys
+from gateway.pages.error_page import advice
+from gateway.pages.frame import LANGUAGES, PageWords
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit, to_consent
 from tests.fakes.tracker import Tracker
@@ -190,6 +194,47 @@ async def test_what_failed_is_told_with_another_try(running: RunningGateway, tra
     assert "was not connected" in html
     assert f'href="{address}/i/tracker"' in html
     assert ADA["display_name"] not in html
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
+    running: RunningGateway, tracker: Tracker, lang: str
+) -> None:
+    address, _ = await link(running)
+    consent = await to_consent(running.http, address)
+    state = parse_qs(urlsplit(consent).query)["state"][0]
+    refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
+    async with running.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as answer:
+        html = unescape(await answer.text())
+    words = PageWords(lang)
+    said = words("advice_authorization_refused", name="Tracker")
+    above, _, below = html.partition("<main")[2].partition('<p class="support soft middle" lang="en">')
+    assert f'role="alert">{said}</p>' in above.partition("<a ")[0]
+    assert f">{words('again')}</a>" in above
+    assert "access_denied" in below
+    assert "authorization_refused" in below
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+async def test_a_form_that_must_be_confirmed_again_says_so_first(running: RunningGateway, lang: str) -> None:
+    address, _ = await link(running)
+    wish = {"confirmation": "0" * 64}
+    async with running.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as answer:
+        html = unescape(await answer.text())
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
+    assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html
+    below = html.partition('<p class="support" lang="en">')[2]
+    assert below.startswith("This form was not sent from its own page")
+    assert "not_confirmed" in below.partition("</div>")[0]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_an_advice_that_needs_the_provider_s_name_is_not_given_without_it(lang: str) -> None:
+    words = PageWords(lang)
+    said = {key: advice(InvalidRequest(key.removeprefix("advice_"), "x"), words, None) for key in words.keys("advice_")}  # type: ignore[arg-type]
+    assert "None" not in " ".join(said.values())
+    assert said["advice_upstream_unreachable"] == words("advice_other")
+    assert said["advice_invalid_state"] == words("advice_invalid_state") != words("advice_other")
 
 
 async def test_a_form_that_was_taken_makes_one_connection_however_often_its_page_is_loaded(

@@ -134,7 +134,8 @@ async def test_cancel_closes_the_window_that_the_application_opened(
 
 async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: ConnectSite, embedding: str) -> None:
     await page.goto(embedding)
-    address, token = f"{site.gateway.url}/connect?apiURL={site.gateway.url}", await site.token(**OAUTH)
+    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}"
+    token = await site.token(**{**OAUTH, "return_url": "http://127.0.0.1:9/back"})
     await page.evaluate(
         "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
     )
@@ -145,6 +146,7 @@ async def test_cancel_in_a_frame_is_the_application_s_to_close(page: Any, site: 
     await cancel.click()
     await page.wait_for_function("window.events.some((event) => event.type === 'close')")
     assert await page.evaluate("window.events.filter((event) => event.type === 'close').length") == 1
+    assert page.frames[1].url == address, "Cancel leads nowhere in a frame"
 
 
 async def test_what_a_failure_brought_along_leaves_the_address(page: Any, site: ConnectSite) -> None:

@@ -3,10 +3,12 @@
 `CONNECT_SCREENSHOTS=docs/screenshots` writes each state as an image: light, dark and as wide as a phone.
 """
 
+import re
 from typing import Any
 
 import pytest
 
+from gateway.pages.frame import PageWords
 from tests.journeys.connect_page.browser import violations
 from tests.journeys.connect_page.looks import SHOTS, looked_at, shot, sign_in
 from tests.journeys.connect_page.site import GOOD_KEY, ConnectSite
@@ -61,11 +63,45 @@ async def test_a_denied_consent_says_so_and_leads_back(page: Any, site: ConnectS
     await page.click("button.main")
     await sign_in(page, "deny")
     await page.wait_for_selector(".status.bad")
-    assert "The user did not allow it" in await page.locator("main").inner_text()
+    assert (await page.inner_text("[role=alert]")).startswith("You did not allow the access")
+    assert "The user did not allow it" in await page.locator(".support").first.inner_text()
     await looked_at(page, "denied")
     await page.click("text=Try again")
     await page.wait_for_selector("form.entry")
     assert len(await site.connections()) == before
+
+
+async def test_a_form_without_its_cookie_asks_to_confirm_again(page: Any, site: ConnectSite) -> None:
+    await page.goto(await site.link(allowed_integrations=["issues"]))
+    await page.context.clear_cookies(name=re.compile("gw-confirm-.*"))
+    await page.click("button.main")
+    await page.wait_for_selector(".fault")
+    lines = (await page.inner_text(".fault")).splitlines()
+    assert [line for line in lines if line][1].startswith("Please confirm again")
+    assert "not_confirmed" in lines[-1]
+    await looked_at(page, "not-confirmed")
+    await page.click("button.main")
+    await page.wait_for_url("**/oauth/authorize**")
+
+
+async def test_a_failure_in_a_frame_s_window_is_advice_in_the_frame(
+    page: Any, site: ConnectSite, embedding: str
+) -> None:
+    await page.goto(embedding)
+    token = await site.token(allowed_integrations=["issues"])
+    address = f"{site.gateway.url}/connect?apiURL={site.gateway.url}&lang=de"
+    await page.evaluate(
+        "([token, url]) => { window.token = token; document.getElementById('ui').src = url; }", [token, address]
+    )
+    frame = page.frame_locator("#ui")
+    await frame.locator("button.main").wait_for()
+    async with page.context.expect_page() as opened:
+        await frame.locator("button.main").click()
+    await sign_in(await opened.value, "deny")
+    await frame.locator("#fault p.support").wait_for()
+    assert (await frame.locator("#fault p").first.inner_text()) == PageWords("de")(
+        "advice_authorization_refused", name="Sandbox Issues"
+    )
 
 
 async def test_a_wrong_key_is_told_in_the_provider_s_words_and_nothing_typed_is_lost(
