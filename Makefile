@@ -77,7 +77,7 @@ sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as
 	@GATEWAY_SDKS=all $(BIN)/pytest -v -p no:xdist tests/sdks
 
 oauth-servers: venv-dev  ## connections at five OAuth servers of others, each a real process; installs them outside the repository (4 minutes)
-	@GATEWAY_OAUTH_SERVERS=all $(BIN)/pytest -v -n 2 tests/oauth_servers
+	@GATEWAY_OAUTH_SERVERS=all $(BIN)/pytest -v -n 2 tests/oauth_servers tests/journeys/wrong_person/test_application.py
 
 rolling: venv-dev  ## rolling restarts and a database restart behind nginx and HAProxy, with streams open: GATEWAY_ROLLING requests a second (300)
 	@GATEWAY_ROLLING=$${GATEWAY_ROLLING:-300} $(BIN)/pytest -v -s -p no:xdist tests/deploy/test_rolling.py

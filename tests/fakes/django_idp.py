@@ -56,12 +56,14 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
         await process.wait()
 
 
-async def walk_consent(session: aiohttp.ClientSession, url: str, *, allow: bool = True) -> VisitedPage:
+async def walk_consent(
+    session: aiohttp.ClientSession, url: str, *, allow: bool = True, user: str = server.USERNAME
+) -> VisitedPage:
     """From `url` through the login and the consent form; returns the page where it ends.
 
     `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
     """
-    answers = {"username": server.USERNAME, "password": server.PASSWORD}
+    answers = {"username": user, "password": server.PASSWORD}
     page = await visit(session, url, answers | ({"allow": "Authorize"} if allow else {}))
     if allow:
         return page

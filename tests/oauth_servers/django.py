@@ -10,6 +10,7 @@ import aiohttp
 
 from gateway.sandbox.visitor import VisitedPage
 from tests.fakes.django_idp import DjangoIdp, serving, walk_consent
+from tests.oauth_servers.server import USER
 
 
 @dataclass
@@ -39,8 +40,8 @@ class DjangoOAuthToolkit:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": self.idp.client_id, "client_secret": self.idp.client_secret, "scopes": ["read", "write"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
-        return await walk_consent(browser, url)
+    async def authorize(self, browser: aiohttp.ClientSession, url: str, user: str = USER) -> VisitedPage:
+        return await walk_consent(browser, url, user=user)
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
         headers = {"Authorization": f"Bearer {access_token}"}

@@ -44,10 +44,10 @@ class OidcProvider:
     def integration(self) -> Mapping[str, Any]:
         return {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET, "scopes": ["openid", "offline_access"]}
 
-    async def authorize(self, browser: aiohttp.ClientSession, url: str) -> VisitedPage:
+    async def authorize(self, browser: aiohttp.ClientSession, url: str, user: str = USER) -> VisitedPage:
         page = await open_page(browser, url)
         if any("password" in form.fields for form in forms(page)):
-            page = await submit(browser, form_with(page, "password"), ("login", USER), ("password", PASSWORD))
+            page = await submit(browser, form_with(page, "password"), ("login", user), ("password", PASSWORD))
         return await submit(browser, form_with(page, "prompt"))
 
     async def user_of(self, http: aiohttp.ClientSession, access_token: str) -> str | None:
