@@ -29,10 +29,10 @@ from bench.ours import HEADER, INTEGRATION
 from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.observe import logs
+from gateway.runtime import RUNTIME, Runtime
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import FastPath
 from gateway.server.serving_worker import settle
-from gateway.services import SERVICES, Services
 
 # Never dialled: its pool holds a connection whose transport is ours.
 ORIGIN: Final = ("http", "127.0.0.1", 9)
@@ -66,8 +66,8 @@ class Forgetful(asyncio.Transport):
 class Stage:
     """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
 
-    def __init__(self, lane: FastPath, services: Services, client: ClientProtocol, key: str) -> None:
-        self.lane, self.services, self.client = lane, services, client
+    def __init__(self, lane: FastPath, runtime: Runtime, client: ClientProtocol, key: str) -> None:
+        self.lane, self.runtime, self.client = lane, runtime, client
         self.caller, self.provider = Forgetful(), Forgetful()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
         self.request = f"GET /proxy/small HTTP/1.1\r\nHost: 127.0.0.1:3003\r\n{names}\r\n".encode()
@@ -76,8 +76,8 @@ class Stage:
     async def open(self) -> None:
         self.client.connection_made(self.caller)
         await asyncio.sleep(0)  # aiohttp begins to wait for a first message
-        pool = self.services.egress._made_pool(*ORIGIN, None)
-        self.services.egress._pools[(*ORIGIN, None)] = pool
+        pool = self.runtime.generation.egress._made_pool(*ORIGIN, None)
+        self.runtime.generation.egress._pools[(*ORIGIN, None)] = pool
         self.connection = ProviderConnection("http://127.0.0.1:9", pool)
         self.connection.connection_made(self.provider)
         pool._open.add(self.connection)
@@ -96,7 +96,7 @@ class Stage:
             answered(answer)
 
     async def write_records(self) -> None:
-        log = self.services.request_log
+        log = self.runtime.request_log
         await log._write_lines()
         await log._write_rows()
 
@@ -136,10 +136,10 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
             }
             async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as answer:
                 assert answer.status == 201, await answer.text()
-        services = app[SERVICES]
-        await services.live.opened("bench", INTEGRATION, "c0")
+        runtime = app[RUNTIME]
+        await runtime.live.opened("bench", INTEGRATION, "c0")
         server: Any = runner.server
-        stage = Stage(server.lane, services, server(), key)
+        stage = Stage(server.lane, runtime, server(), key)
         await stage.open()
         settle()
         await measured(stage, measure)
@@ -155,7 +155,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
     profile = cProfile.Profile() if measure.profile else None
     lane, records, waiting = list[float](), list[float](), 0
     for _ in range(rounds):
-        await stage.services.live.opened("bench", INTEGRATION, "c0")
+        await stage.runtime.live.opened("bench", INTEGRATION, "c0")
         began = time.process_time()
         if profile is not None:
             profile.enable()

@@ -6,7 +6,8 @@ docs/architecture.md shows how the packages fit together and which may import wh
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its spelling
     text, resources                        text for people; where catalog and templates lie
     off_loop, pauses                       CPU work outside the event loop; growing pauses between attempts
-    services                               what handlers and middlewares reach through the application
+    generation                             one configuration with all that is made of it; a reload replaces it whole
+    runtime, services                      all that lives as long as the process (ADR 46); the names of before for it
     __main__                               ``python -m gateway``
 
 Always true: nothing is imported here before it is called, since `gateway.app` stands above all that a host imports first; the

@@ -12,7 +12,7 @@ from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 
 # Asked by load balancers every second; they would drown what matters.
 PROBES: Final = ("/health", "/ready")
@@ -86,7 +86,7 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
     named = ref or _asked_for(request)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
-    request.app[SERVICES].request_log.note(
+    request.app[RUNTIME].request_log.note(
         ExchangeRecord(
             at=clock.now(),
             request_id=request[REQUEST_ID],

@@ -10,7 +10,7 @@ from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID
 from gateway.records.access import Kind
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
 
@@ -26,12 +26,12 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
 
 async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
     """Raises Unauthorized, or TooManyRequests where too many invalid keys have come from the client's address."""
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
-        return await services.keys.caller(text, kind)
+        return await generation.keys.caller(text, kind)
     except Unauthorized as fault:
         client = client_network(request.remote)
-        raise services.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
+        raise runtime.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
 
 
 def key_in(field: str | None) -> str:

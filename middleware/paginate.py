@@ -13,7 +13,7 @@ from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read,
 from gateway.http.url import name_of
 from gateway.middleware.facts import CONNECTION, PAGING, UPSTREAM
 from gateway.records.proxied_call import Paging, Position, UpstreamRequest, Way
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
 HEADER: Final = "Gateway-Paginate"
@@ -68,7 +68,7 @@ def _wish(text: str) -> PaginateHeader:
 
 def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
-        return read(request.app[SERVICES].page_cursors.open(token), digest)
+        return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
         raise _bad(FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
     except ValueError as fault:

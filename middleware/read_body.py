@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.config import ClientLimitsConfig
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.middleware.expectation import send_continue
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 _DEFAULT: Final = ClientLimitsConfig()
@@ -38,8 +38,7 @@ async def read_within(request: web.Request, limit_bytes: int, told: str) -> None
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:
     """`server.limits`; the defaults in an application that is not ours."""
-    services = request.app.get(SERVICES)
-    return _DEFAULT if services is None else services.config.server.limits
+    return generation_of(request).config.server.limits if RUNTIME in request.app else _DEFAULT
 
 
 async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:

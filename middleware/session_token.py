@@ -7,13 +7,13 @@ from gateway.middleware.bearer_key import bearer_key, key_in
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CONNECT_SESSION, ENVIRONMENT
 from gateway.records.access import Environment
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 
 
 @web.middleware
 async def session_token(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
-    session = await request.app[SERVICES].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    session = await request.app[RUNTIME].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     request[CONNECT_SESSION], request[ENVIRONMENT] = session, Environment(session.environment)
     return await handler(request)
 

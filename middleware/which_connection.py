@@ -11,7 +11,7 @@ from gateway.http import proxy_options
 from gateway.middleware.facts import ASKED, CALLER, CAPABILITY, CONNECTION, ENVIRONMENT, TIMING
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import Timing
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, Runtime
 
 
 @web.middleware
@@ -25,12 +25,12 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     called_by = request.get(CAPABILITY)
     wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
     ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
-    services, caller = request.app[SERVICES], request[CALLER]
+    runtime, caller = request.app[RUNTIME], request[CALLER]
     request[ASKED] = wish
     check_reach(caller, ref)
-    opened = services.live.peek(ref)
+    opened = runtime.live.peek(ref)
     if opened is None or not caller.policy.fits(opened.connection.tags):
-        opened = await _opened(services, caller, ref, timing, pollable=called_by is None)
+        opened = await _opened(runtime, caller, ref, timing, pollable=called_by is None)
     request[CONNECTION] = opened
     return await handler(request)
 
@@ -46,26 +46,26 @@ def check_reach(caller: Caller, ref: ConnectionRef) -> None:
         raise no_connection(ref.integration_id, ref.connection_id)
 
 
-async def check_tags(services: Services, caller: Caller, ref: ConnectionRef) -> None:
+async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
     """Raises NotFound where there is no connection with the tags that the key is limited to.
 
     The store is asked in either case, so that time does not tell what is not there from what is not for this key.
     """
     if not caller.policy.of_tags:
         return
-    row = await services.store.connections.get(ref)
+    row = await runtime.store.connections.get(ref)
     if row is None or not caller.policy.fits(row.tags):
         raise no_connection(ref.integration_id, ref.connection_id)
 
 
-async def _opened(services: Services, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
+async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: Timing, *, pollable: bool) -> Opened:
     with timing.waiting_for_token():
         try:
-            await check_tags(services, caller, ref)
-            return await services.live.opened(*ref)
+            await check_tags(runtime, caller, ref)
+            return await runtime.live.opened(*ref)
         except (NotFound, ReconnectNeeded) as fault:
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
                 # Without the nearest name that there is.
                 raise no_integration(ref.environment, ref.integration_id) from fault
-            remedy = services.links.with_remedy
+            remedy = runtime.links.with_remedy
             raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

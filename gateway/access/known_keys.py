@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 
 
 class Minted:
-    """Outlives a configuration. Without a store, which `open` gives it, it knows none."""
+    """Outlives a configuration."""
 
-    def __init__(self) -> None:
-        self._store: Store | None = None
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._kept: dict[str, Caller] = {}
         self._strangers: dict[str, None] = {}
         self._meters: dict[str, Meter] = {}
@@ -45,9 +45,6 @@ class Minted:
         self._reading: set[asyncio.Task[None]] = set()
         self._looking_for: set[str] = set()  # keys of which it is being learned whether they have ended
         self._used: set[str] = set()  # keys whose use is not written down yet, beside those that are marked
-
-    def open(self, store: Store) -> None:
-        self._store = store
 
     def peek(self, key_digest: str) -> Caller | None:
         """The caller whose key has this digest, if it is known and alive: no I/O."""
@@ -65,12 +62,12 @@ class Minted:
         return found
 
     async def _caller(self, key_digest: str) -> Caller | None:
-        if key_digest in self._strangers or key_digest in self._kept or self._store is None:
+        if key_digest in self._strangers or key_digest in self._kept:
             kept = self._kept.get(key_digest)
             return kept if kept is not None and kept.access is not None and kept.access.alive else None
         task = self._loading.get(key_digest)
         if task is None:
-            task = self._loading[key_digest] = asyncio.create_task(self._load(self._store, key_digest))
+            task = self._loading[key_digest] = asyncio.create_task(self._load(key_digest))
             task.add_done_callback(
                 lambda done: (self._loading.pop(key_digest, None), done.cancelled() or done.exception())
             )
@@ -138,14 +135,14 @@ class Minted:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
 
-    async def _load(self, store: Store, key_digest: str) -> Caller | None:
+    async def _load(self, key_digest: str) -> Caller | None:
         async with self._looks:
             generation = self._generation
-            key = await store.keys.get(key_digest)
+            key = await self._store.keys.get(key_digest)
         if key is None or not key.alive(clock.now()):
             self._keep(self._strangers, key_digest, None, generation)
             return None
-        caller = Caller(Environment(key.environment), access_of(key, self._meter(store, key)))
+        caller = Caller(Environment(key.environment), access_of(key, self._meter(key)))
         self._keep(self._kept, key_digest, caller, generation)
         return caller
 
@@ -158,7 +155,7 @@ class Minted:
                 self._note_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
-    def _meter(self, store: Store, key: MintedKey) -> Meter | None:
+    def _meter(self, key: MintedKey) -> Meter | None:
         """The meter outlives what is known of its key, since a minute that was begun goes on."""
         if key.rate is None and key.budget is None:
             return None
@@ -166,7 +163,7 @@ class Minted:
         if meter is None or (meter.rate, meter.budget) != (key.rate, key.budget):
 
             async def set_aside(most: int) -> int:
-                return await store.keys.set_aside(key.digest, most)
+                return await self._store.keys.set_aside(key.digest, most)
 
             while len(self._meters) >= MOST_KEPT:
                 del self._meters[next(iter(self._meters))]
@@ -192,8 +189,6 @@ class Minted:
             log.warning("key_use_not_written", detail=fault.message)
 
     async def _write(self, idle_s: float) -> None:
-        if self._store is None:
-            return
         for caller in self._kept.values():
             self._note_use(caller)
         used, self._used = self._used, set()
@@ -221,31 +216,31 @@ class Keys:
     def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:
         self._by_digest = dict(by_digest)
         self._environments = frozenset(environments)
-        self.minted = minted
+        self._minted = minted
 
     @classmethod
-    def declared(cls, config: Config, minted: Minted | None = None) -> "Keys":
+    def declared(cls, config: Config, minted: Minted) -> "Keys":
         return cls(
             {
                 digest(key.reveal()): Caller(Environment(environment.name))
                 for environment in config.environments.values()
                 for key in environment.secret_keys
             },
-            minted or Minted(),
+            minted,
             config.environments,
         )
 
     def known(self, key_digest: str) -> Caller | None:
         """The caller whose key has this digest (`secret.digest`), if that can be told without asking the store."""
         declared = self._by_digest.get(key_digest)
-        return declared if declared is not None else self._of_ours(self.minted.peek(key_digest))
+        return declared if declared is not None else self._of_ours(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
         """Whoever holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:
-            found = self._of_ours(await self.minted.caller(key_digest))
+            found = self._of_ours(await self._minted.caller(key_digest))
         if found is None or (found.key.kind if found.key is not None else "key") != kind:
             raise mistaken(text, kind) or unknown(kind)
         return found

@@ -9,16 +9,19 @@ from gateway.access.caller import Caller
 from gateway.access.refusals import no_integration
 from gateway.api.request_body import wrong_query
 from gateway.errors import InvalidRequest, Issue
+from gateway.generation import Generation
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.which_connection import check_reach, check_tags
 from gateway.records.connection import ConnectionRef
-from gateway.services import Services
+from gateway.runtime import Runtime
 
 LONGEST: Final = 255
 
 
-async def ref_of(request: web.Request, services: Services, query: Mapping[str, str]) -> ConnectionRef:
+async def ref_of(
+    request: web.Request, runtime: Runtime, generation: Generation, query: Mapping[str, str]
+) -> ConnectionRef:
     """The connection in the path, of the integration in the query. Raises InvalidRequest, and NotFound for the latter.
 
     NotFound too for what the caller's key does not reach.
@@ -27,10 +30,12 @@ async def ref_of(request: web.Request, services: Services, query: Mapping[str, s
     key = query.get("provider_config_key")
     if not key:
         raise wrong_query("provider_config_key", "Name the integration: ?provider_config_key=<key>.")
-    return await known_ref(services, request[CALLER], ConnectionRef(request[ENVIRONMENT].name, key, connection_id))
+    return await known_ref(
+        runtime, generation, request[CALLER], ConnectionRef(request[ENVIRONMENT].name, key, connection_id)
+    )
 
 
-async def known_ref(services: Services, caller: Caller, ref: ConnectionRef) -> ConnectionRef:
+async def known_ref(runtime: Runtime, generation: Generation, caller: Caller, ref: ConnectionRef) -> ConnectionRef:
     """`ref`, whose integration there is, and which `caller` reaches. Raises InvalidRequest, NotFound."""
     key = ref.integration_id
     if len(key) > LONGEST or misfit(key, PROVIDER_CONFIG_KEY):
@@ -39,10 +44,10 @@ async def known_ref(services: Services, caller: Caller, ref: ConnectionRef) -> C
             f"'provider_config_key' {misfit(key, PROVIDER_CONFIG_KEY) or too_long()}.",
         )
     check_reach(caller, ref)
-    if caller.policy.of_resources and not services.integrations.has(ref.environment, key):
+    if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
         raise no_integration(ref.environment, key)  # without the nearest name there is
-    services.integrations.get(ref.environment, key)
-    await check_tags(services, caller, ref)
+    generation.integrations.get(ref.environment, key)
+    await check_tags(runtime, caller, ref)
     return ref
 
 

@@ -5,16 +5,16 @@ from aiohttp import hdrs, web
 from gateway.auth.context import Context
 from gateway.auth.mcp import metadata_document
 from gateway.errors import NotFound
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 
 async def document(request: web.Request) -> web.Response:
     """Of an integration with an MCP provider; others have none."""
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     names = request.match_info
-    integration = services.integrations.find(names["environment"], names["integration_id"])
-    provider = services.creator.provider_of(integration) if integration is not None else None
+    integration = generation.integrations.find(names["environment"], names["integration_id"])
+    provider = runtime.creator.provider_of(integration) if integration is not None else None
     if integration is None or provider is None or not provider.auth_mode.startswith("MCP_"):
         raise NotFound("not_found", "There is no client metadata at this address.")
-    context = Context(provider, integration, public_url=services.config.server.public_url)
+    context = Context(provider, integration, public_url=generation.public_url)
     return web.json_response(metadata_document(context), headers={hdrs.CACHE_CONTROL: "public, max-age=3600"})

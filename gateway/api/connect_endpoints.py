@@ -35,14 +35,15 @@ from gateway.authorization.trusted_pages import is_registered
 from gateway.catalog.value import is_web_address
 from gateway.config import Config
 from gateway.errors import InvalidRequest, Issue, NotFound
+from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.middleware.which_connection import check_reach
 from gateway.middleware.which_connection import check_tags as check_tags_of
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import ConnectionRef
+from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.secret import Secret
-from gateway.services import SERVICES, Services
 from gateway.timestamps import iso
 
 # ── What a connect session may be limited and bound to, as its back end says it.
@@ -193,9 +194,9 @@ class Reconnect(SessionOptions):
 async def create_session(request: web.Request) -> web.Response:
     """201 with the token, the link to hand to the end user, and when both end."""
     query_of(request, ())
-    services = request.app[SERVICES]
-    made = await new_session(services, request[CALLER], await read_json(request, NewSession))
-    return web.json_response({"data": shown(services, *made)}, status=201)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
+    return web.json_response({"data": shown(generation, *made)}, status=201)
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -203,40 +204,44 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     """201 of the same shape, for a connection that is there; an unknown one is 400. What it knows of its end user stays,
     unless another is given."""
     query_of(request, ())
-    services = request.app[SERVICES]
-    made = await reconnect_session(services, request[CALLER], await read_json(request, Reconnect))
-    return web.json_response({"data": shown(services, *made)}, status=201)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
+    return web.json_response({"data": shown(generation, *made)}, status=201)
 
 
-async def new_session(services: Services, caller: Caller, body: NewSession) -> tuple[str, ConnectSession]:
+async def new_session(
+    runtime: Runtime, generation: Generation, caller: Caller, body: NewSession
+) -> tuple[str, ConnectSession]:
     """The token, and the session behind it. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
     environment = caller.environment.name
-    _check_integrations(services, environment, body, body.allowed_integrations)
-    offered = offered_to(services, caller, environment, body.allowed_integrations)
+    _check_integrations(generation, environment, body, body.allowed_integrations)
+    offered = offered_to(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
     check_tags(caller, tags)
     fixed = _fixed(body)
-    check_fixed(services, caller, fixed)
-    return await services.sessions.open(
+    check_fixed(generation, caller, fixed)
+    return await runtime.sessions.open(
         environment,
         caller.key_id,
         end_user=user,
         tags=tags,
         allowed_integrations=offered,
         **fixed,
-        **fields_of(services.config, environment, body),
+        **fields_of(generation.config, environment, body),
     )
 
 
-async def reconnect_session(services: Services, caller: Caller, body: Reconnect) -> tuple[str, ConnectSession]:
+async def reconnect_session(
+    runtime: Runtime, generation: Generation, caller: Caller, body: Reconnect
+) -> tuple[str, ConnectSession]:
     """The same for a connection that is there."""
     ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
-    await check_tags_of(services, caller, ref)
-    _check_integrations(services, ref.environment, body, ())
-    known = services.integrations.find(ref.environment, ref.integration_id)
-    row = await services.store.connections.get(ref) if known else None
+    await check_tags_of(runtime, caller, ref)
+    _check_integrations(generation, ref.environment, body, ())
+    known = generation.integrations.find(ref.environment, ref.integration_id)
+    row = await runtime.store.connections.get(ref) if known else None
     if row is None:
         path, message = (
             ("integration_id",),
@@ -250,10 +255,10 @@ async def reconnect_session(services: Services, caller: Caller, body: Reconnect)
     tags = row.tags if asked is None else asked
     check_tags(caller, tags)
     fixed = _fixed(body)
-    check_fixed(services, caller, fixed, reconnects=True)
+    check_fixed(generation, caller, fixed, reconnects=True)
     # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
     known_user = row.end_user if caller.policy.allows(READ) else None
-    return await services.sessions.open(
+    return await runtime.sessions.open(
         ref.environment,
         caller.key_id,
         end_user=user or known_user,
@@ -263,7 +268,7 @@ async def reconnect_session(services: Services, caller: Caller, body: Reconnect)
         integration_id=ref.integration_id,
         pinned=caller.policy.pins,
         **fixed,
-        **fields_of(services.config, ref.environment, body),
+        **fields_of(generation.config, ref.environment, body),
     )
 
 
@@ -281,9 +286,9 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(services: Services, token: str, session: ConnectSession) -> dict[str, Any]:
+def shown(generation: Generation, token: str, session: ConnectSession) -> dict[str, Any]:
     """What its maker is given of a new session."""
-    public_url = services.config.server.public_url
+    public_url = generation.public_url
     return {
         "session_id": session.digest,
         "token": token,
@@ -293,7 +298,7 @@ def shown(services: Services, token: str, session: ConnectSession) -> dict[str, 
     }
 
 
-def offered_to(services: Services, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
+def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
     """What a session may offer that this key opens: no more than the key reaches; empty stands for all.
 
     Raises NotFound for an integration out of its reach, Forbidden for a key that is limited to connections, since a session
@@ -307,7 +312,7 @@ def offered_to(services: Services, caller: Caller, environment: str, asked: Sequ
     for key in asked:
         if not policy.reaches_integration(key):
             raise no_integration(environment, key)
-    there = [one.integration_id for one in services.integrations.of(environment)]
+    there = [one.integration_id for one in generation.integrations.of(environment)]
     reached = tuple(asked or filter(policy.reaches_integration, there))
     if not reached:
         raise beyond_limits("there is none of them here")
@@ -322,7 +327,7 @@ def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
 
 
 def _check_integrations(
-    services: Services, environment: str, body: NewSession | Reconnect, allowed: Sequence[str]
+    generation: Generation, environment: str, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
@@ -332,7 +337,7 @@ def _check_integrations(
     issues = [
         Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path)
         for path, key in named
-        if services.integrations.find(environment, key) is None
+        if generation.integrations.find(environment, key) is None
     ]
     if issues:
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
@@ -374,17 +379,17 @@ class Completion(Strict):
 async def show(request: web.Request) -> web.Response:
     """GET /connect/session (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
-    session, services = request[CONNECT_SESSION], request.app[SERVICES]
+    session, generation = request[CONNECT_SESSION], generation_of(request)
     told: dict[str, Any] = {
         "endUser": end_user_json(session.end_user),
-        "connectUISettings": _settings(services),
-        "websocketsPath": services.config.server.websocket_path,
+        "connectUISettings": _settings(generation),
+        "websocketsPath": generation.config.server.websocket_path,
     }
     if session.allowed_integrations:
         told["allowed_integrations"] = list(session.allowed_integrations)
     if session.defaults:
         told["integrations_config_defaults"] = {
-            key: _for_browser(services, session, key, one) for key, one in session.defaults.items()
+            key: _for_browser(generation, session, key, one) for key, one in session.defaults.items()
         }
     if session.overrides:
         told["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
@@ -396,7 +401,7 @@ async def show(request: web.Request) -> web.Response:
 async def end(request: web.Request) -> web.Response:
     """DELETE /connect/session: 204, and from then on its token opens nothing."""
     query_of(request, ())
-    await request.app[SERVICES].sessions.end(request[CONNECT_SESSION])
+    await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
 
@@ -416,14 +421,14 @@ async def result(request: web.Request) -> web.Response:
 async def poll(request: web.Request) -> web.Response:
     """GET /connect/sessions/{id}: the same for the back end, with its key; `poll_url` names it. Raises NotFound."""
     query = query_of(request, ("wait_s",), numbers={"wait_s": (0, LONGEST_WAIT_S)})
-    services, name = request.app[SERVICES], request.match_info["session_id"]
-    session = await services.sessions.known(name)
+    runtime, name = request.app[RUNTIME], request.match_info["session_id"]
+    session = await runtime.sessions.known(name)
     mine = session is not None and session.environment == request[ENVIRONMENT].name
     outcomes = await _awaited(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
     outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
     if mine and not outcomes:
-        session = await services.sessions.known(name)  # it may have ended while we waited
-    if not mine and not outcomes and not await services.store.sessions.ended(name, request[ENVIRONMENT].name):
+        session = await runtime.sessions.known(name)  # it may have ended while we waited
+    if not mine and not outcomes and not await runtime.store.sessions.ended(name, request[ENVIRONMENT].name):
         raise _unknown()
     return web.json_response({"data": _told(outcomes, session.expires_at if mine and session else None)})
 
@@ -436,18 +441,18 @@ async def complete(request: web.Request) -> web.Response:
     """
     query_of(request, ())
     body = await read_json(request, Completion)
-    services, environment, name = request.app[SERVICES], request[ENVIRONMENT].name, request.match_info["session_id"]
-    session = await services.sessions.known(name)
+    runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
+    session = await runtime.sessions.known(name)
     if session is not None and session.environment != environment:
         raise _unknown()
-    pending = await services.store.pending.of_session(name, now=clock.now())
+    pending = await runtime.store.pending.of_session(name, now=clock.now())
     policy = request[CALLER].policy
     pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
     if body.connection_id is not None:
         pending = [one for one in pending if one.ref.connection_id == body.connection_id]
     if session is None and not pending:
         raise _unknown()
-    done = await services.session_connections.complete(session, pending, Secret(body.code_verifier))
+    done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
     told = [{"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in done]
     connections = [{**one, "is_pending": False} for one in told]
     return web.json_response({"data": {"status": "connected", "connections": connections}})
@@ -472,23 +477,23 @@ async def telemetry(request: web.Request) -> web.Response:
     body = await read_json(request, Telemetry)
     if len(body.event) > 255:
         raise InvalidRequest("invalid_body", "'event' may have at most 255 characters.")
-    await request.app[SERVICES].sessions.find(body.token)
+    await request.app[RUNTIME].sessions.find(body.token)
     return web.Response(status=204)
 
 
 async def _awaited(request: web.Request, session_digest: str, client: str | None, wait_s: int) -> Sequence[Outcome]:
     """All that is known; where that is nothing, what comes within `wait_s`."""
-    services = request.app[SERVICES]
-    with services.outcomes.waiting(client or session_digest) as waiting:
-        found = await _found(services, session_digest, client)
-        if not found and wait_s and not services.outcomes.crowded(services.config.connect.result_sockets):
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    with runtime.outcomes.waiting(client or session_digest) as waiting:
+        found = await _found(runtime, session_digest, client)
+        if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
             await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _found(services, session_digest, client)
+            found = await _found(runtime, session_digest, client)
     return found
 
 
-async def _found(services: Services, session_digest: str, client: str | None) -> Sequence[Outcome]:
-    found = await services.store.flow_results.of_session(session_digest)
+async def _found(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
+    found = await runtime.store.flow_results.of_session(session_digest)
     found = [one for one in found if one.error_type != SESSION_ENDED]
     return found if client is None else [one for one in found if one.client_digest == client]
 
@@ -544,12 +549,12 @@ def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _for_browser(
-    services: Services, session: ConnectSession, key: str, defaults: Mapping[str, Any]
+    generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
     """What is fixed for one integration, and of settings that its entry calls secret, only that they are fixed."""
     told = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
-    integration = services.integrations.find(session.environment, key)
-    provider = services.catalog.get(integration.provider) if integration else None
+    integration = generation.integrations.find(session.environment, key)
+    provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
         told.pop("connection_config", None)  # nobody can say any more what of it is secret
     elif "connection_config" in told:
@@ -559,8 +564,8 @@ def _for_browser(
     return told
 
 
-def _settings(services: Services) -> dict[str, Any]:
-    branding = services.config.branding
+def _settings(generation: Generation) -> dict[str, Any]:
+    branding = generation.config.branding
     return {
         "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
         "defaultTheme": "system",

@@ -13,7 +13,7 @@ from gateway.access.invalid_keys import client_network
 from gateway.authorization.outcomes import Outcomes, client_digest
 from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 # ── An address for WebSockets alone: whatever else is asked for there belongs to others, a host's own page for
 # example.
@@ -40,8 +40,8 @@ LIMIT_BYTES: Final = 4096
 
 async def socket(request: web.Request) -> web.StreamResponse:
     """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; whoever connected closes."""
-    services = request.app[SERVICES]
-    outcomes, limits = services.outcomes, services.config.connect
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.crowded(limits.result_sockets):
         raise Unavailable("busy", "Too many windows wait for an answer here. Try again.", retry_after_s=5)
     with outcomes.socket_of(client_network(request.remote), limits.result_sockets_per_address):

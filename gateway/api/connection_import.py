@@ -20,12 +20,13 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import check_unchanged
 from gateway.connections.settings import accepted
 from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
 from gateway.middleware.scope import needs
 from gateway.middleware.which_connection import check_reach
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, Runtime, generation_of
 
 # Of the flat form, member of the credential ▸ the name that the old clients have for it.
 FLAT: Final[Mapping[str, str]] = {"apiKey": "api_key"}
@@ -52,10 +53,10 @@ class Import(Strict):
 async def import_connection(request: web.Request) -> web.Response:
     """201 with the whole connection; the same id again replaces what it held."""
     query_of(request, ())
-    services, caller = request.app[SERVICES], request[CALLER]
-    connection, warnings = await imported(services, caller, await parsed(request))
+    runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
+    connection, warnings = await imported(runtime, generation, caller, await parsed(request))
     revealed = caller.policy.allows(READ_CREDENTIALS)
-    shown = whole(services.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
+    shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
     if warnings:
         shown["warnings"] = [one.as_json() for one in warnings]
     return web.json_response(shown, status=201)
@@ -66,23 +67,25 @@ async def import_flat(request: web.Request) -> web.Response:
     """The same in the form of before, credentials beside the rest: 201 with what was sent, and the connection's id."""
     query_of(request, ())
     sent = await parsed(request)
-    connection, _ = await imported(request.app[SERVICES], request[CALLER], _folded(sent))
+    connection, _ = await imported(request.app[RUNTIME], generation_of(request), request[CALLER], _folded(sent))
     return web.json_response({**sent, "connection_id": connection.ref.connection_id}, status=201)
 
 
-async def imported(services: Services, caller: Caller, given: Any) -> tuple[Connection, list[Issue]]:
+async def imported(
+    runtime: Runtime, generation: Generation, caller: Caller, given: Any
+) -> tuple[Connection, list[Issue]]:
     """The stored connection, and what is odd about it. Raises InvalidRequest with every fault, the credential's too, and
     NotFound for what the caller's key does not reach.
     """
     environment = caller.environment.name
-    body, held = _checked(services, caller, given)
-    integration = services.integrations.get(environment, body.provider_config_key)
+    body, held = _checked(runtime, generation, caller, given)
+    integration = generation.integrations.get(environment, body.provider_config_key)
     user = end_user(body.end_user)
     tags = tags_asked(user, body.tags)
-    await _check_tags(services, caller, integration, body.connection_id, tags)
+    await _check_tags(runtime, caller, integration, body.connection_id, tags)
     check_webhook(caller.policy, body.webhook_url_override)
-    config = await _pinned_config(services, caller, integration, body)
-    connection, _ = await services.creator.create(
+    config = await _pinned_config(runtime, caller, integration, body)
+    connection, _ = await runtime.creator.create(
         integration,
         held,
         connection_id=body.connection_id,
@@ -93,14 +96,14 @@ async def imported(services: Services, caller: Caller, given: Any) -> tuple[Conn
         webhook_url_override=body.webhook_url_override,
         pinned=caller.policy.pins,
     )
-    warnings = list(_unknown_settings(services.creator.provider_of(integration), body.connection_config or {}))
+    warnings = list(_unknown_settings(runtime.creator.provider_of(integration), body.connection_config or {}))
     for one in warnings:
         log.warning("unknown_setting", connection_id=connection.ref.connection_id, detail=one.message)
     return connection, warnings
 
 
 async def _pinned_config(
-    services: Services, caller: Caller, integration: Integration, body: Import
+    runtime: Runtime, caller: Caller, integration: Integration, body: Import
 ) -> Mapping[str, Any] | None:
     """The settings to import with. With a key that may not change those of a connection that is there, what it has stays.
 
@@ -110,17 +113,17 @@ async def _pinned_config(
     if not given or body.connection_id is None or not caller.policy.pins:
         return given
     ref = ConnectionRef(integration.environment, integration.integration_id, body.connection_id)
-    there = await services.store.connections.get(ref)
+    there = await runtime.store.connections.get(ref)
     if there is None:
         return given
-    before = {**there.config, **services.store.open(there.secret_config)}
-    own = accepted(services.creator.provider_of(integration), given, ("connection_config",))
+    before = {**there.config, **runtime.store.open(there.secret_config)}
+    own = accepted(runtime.creator.provider_of(integration), given, ("connection_config",))
     check_unchanged(before, own, ("connection_config",))
     return {**before, **own}
 
 
 async def _check_tags(
-    services: Services, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
+    runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
     """With a key that is limited to tags, what is there must carry them, and what comes too. Raises NotFound, Forbidden."""
     if not caller.policy.of_tags:
@@ -128,13 +131,13 @@ async def _check_tags(
     there = None
     if connection_id is not None:
         ref = ConnectionRef(integration.environment, integration.integration_id, connection_id)
-        there = await services.store.connections.get(ref)
+        there = await runtime.store.connections.get(ref)
         if there is not None and not caller.policy.fits(there.tags):
             raise no_connection(integration.integration_id, connection_id)
     check_tags(caller, there.tags if tags is None and there is not None else tags or {})
 
 
-def _checked(services: Services, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
+def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
     """What is wrong with the form and what is wrong with the credential, told together."""
     environment = caller.environment.name
     faults: list[Issue] = []
@@ -149,21 +152,21 @@ def _checked(services: Services, caller: Caller, given: Any) -> tuple[Import, di
     if isinstance(key, str):
         named = given.get("connection_id")
         check_reach(caller, ConnectionRef(environment, key, named if isinstance(named, str) else ""))
-    integration = services.integrations.find(environment, key) if isinstance(key, str) else None
+    integration = generation.integrations.find(environment, key) if isinstance(key, str) else None
     if integration is not None and isinstance(given.get("credentials"), dict):
         try:
-            held = _credential(services, integration, given["credentials"])
+            held = _credential(runtime, integration, given["credentials"])
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
-        services.integrations.get(environment, body.provider_config_key)  # says which there are
+        generation.integrations.get(environment, body.provider_config_key)  # says which there are
     if body is None or faults:
         raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
     return body, held
 
 
-def _credential(services: Services, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
-    provider = services.creator.provider_of(integration)
+def _credential(runtime: Runtime, integration: Integration, credentials: dict[str, Any]) -> dict[str, Any]:
+    provider = runtime.creator.provider_of(integration)
     kind = credentials.get("type")
     mode = modes()[provider.auth_mode]
     if kind is not None and kind not in (mode.name, *mode.types()):

@@ -8,10 +8,11 @@ from typing import Any, Final
 from gateway import clock
 from gateway.connections.diagnosis import ConnectionDiagnosis, story
 from gateway.errors import CredentialUnreadable, Unavailable
+from gateway.generation import Generation
 from gateway.records.connection import Connection, EndUser
 from gateway.records.states import Change
 from gateway.refresh.refresh_token_expiry import ends_with_token
-from gateway.services import Services
+from gateway.runtime import Runtime
 from gateway.store import Store
 from gateway.timestamps import iso
 
@@ -118,29 +119,29 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The story of a connection as our API and the command line show it.
 
 
-async def told(services: Services, row: Connection) -> dict[str, Any]:
+async def told(runtime: Runtime, generation: Generation, row: Connection) -> dict[str, Any]:
     """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps."""
-    changes = await services.store.history.of(row.id)
-    provider, now = services.catalog.get(row.provider), clock.now()
-    opens, readable = _opened(services, row)
+    changes = await runtime.store.history.of(row.id)
+    provider, now = generation.catalog.get(row.provider), clock.now()
+    opens, readable = _opened(runtime, row)
     found = story(
         row,
         changes,
         provider,
         now,
         readable=readable,
-        integration=services.integrations.find(*row.ref[:2]),
-        failovers=await services.store.failover.times(),
+        integration=generation.integrations.find(*row.ref[:2]),
+        failovers=await runtime.store.failover.times(),
         ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
     )
     return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found)}
 
 
-def _opened(services: Services, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
+def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
     """Its credential, and whether what is stored for it opens, as far as its keys are at hand."""
     try:
-        held = services.store.open(row.credential)
-        services.store.open(row.secret_config)
+        held = runtime.store.open(row.credential)
+        runtime.store.open(row.secret_config)
     except CredentialUnreadable:
         return None, False
     except Unavailable:  # a key is missing, which is no matter of this connection

@@ -30,7 +30,7 @@ from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import Edit, ListFilter, UnknownConnection, cursor_after
 
 FILTERS: Final = (
@@ -70,8 +70,8 @@ async def list_connections(request: web.Request) -> web.Response:
         offset=(page or 0) * (limit or WITHOUT_LIMIT),
         cursor=query.get("cursor"),
     )
-    services = request.app[SERVICES]
-    found = await services.store.connections.list(request[ENVIRONMENT].name, wanted)
+    runtime = request.app[RUNTIME]
+    found = await runtime.store.connections.list(request[ENVIRONMENT].name, wanted)
     shown = found[: limit or WITHOUT_LIMIT]
     body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
     if len(found) > len(shown):
@@ -85,35 +85,35 @@ async def get_connection(request: web.Request) -> web.Response:
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
-    services = request.app[SERVICES]
-    ref = await ref_of(request, services, query)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    ref = await ref_of(request, runtime, generation, query)
     policy, key_id = request[CALLER].policy, request[CALLER].key_id
     with_refresh_token = truth(query, "refresh_token")
     force = truth(query, "force_refresh")
     readable, revealed = policy.allows(READ), policy.allows(READ_CREDENTIALS)
     if not revealed and (force or with_refresh_token):
         raise lacking(READ_CREDENTIALS)
-    await services.store.connections.touch_fetched(ref, now=clock.now())
+    await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
-        connection, not_renewed = await services.live.current(ref, force=force)
+        connection, not_renewed = await runtime.live.current(ref, force=force)
     except NotFound as fault:
-        raise await services.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
+        raise await runtime.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
     except (ReconnectNeeded, Unavailable) as fault:
-        row = await services.store.connections.get(ref)
+        row = await runtime.store.connections.get(ref)
         if row is None:
             raise
-        remedied = await services.links.with_remedy(fault, policy, ref, key_id=key_id)
+        remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
         # A copy: the fault itself may be told to others who waited for the same renewal.
-        shown = whole(services.store, row, credentials=False)
+        shown = whole(runtime.store, row, credentials=False)
         if with_history:
-            shown |= await told(services, row)
+            shown |= await told(runtime, generation, row)
         raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)
-    shown = whole(services.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
+    shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
-        shown |= await told(services, connection)
+        shown |= await told(runtime, generation, connection)
     return web.json_response(shown, headers=headers)
 
 
@@ -122,10 +122,10 @@ async def delete_connection(request: web.Request) -> web.Response:
     """Here at once, and its tokens at the provider; what became of each of these is told."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
-    services = request.app[SERVICES]
-    ref = await ref_of(request, services, query)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    ref = await ref_of(request, runtime, generation, query)
     at_provider = "revoke" not in query or truth(query, "revoke")
-    deleted = await services.deleter.delete(ref, at_provider=at_provider)
+    deleted = await runtime.deleter.delete(ref, at_provider=at_provider)
     if deleted is None:
         raise NotFound(
             "unknown_connection",
@@ -185,8 +185,8 @@ class NewMetadata(Strict):
 async def patch_connection(request: web.Request) -> web.Response:
     query = query_of(request, ("provider_config_key",))
     body = await read_json(request, ConnectionChanges)
-    services = request.app[SERVICES]
-    ref = await ref_of(request, services, query)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    ref = await ref_of(request, runtime, generation, query)
     check_webhook(request[CALLER].policy, body.webhook_url_override)
     user = end_user(body.end_user)
     tags = tags_asked(user, body.tags)
@@ -194,7 +194,7 @@ async def patch_connection(request: web.Request) -> web.Response:
         check_tags(request[CALLER], tags)
     wanted = Edit(end_user=user, tags=tags, webhook_url_override=body.webhook_url_override)
     try:
-        services.live.replace(await services.store.edits.edit(ref, wanted, now=clock.now()))
+        runtime.live.replace(await runtime.store.edits.edit(ref, wanted, now=clock.now()))
     except UnknownConnection as fault:
         raise _unknown(fault.ref) from fault
     return web.json_response({"success": True})
@@ -226,40 +226,40 @@ async def merge_metadata_of_one(request: web.Request) -> web.Response:
 async def _metadata(request: web.Request, *, merge: bool) -> web.Response:
     query_of(request, ())
     body = await read_json(request, NewMetadata)
-    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     ids = [body.connection_id] if isinstance(body.connection_id, str) else body.connection_id
     named = [ConnectionRef(environment, body.provider_config_key, one) for one in ids]
-    refs = [await known_ref(services, request[CALLER], ref) for ref in named]
-    await _written(services, refs, body.metadata, merge=merge)
+    refs = [await known_ref(runtime, generation, request[CALLER], ref) for ref in named]
+    await _written(runtime, refs, body.metadata, merge=merge)
     return web.json_response(body.model_dump(), status=200 if merge else 201)
 
 
 async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
     query_of(request, ())
-    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = request.headers.get("Provider-Config-Key")
     if not key:
         message = "Name the integration in the header Provider-Config-Key."
         raise InvalidRequest("invalid_headers", message, errors=[Issue("custom", message, ("provider-config-key",))])
     ref = ConnectionRef(environment, key, in_path(request, "connection_id", CONNECTION_ID, "connectionId"))
-    await known_ref(services, request[CALLER], ref)
+    await known_ref(runtime, generation, request[CALLER], ref)
     metadata = await parsed(request)
     if not isinstance(metadata, dict):
         raise InvalidRequest(
             "invalid_body", "The body must be a JSON object.", errors=[Issue("invalid_type", "must be an object")]
         )
-    await _written(services, [ref], metadata, merge=merge)
+    await _written(runtime, [ref], metadata, merge=merge)
     return web.json_response(metadata, status=200 if request.method == hdrs.METH_PATCH else 201)
 
 
-async def _written(services: Services, refs: list[ConnectionRef], metadata: dict[str, Any], *, merge: bool) -> None:
+async def _written(runtime: Runtime, refs: list[ConnectionRef], metadata: dict[str, Any], *, merge: bool) -> None:
     rows: list[Connection]
     try:
-        rows = await services.store.edits.set_metadata(refs, metadata, merge=merge, now=clock.now())
+        rows = await runtime.store.edits.set_metadata(refs, metadata, merge=merge, now=clock.now())
     except UnknownConnection as fault:
         raise _unknown(fault.ref) from fault
     for row in rows:
-        services.live.replace(row)
+        runtime.live.replace(row)
 
 
 def _unknown(ref: ConnectionRef) -> NotFound:

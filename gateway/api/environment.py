@@ -7,7 +7,7 @@ from gateway.errors import InvalidRequest
 from gateway.events.signatures import rotate
 from gateway.middleware.facts import ENVIRONMENT
 from gateway.middleware.scope import needs
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 from gateway.timestamps import iso
 
 # ── A new key for signing events (docs/compatibility.md#environment).
@@ -19,9 +19,9 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
     query_of(request, ())
     if await request.read() not in {b"", b"{}"}:
         raise InvalidRequest("invalid_body", "This address takes no body.")
-    services = request.app[SERVICES]
-    key, retires_at = await rotate(services.config, services.store, request[ENVIRONMENT].name)
-    services.deliverer.key_changed()
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
+    runtime.deliverer.key_changed()
     told = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
     return web.json_response({"data": told}, headers={"Cache-Control": "no-store"})
 
@@ -34,5 +34,5 @@ async def list_variables(request: web.Request) -> web.Response:
     """A bare array, in the order of the file; as the configuration in use has it, so a reload changes it."""
     query_of(request, ())
     empty_body(request)
-    declared = request.app[SERVICES].config.environments[request[ENVIRONMENT].name].variables
+    declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
     return web.json_response([{"name": name, "value": value.reveal()} for name, value in declared.items()])

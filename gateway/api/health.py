@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from gateway import clock
 from gateway.errors import Code, GatewayError
 from gateway.middleware.error_shape import MARK
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, Runtime
 from gateway.store.preflight import POSTGRES
 
 NOT_READY: Final[Code] = "not_ready"
@@ -21,8 +21,8 @@ UNWRITABLE: Final = "unwritable"
 
 async def health(request: web.Request) -> web.Response:
     """200 for as long as the process can answer at all; the header says which gateway it is, once it serves."""
-    services = request.app[SERVICES]
-    headers = {INSTANCE: services.store.instance} if services.serving else {}
+    runtime = request.app[RUNTIME]
+    headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
     return web.json_response({"result": "ok"}, headers=headers)
 
 
@@ -37,22 +37,22 @@ async def ready(request: web.Request) -> web.Response:
     ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled; the status stays. The body is that of
     docs/compatibility.md#requests; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
-    status, body = await readiness(request.app[SERVICES], required=request.query.get("store") == "required")
+    status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
         return web.json_response(body)
     headers = {hdrs.CACHE_CONTROL: "no-store", **({} if status == 200 else {MARK: NOT_READY})}
     return web.json_response(body, status=status, headers=headers)
 
 
-async def readiness(services: Services, *, required: bool) -> tuple[int, dict[str, Any]]:
+async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, dict[str, Any]]:
     """Status and body of ``/ready``. `required`: not without the database."""
-    away = services.serving and await store_away(services)
-    damaged = services.serving and services.store.damaged
+    away = runtime.serving and await store_away(runtime)
+    damaged = runtime.serving and runtime.store.damaged
     body: dict[str, Any] = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
     body |= _clock()
-    if services.serving and not services.journal_writable:
+    if runtime.serving and not runtime.journal_writable:
         body["journal"] = UNWRITABLE
-    serves = services.serving and (not away or (shared(services) and services.live.serves))
+    serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
     if serves and not (required and (away or damaged or body.get("clock") == REFUSED)):
         return 200, {"result": "ok", **body}
     return 503, {"result": "not ready", **body}
@@ -65,17 +65,17 @@ def _clock() -> dict[str, Any]:
     return {"clock": REFUSED if offset.refused else OFF, "clock_offset_seconds": round(offset.seconds, 3)}
 
 
-def shared(services: Services) -> bool:
+def shared(runtime: Runtime) -> bool:
     """Whether other nodes use the store too, so that its absence says nothing of this one."""
-    return services.config.store.url.startswith(POSTGRES)
+    return runtime.generation.config.store.url.startswith(POSTGRES)
 
 
-async def store_away(services: Services) -> bool:
+async def store_away(runtime: Runtime) -> bool:
     """A shared store is read every second in any case, so that many probes ask it nothing; a file is read now."""
-    if shared(services):
-        return services.live.away_s is not None
+    if shared(runtime):
+        return runtime.live.feed.away_s is not None
     try:
-        await services.store.ping()
+        await runtime.store.ping()
     except GatewayError:
         return True
     return False

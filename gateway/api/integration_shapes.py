@@ -12,9 +12,10 @@ from gateway.catalog.provider import Provider
 from gateway.config import values
 from gateway.config import values as key_values
 from gateway.errors import Issue
+from gateway.generation import Generation
 from gateway.records.integration import Integration
+from gateway.runtime import Runtime
 from gateway.secret import Secret
-from gateway.services import Services
 from gateway.timestamps import iso
 
 SCOPES: Final = r"^([0-9a-zA-Z:/_.*-]+(,[0-9a-zA-Z:/_.*-]+)*)?$"
@@ -162,41 +163,41 @@ SHOWN: Final = {
 }
 
 
-def shown(services: Services, integration: Integration) -> dict[str, Any]:
+def shown(runtime: Runtime, generation: Generation, integration: Integration) -> dict[str, Any]:
     """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry told."""
-    provider = services.catalog.get(integration.provider)
-    public_url = services.config.server.public_url
+    provider = generation.catalog.get(integration.provider)
+    public_url = generation.public_url
     made = integration.made
     return {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
         "display_name": integration.display_name or (provider.display_name if provider else integration.provider),
-        "logo": services.catalog.shown(provider.name, public_url)["logo_url"]
+        "logo": generation.catalog.shown(provider.name, public_url)["logo_url"]
         if provider
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,
         **({"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}),
         "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
-        "created_at": iso(made.created_at if made else services.started_at),
-        "updated_at": iso(made.updated_at if made else services.started_at),
+        "created_at": iso(made.created_at if made else runtime.started_at),
+        "updated_at": iso(made.updated_at if made else runtime.started_at),
     }
 
 
-def credentials(services: Services, integration: Integration) -> dict[str, Any] | None:
+def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
     """What ``include=credentials`` adds: the fields of its kind, null where not set; None for kinds that have none."""
-    provider = services.catalog.get(integration.provider)
+    provider = generation.catalog.get(integration.provider)
     names = SHOWN.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
         return None
     return {"type": provider.auth_mode, **{name: _plain(getattr(integration, name)) for name in names}}
 
 
-def webhook_url(services: Services, integration: Integration) -> str | None:
+def webhook_url(generation: Generation, integration: Integration) -> str | None:
     """What ``include=webhook`` adds: where the provider is to send its webhooks; None where nobody would route them."""
-    provider = services.catalog.get(integration.provider)
+    provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None
-    public_url = services.config.server.public_url
+    public_url = generation.public_url
     return f"{public_url}/webhook/{integration.environment}/{quote(integration.integration_id, safe='')}"
 
 

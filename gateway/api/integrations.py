@@ -24,10 +24,11 @@ from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, told_together
+from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.records.integration import Integration
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.text import did_you_mean
 
 READ_CREDENTIALS: Final = "environment:integrations:read_credentials"
@@ -38,29 +39,29 @@ INCLUDE: Final = ("webhook", "credentials")
 async def list_integrations(request: web.Request) -> web.Response:
     query_of(request, ())
     empty_body(request)
-    services = request.app[SERVICES]
-    there = services.integrations.of(request[ENVIRONMENT].name)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    there = generation.integrations.of(request[ENVIRONMENT].name)
     session = request.get(CONNECT_SESSION)
     if session is None:
         there = [one for one in there if request[CALLER].policy.reaches_integration(one.integration_id)]
     elif session.allowed_integrations:
         there = [one for one in there if one.integration_id in session.allowed_integrations]
-    return web.json_response({"data": [shown(services, one) for one in there]})
+    return web.json_response({"data": [shown(runtime, generation, one) for one in there]})
 
 
 @needs("environment:integrations:read", limits=True)
 async def get_integration(request: web.Request) -> web.Response:
     query = query_of(request, ("include",), many={"include": INCLUDE})
     empty_body(request)
-    services = request.app[SERVICES]
-    found = _found(request, services)
-    told = shown(services, found)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    found = _found(request, generation)
+    told = shown(runtime, generation, found)
     wanted = query.get("include", "").split(",")
     if "webhook" in wanted:
-        told["webhook_url"] = webhook_url(services, found)
+        told["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        told["credentials"] = credentials(services, found)
+        told["credentials"] = credentials(generation, found)
         if found.custom:
             told["custom"] = dict(found.custom)
     return web.json_response({"data": told})
@@ -71,15 +72,15 @@ async def create_integration(request: web.Request) -> web.Response:
     """200 with the integration. Raises InvalidRequest with every fault, those of its kind of provider too."""
     query_of(request, ())
     body = await read_json(request, NewIntegration)
-    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     _check_reach(request[CALLER].policy, body.unique_key)
-    provider = services.catalog.get(body.provider)
+    provider = generation.catalog.get(body.provider)
     faults = [
-        *_provider_issues(provider, body.provider, services.catalog),
+        *_provider_issues(provider, body.provider, generation.catalog),
         *(issues(provider, body) if provider else ()),
     ]
-    if services.integrations.has(environment, body.unique_key):
-        faults.append(_taken(services, environment, body.unique_key))
+    if generation.integrations.has(environment, body.unique_key):
+        faults.append(_taken(generation, environment, body.unique_key))
     _refuse(faults)
     new = Integration(
         environment=environment,
@@ -92,10 +93,10 @@ async def create_integration(request: web.Request) -> web.Response:
         custom=tuple((body.custom or {}).items()),
         **fields_of(body.credentials),
     )
-    stored = await services.made.add(new)
+    stored = await runtime.made.add(new)
     if stored is None:
-        raise _refusal([_taken(services, environment, body.unique_key)])
-    return web.json_response({"data": shown(services, stored)})
+        raise _refusal([_taken(generation, environment, body.unique_key)])
+    return web.json_response({"data": shown(runtime, generation, stored)})
 
 
 @needs("environment:integrations:update", limits=True)
@@ -103,19 +104,19 @@ async def patch_integration(request: web.Request) -> web.Response:
     """200 with the integration as it is now; it takes effect here at once, and on other nodes within `live.trust_s`."""
     query_of(request, ())
     body = await read_json(request, IntegrationChanges)
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     policy = request[CALLER].policy
     _check_reach(policy, unique_key(request))
     if body.unique_key is not None:
         _check_reach(policy, body.unique_key)
-    found = _changeable(services, _found(request, services))
+    found = _changeable(generation, _found(request, generation))
     _check_hosts(policy, found, body)
-    provider = services.catalog.get(found.provider)
+    provider = generation.catalog.get(found.provider)
     faults = [
-        *_provider_issues(provider, found.provider, services.catalog),
+        *_provider_issues(provider, found.provider, generation.catalog),
         *(issues(provider, body) if provider else ()),
     ]
-    faults += await _rename_issues(services, found, body.unique_key)
+    faults += await _rename_issues(runtime, generation, found, body.unique_key)
     _refuse(faults)
     given: dict[str, Any] = {
         "integration_id": body.unique_key,
@@ -126,13 +127,13 @@ async def patch_integration(request: web.Request) -> web.Response:
         "custom": None if body.custom is None else tuple(body.custom.items()),
     }
     changed = {**fields_of(body.credentials), **{name: value for name, value in given.items() if value is not None}}
-    stored = await services.made.change(found, replace(found, **changed))
+    stored = await runtime.made.change(found, replace(found, **changed))
     if stored is None:
-        _refuse(await _rename_issues(services, found, body.unique_key))
+        _refuse(await _rename_issues(runtime, generation, found, body.unique_key))
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
-    return web.json_response({"data": shown(services, stored)})
+    return web.json_response({"data": shown(runtime, generation, stored)})
 
 
 @needs("environment:integrations:delete", limits=True)
@@ -140,13 +141,13 @@ async def delete_integration(request: web.Request) -> web.Response:
     """Its connections go with it, and their tokens at the provider; the answer comes when all are gone, and counts them."""
     query_of(request, ())
     empty_body(request)
-    services, environment = request.app[SERVICES], request[ENVIRONMENT].name
+    runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
     key = unique_key(request)
     _check_reach(request[CALLER].policy, key)
-    found = services.integrations.find(environment, key)
+    found = generation.integrations.find(environment, key)
     if found is not None:
-        _changeable(services, found)
-    ended = await services.made.end(environment, key)
+        _changeable(generation, found)
+    ended = await runtime.made.end(environment, key)
     if ended is None:
         _unknown(key)
     told: dict[str, Any] = {"success": True}
@@ -156,9 +157,9 @@ async def delete_integration(request: web.Request) -> web.Response:
     return web.json_response(told)
 
 
-def _found(request: web.Request, services: Services) -> Integration:
+def _found(request: web.Request, generation: Generation) -> Integration:
     key = unique_key(request)
-    found = services.integrations.find(request[ENVIRONMENT].name, key)
+    found = generation.integrations.find(request[ENVIRONMENT].name, key)
     return found if found is not None and request[CALLER].policy.reaches_integration(key) else _unknown(key)
 
 
@@ -183,10 +184,10 @@ def _unknown(key: str) -> NoReturn:
     raise NotFound("not_found", f"There is no integration '{key}'. GET /integrations lists those there are.")
 
 
-def _changeable(services: Services, found: Integration) -> Integration:
+def _changeable(generation: Generation, found: Integration) -> Integration:
     """Raises Conflict with the place where a declared one is to be changed."""
     if found.made is None:
-        where = _declared_at(services, found.environment, found.integration_id)
+        where = _declared_at(generation, found.environment, found.integration_id)
         raise Conflict(
             "conflict",
             f"Integration '{found.integration_id}' is declared at {where} and is read-only here. Change it there and "
@@ -196,29 +197,29 @@ def _changeable(services: Services, found: Integration) -> Integration:
     return found
 
 
-def _declared_at(services: Services, environment: str, key: str) -> str:
+def _declared_at(generation: Generation, environment: str, key: str) -> str:
     """``gateway.yaml:17``: the file's name without its folder, which is nobody's business."""
-    where = services.config.where("environments", environment, "integrations", key)
+    where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 
 
-def _taken(services: Services, environment: str, key: str) -> Issue:
-    there = services.integrations.find(environment, key)
+def _taken(generation: Generation, environment: str, key: str) -> Issue:
+    there = generation.integrations.find(environment, key)
     if there is None:
         why = "is just being deleted with its connections; try again when that is done, or take another key"
     elif there.made is None:
-        why = f"is declared at {_declared_at(services, environment, key)}"
+        why = f"is declared at {_declared_at(generation, environment, key)}"
     else:
         why = "exists already; PATCH changes it"
     return Issue("custom", f"Integration '{key}' {why}.", ("uniqueKey",))
 
 
-async def _rename_issues(services: Services, found: Integration, key: str | None) -> list[Issue]:
+async def _rename_issues(runtime: Runtime, generation: Generation, found: Integration, key: str | None) -> list[Issue]:
     if key is None or key == found.integration_id:
         return []
-    if services.integrations.has(found.environment, key):
-        return [_taken(services, found.environment, key)]
-    if await services.store.integrations.has_connections(found.environment, found.integration_id):
+    if generation.integrations.has(found.environment, key):
+        return [_taken(generation, found.environment, key)]
+    if await runtime.store.integrations.has_connections(found.environment, found.integration_id):
         message = f"'{found.integration_id}' has connections, which are addressed by this key, so it cannot be renamed."
         return [Issue("custom", message, ("uniqueKey",))]
     return []

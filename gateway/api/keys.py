@@ -14,8 +14,8 @@ from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.records.access import KeyLimits, Kind, MintedKey
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
-from gateway.services import SERVICES
 from gateway.timestamps import iso
 
 MOST: Final = 1000
@@ -61,9 +61,9 @@ async def create_key(request: web.Request) -> web.Response:
     query_of(request, ())
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
-    services = request.app[SERVICES]
-    text, key = await services.issuer.create(_wish(body), request[ENVIRONMENT].name, _by(caller.key), caller)
-    shown = {**as_json(key), **secret_part(text, key, services.config.server.public_url)}
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    text, key = await runtime.issuer.create(_wish(body), request[ENVIRONMENT].name, _by(caller.key), caller)
+    shown = {**as_json(key), **secret_part(text, key, generation.public_url)}
     return web.json_response({"data": shown}, headers={"Cache-Control": "no-store"})
 
 
@@ -75,7 +75,7 @@ async def list_keys(request: web.Request) -> web.Response:
         raise wrong_query("include", "It may be 'ended'.")
     limit = number(query, "limit") or USUAL
     above = request[CALLER].key
-    found = await request.app[SERVICES].store.keys.list(
+    found = await request.app[RUNTIME].store.keys.list(
         request[ENVIRONMENT].name,
         alive_at=None if "include" in query else clock.now(),
         parent_id=above.id if above is not None and above.limits else None,
@@ -95,7 +95,7 @@ async def revoke_key(request: web.Request) -> web.Response:
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
     caller = request[CALLER]
-    revoked = await request.app[SERVICES].issuer.revoke(request[ENVIRONMENT].name, key_id, _by(caller.key), caller)
+    revoked = await request.app[RUNTIME].issuer.revoke(request[ENVIRONMENT].name, key_id, _by(caller.key), caller)
     return web.json_response({"success": True, "revoked": revoked})
 
 

@@ -17,24 +17,24 @@ from gateway.auth.context import Context
 from gateway.catalog.hosts import named
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest, Issue
+from gateway.generation import Generation
 from gateway.oauth.authorize import scope_list
 from gateway.records.integration import Integration
-from gateway.services import Services
 
 
-def check_fixed(services: Services, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
+def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
     """`fixed`: `defaults`, `overrides` and `webhook_url_override` of a connect session. Raises Forbidden, InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
             _need(policy, f"overrides.{key}.docs_connect")
-            integration = services.integrations.find(environment.name, key)
+            integration = generation.integrations.find(environment.name, key)
             if caller.key is not None and integration is not None:
-                _check_page(services, caller, integration, url)
+                _check_page(generation, caller, integration, url)
     check_webhook(policy, fixed["webhook_url_override"])
     for key, one in fixed["defaults"].items():
-        integration = services.integrations.find(environment.name, key)
-        what = next(_beyond(services, integration, one), None)
+        integration = generation.integrations.find(environment.name, key)
+        what = next(_beyond(generation, integration, one), None)
         if what is None:
             continue
         if reconnects and policy.of_connections:
@@ -53,11 +53,11 @@ def _need(policy: Policy, field: str) -> None:
         raise lacking_for(CONFIGURE, field)
 
 
-def _beyond(services: Services, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
+def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
     """What these defaults fix; not scopes that the integration asks for anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
-    provider = services.catalog.get(integration.provider) if integration is not None else None
+    provider = generation.catalog.get(integration.provider) if integration is not None else None
     own = set(Context(provider, integration).scopes) if provider is not None and integration is not None else set()
     if not own.issuperset(scope_list(defaults.get("user_scopes") or "")):
         yield "user_scopes"
@@ -69,12 +69,12 @@ def _beyond(services: Services, integration: Integration | None, defaults: Mappi
         yield f"connection_config.{next(iter(config))}"
 
 
-def _check_page(services: Services, caller: Caller, integration: Integration, url: str) -> None:
+def _check_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
     """Raises InvalidRequest for a page of somebody else: it is shown as a help page where people enter credentials."""
-    provider = services.catalog.get(integration.provider)
+    provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
-    declared = services.config.environments.get(caller.environment.name)
-    own = [services.config.server.public_url, *(declared.connect_origins if declared else ())]
+    declared = generation.config.environments.get(caller.environment.name)
+    own = [generation.public_url, *(declared.connect_origins if declared else ())]
     known = sorted({one for page in (*own, *_pages(provider)) if (one := (urlsplit(page).hostname or "").lower())})
     if host in known or (provider is not None and named(provider, "https", host, urlsplit(url).port or 443)):
         return

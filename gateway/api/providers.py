@@ -14,7 +14,7 @@ from multidict import MultiMapping
 from gateway.catalog.listing import Listing, ListingBody, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.middleware.scope import needs
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 from gateway.text import close_matches
 
 # ── A neutral logo: the provider's initials on a colour of its own. No trademark is drawn, nothing is fetched.
@@ -76,7 +76,7 @@ HEADERS: Final = {
 
 async def logo(request: web.Request) -> web.Response:
     """The neutral image of a provider. Raises NotFound for a name that is not in the catalog."""
-    provider = request.app[SERVICES].catalog.get(request.match_info["name"])
+    provider = generation_of(request).catalog.get(request.match_info["name"])
     if provider is None:
         raise NotFound("not_found", "There is no provider of that name, so it has no logo.")
     image = svg(provider.name, provider.display_name)
@@ -122,8 +122,8 @@ async def get_provider(request: web.Request) -> web.Response:
 
 def listing(request: web.Request) -> Listing:
     """The listing of the catalog in use."""
-    services = request.app[SERVICES]
-    return listing_of(services.catalog, services.config.server.public_url)
+    generation = generation_of(request)
+    return listing_of(generation.catalog, generation.public_url)
 
 
 def read_query(given: MultiMapping[str]) -> Query:

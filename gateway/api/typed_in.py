@@ -11,12 +11,13 @@ from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, InvalidRequest, Issue, told_together
+from gateway.generation import Generation
 from gateway.http.strict_json import parse
 from gateway.http.url import members
 from gateway.middleware.facts import REQUEST_ID
 from gateway.records.connecting import ConnectSession, PendingConnection
 from gateway.records.integration import Integration
-from gateway.services import SERVICES, Services
+from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import in_use
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -34,11 +35,11 @@ class Form:
 
     async def __call__(self, request: web.Request) -> web.Response:
         """200 with the connection's id. Raises what making a connection raises, paths of issues being those of the body."""
-        services = request.app[SERVICES]
-        session = await services.sessions.find(request.query.get("connect_session_token", ""))
+        runtime, generation = request.app[RUNTIME], generation_of(request)
+        session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
-        integration = _integration(services, session, request.match_info["integration_id"])
-        provider = services.creator.provider_of(integration)
+        integration = _integration(generation, session, request.match_info["integration_id"])
+        provider = runtime.creator.provider_of(integration)
         if "connection_id" in request.query:
             raise wrong_query("connection_id", "The session decides about the connection id; leave it out.")
         if provider.auth_mode != self.mode:
@@ -48,7 +49,7 @@ class Form:
             )
         typed = self._typed(await request.read(), provider)
         params = members(request.query, "params")
-        connection = await services.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
+        connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
         told: dict[str, Any] = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
@@ -83,8 +84,8 @@ def _check_browser(session: ConnectSession) -> None:
         raise in_use()
 
 
-def _integration(services: Services, session: ConnectSession, key: str) -> Integration:
-    integration = services.integrations.get(session.environment, key)
+def _integration(generation: Generation, session: ConnectSession, key: str) -> Integration:
+    integration = generation.integrations.get(session.environment, key)
     try:
         check_offered(session, key)
     except Forbidden as fault:
@@ -126,10 +127,10 @@ async def outbound(request: web.Request) -> web.Response:
     """For apps that are installed from the provider's own side, where a published client asks for it. Raises InvalidRequest:
     no entry says that its provider tells us of such an installation, so nothing would ever come of waiting for one.
     """
-    services = request.app[SERVICES]
-    session = await services.sessions.find(request.query.get("connect_session_token", ""))
-    integration = _integration(services, session, request.match_info["integration_id"])
-    mode = services.creator.provider_of(integration).auth_mode
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
+    integration = _integration(generation, session, request.match_info["integration_id"])
+    mode = runtime.creator.provider_of(integration).auth_mode
     raise InvalidRequest(
         "invalid_auth_mode",
         f"'{integration.integration_id}' uses {mode} and is not installed from the provider's side. Where it is OAuth, send "

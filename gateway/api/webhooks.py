@@ -11,8 +11,8 @@ from gateway.errors import NotFound
 from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import REQUEST_ID
 from gateway.middleware.read_body import read_within
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
-from gateway.services import SERVICES
 
 if TYPE_CHECKING:
     from gateway.errors import Code
@@ -39,33 +39,33 @@ async def take_webhook(request: web.Request) -> web.Response:
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
 
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     environment, key = request.match_info["environment"], request.match_info["unique_key"]
-    limits = services.config.webhooks
+    limits = generation.config.webhooks
     await read_within(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
-    if environment not in services.config.environments:
+    if environment not in generation.config.environments:
         return _refused(request, "unknown environment")
     try:
-        integration = services.integrations.get(environment, key)
+        integration = generation.integrations.get(environment, key)
     except NotFound:
         return _refused(request, "unknown integration")
     message = IncomingWebhook(
         request.method,
-        webhook_address(services.config.server.public_url, environment, key),
+        webhook_address(generation.public_url, environment, key),
         {name.lower(): value for name, value in request.headers.items()},
         await request.read(),
         clock.now(),
     )
-    provider = services.creator.provider_of(integration)
+    provider = runtime.creator.provider_of(integration)
     try:
         handling = handling_of(integration, provider)
         if handling is None:
             return web.Response(status=204)
-        came = await receive(services.store, integration, provider, message, handling, limits)
+        came = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         return _refused(request, refusal.why)
     if came.queued:
-        services.deliverer.wake()
+        runtime.deliverer.wake()
     return web.json_response(came.reply)
 
 
@@ -74,11 +74,11 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
     Where its question holds a token of our choice, that is the integration's `webhook_secret`.
     """
-    services = request.app[SERVICES]
-    integration = services.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    integration = generation.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
     if integration is None:
         raise NotFound("not_found", NO_CHALLENGE)
-    how = services.creator.provider_of(integration).webhook_signature
+    how = runtime.creator.provider_of(integration).webhook_signature
     asks = how.challenge if how is not None and how.challenge is not None else ""
     name = "hub.challenge" if "hub.challenge" in asks else "challenge" if "?challenge=" in asks else ""
     challenge = request.query.get(name, "") if name else ""

@@ -2,13 +2,14 @@
 
 This is the composition root: the only package that knows every service. Read in this order:
 
-    compose         from a configuration to services, seated on an application
-    lifetime        what lives as long as the process: store, cache, refresher, deliverer, background tasks, and their end
+    compose         the gateway seated on an application
+    generations     from a configuration to a generation, and that in place of the one in use
+    lifetime        builds the runtime whole: store, cache, refresher, deliverer, background tasks, and their end
     routes          the one table of routes: method, path, and the chain in front of each handler
     reload          another configuration for a gateway that serves: all of it, or none where anything is wrong
     catalog_watch   changed catalog files take effect by themselves, each alone
-    gauges          metrics that are read from the services when somebody asks
+    gauges          metrics that are read from the runtime when somebody asks
 
 Always true: what lives as long as the process is made, opened and closed here; a request sees one configuration from its
-beginning to its end (ADR 16); a reload that fails changes nothing.
+beginning to its end (ADR 46); a reload that fails changes nothing.
 """

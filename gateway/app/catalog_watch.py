@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import web
 
-from gateway.app.reload import Next, turn
+from gateway.app.generations import Checked, replace
 from gateway.catalog.folder import state_of
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import CatalogFaults
 from gateway.config import Config, Fault
 from gateway.integrations.declared import catalog_of, integrations
-from gateway.observe.metrics import CATALOG_RELOADS
-from gateway.services import SERVICES, Services
+from gateway.observe.metrics import CATALOG_RELOADS, Metrics
+from gateway.runtime import RUNTIME
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -73,8 +73,9 @@ class CatalogWatch:
 
     async def look(self) -> None:
         """Take over what has changed."""
-        async with self.app[SERVICES].turning:
-            running = self.app[SERVICES]
+        runtime = self.app[RUNTIME]
+        async with runtime.reloading:
+            running = runtime.generation
             if self.seen is None:
                 self.seen = running.catalog.seen
             state = await asyncio.to_thread(state_of, running.config.catalog)
@@ -84,13 +85,13 @@ class CatalogWatch:
             self.seen = state
             before, after = running.catalog.providers.contents, found.catalog.providers.contents
             if before != after:
-                turn(self.app, Next(running.config, found.catalog, running.integrations))
-            self._tell(running, found, _differences(before, after))
+                replace(runtime, Checked(running.config, found.catalog, running.integrations.declared))
+            self._tell(runtime.metrics, found, _differences(before, after))
 
     def _folders(self) -> tuple[Path, ...]:
-        return self.app[SERVICES].config.catalog
+        return self.app[RUNTIME].generation.config.catalog
 
-    def _tell(self, running: Services, found: Reread, differences: dict[str, list[str]]) -> None:
+    def _tell(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
         """Each fault once, for as long as it stays."""
         new = [str(fault) for fault in found.faults if str(fault) not in self.told]
         self.told = frozenset(map(str, found.faults))
@@ -100,10 +101,10 @@ class CatalogWatch:
             log.error("fault", detail=fault)
         if new:
             log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
-            running.metrics.add(CATALOG_RELOADS, "refused")
+            metrics.add(CATALOG_RELOADS, "refused")
         if differences:
             log.info("catalog_changed", **differences)
-            running.metrics.add(CATALOG_RELOADS, "taken")
+            metrics.add(CATALOG_RELOADS, "taken")
 
 
 def reread(config: Config, running: Catalog) -> Reread:

@@ -1,44 +1,35 @@
-"""The composition root: builds Services and seats them on an application; `lifetime` opens and closes them with it."""
+"""The composition root: seats the gateway on an application. `lifetime` builds the runtime when that starts, and closes it."""
 
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import asdict
-from os import PathLike
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import AsyncIterator
+from typing import Final
 
-import structlog
 from aiohttp import web
 
-from gateway import clock
-from gateway import config as configuration
-from gateway.access.invalid_keys import InvalidKeys
-from gateway.access.known_keys import Keys
 from gateway.app.gauges import gauges
+from gateway.app.generations import Checked, Configured, checked, read
 from gateway.app.lifetime import opened
 from gateway.app.routes import add_routes
-from gateway.config import Config, Faults
-from gateway.egress.client import Egress, Timeouts
-from gateway.egress.guard import Guard
-from gateway.egress.limits import GateLimits, Gates
-from gateway.egress.page_memory import PageMemory
-from gateway.integrations.declared import Examined, all_faults, examined
-from gateway.integrations.registry import Integrations
+from gateway.integrations.declared import Examined
 from gateway.middleware.access_log import unrouted
 from gateway.middleware.error_shape import error_shape
 from gateway.middleware.request_id import request_id
 from gateway.observe import logs
-from gateway.observe.metrics import INVALID_KEYS, Metrics
-from gateway.observe.request_log import RequestLogger
+from gateway.observe.metrics import MetricsPage
 from gateway.pages.templates import setup_templates
-from gateway.services import SERVICES, Services
+from gateway.refresh.through_parent import ParentLink
+from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
 # So that an unknown path is noted, and answered in the same shape.
 OWN_MIDDLEWARES: Final = (request_id, unrouted, error_shape)
 
-Configured = Config | Mapping[str, Any] | str | PathLike[str]
-
-log = structlog.get_logger(__name__)
+SEATED: Final = web.AppKey("seated", Checked)
+"""What an application starts with: checked when it was seated, before anything is opened."""
+# In a worker of `gateway serve`, set before the start:
+PARENT: Final = web.AppKey("parent", ParentLink)
+"""The link to the parent, which does its token exchanges."""
+METRICS_PAGE: Final = web.AppKey("metrics_page", MetricsPage)
+"""Shared memory for its counters, which the parent reads."""
 
 
 def create_app(config: Configured) -> web.Application:
@@ -54,78 +45,26 @@ def create(config: Configured, found: Examined | None = None) -> web.Application
 
 
 def setup(app: web.Application, config: Configured, found: Examined | None = None) -> None:
-    """Seat the gateway on `app`: its routes, with their own chains, and its services. Raises config.Faults."""
+    """Seat the gateway on `app`: its routes, with their own chains, and from the start on its runtime. Raises config.Faults."""
     logs.for_host()
-    app[SERVICES] = services_of(read(config), found)
+    seated = app[SEATED] = checked(read(config), found)
     setup_templates(app)
-    add_routes(app, app[SERVICES].config.server.websocket_path)
-    app.cleanup_ctx.append(_opened)
+    add_routes(app, seated.config.server.websocket_path)
+    app.cleanup_ctx.append(_running)
     app.on_shutdown.append(_stop_serving)
 
 
-def services_of(config: Config, found: Examined | None = None) -> Services:
-    """All that can be known before the store is open. Raises config.Faults."""
-    found = found or declared(config)
-    integrations = Integrations(found.integrations)
-    metrics = Metrics(integrations.has)
-    return Services(
-        config=config,
-        catalog=found.catalog,
-        keys=Keys.declared(config),
-        integrations=integrations,
-        egress=egress_of(config),
-        gates=gates_of(config),
-        page_memory=PageMemory(config.egress.page_memory_bytes),
-        metrics=metrics,
-        invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
-        request_log=RequestLogger(observe=metrics.observe, stored=config.request_log.enabled),
-        started_at=clock.now(),
-    )
-
-
-def declared(config: Config) -> Examined:
-    """`config` held against its catalog. Raises config.Faults with what forbids to use it."""
-    found = examined(config)
-    if found.faults:
-        raise Faults(found.faults)
-    return found
-
-
-def egress_of(config: Config) -> Egress:
-    return Egress(
-        Guard(config.egress.allow),
-        proxy=config.egress.proxy,
-        timeouts=Timeouts(**asdict(config.egress.timeouts)),
-        connections_per_host=config.egress.limits.connections,
-    )
-
-
-def gates_of(config: Config) -> Gates:
-    limits = config.egress.limits
-    return Gates(GateLimits(limits.outstanding, limits.waiting, limits.wait_s))
-
-
-def read(config: Configured) -> Config:
-    """As it is, or read from a mapping or a file. Raises Faults, with those that lie behind it."""
-    if isinstance(config, Config):
-        return config
-    try:
-        if isinstance(config, Mapping):
-            return configuration.parse(config, base=Path.cwd())
-        return configuration.load(Path(config))
-    except Faults as found:
-        raise all_faults(found) from None
-
-
-async def _opened(app: web.Application) -> AsyncIterator[None]:
+async def _running(app: web.Application) -> AsyncIterator[None]:
     """Everything with a connection, a file or a task behind it, for as long as the application runs."""
-    services = app[SERVICES]
-    async with opened(services, latest=lambda: app[SERVICES], background=True):
-        services.metrics.watch(lambda: gauges(app[SERVICES]))
-        services.serving = True
+    parent, page = app.get(PARENT), app.get(METRICS_PAGE)
+    async with opened(app[SEATED], parent=parent, page=page, background=True) as runtime:
+        app[RUNTIME] = runtime
+        runtime.metrics.watch(lambda: gauges(runtime))
+        runtime.serving = True
         yield
-        app[SERVICES].serving = False  # of the last configuration
+        runtime.serving = False
 
 
 async def _stop_serving(app: web.Application) -> None:
-    app[SERVICES].serving = False
+    if RUNTIME in app:  # else the start failed
+        app[RUNTIME].serving = False

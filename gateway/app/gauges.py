@@ -1,4 +1,4 @@
-"""What is not counted but simply so, for metrics: read from the services whenever somebody asks.
+"""What is not counted but simply so, for metrics: read from the runtime whenever somebody asks.
 
 Connections to providers are told by provider, since an origin serves all integrations of a provider; never by origin,
 whose name may tell of an end user.
@@ -9,35 +9,35 @@ from collections.abc import Iterator
 
 from gateway import clock
 from gateway.observe.metrics import Sample
-from gateway.services import Services
+from gateway.runtime import Runtime
 
 
-def gauges(services: Services) -> Iterator[Sample]:
+def gauges(runtime: Runtime) -> Iterator[Sample]:
     """Several samples of one key are to be added up."""
-    yield ("gateway_live_connections",), services.live.kept
+    yield ("gateway_live_connections",), runtime.live.kept
     yield ("gateway_clock_offset_seconds",), clock.offset.seconds
-    yield ("gateway_request_log_dropped_total",), services.request_log.dropped
-    for (environment, table), number in services.store.unreadable.counts.items():
+    yield ("gateway_request_log_dropped_total",), runtime.request_log.dropped
+    for (environment, table), number in runtime.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
-    for (environment, integration), number in services.live.written_back.items():
+    for (environment, integration), number in runtime.live.written_back.items():
         yield ("gateway_tokens_written_back_total", environment, integration), number
-    yield ("gateway_refresh_journal_unwritable",), not services.journal_writable
-    yield from _pools(services)
-    yield from _gates(services)
-    yield from _events(services)
+    yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
+    yield from _pools(runtime)
+    yield from _gates(runtime)
+    yield from _events(runtime)
 
 
-def _events(services: Services) -> Iterator[Sample]:
-    for waiting in services.keeper.backlog:
+def _events(runtime: Runtime) -> Iterator[Sample]:
+    for waiting in runtime.keeper.backlog:
         yield ("gateway_events_pending", waiting.environment), waiting.pending
         oldest_s = (clock.now() - waiting.oldest_at).total_seconds()
         yield ("gateway_events_oldest_seconds", waiting.environment), max(oldest_s, 0.0)
 
 
-def _pools(services: Services) -> Iterator[Sample]:
-    provider_at = services.live.provider_at
+def _pools(runtime: Runtime) -> Iterator[Sample]:
+    provider_at = runtime.live.provider_at
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for egress in (services.egress, *services.retired):
+    for egress in (runtime.generation.egress, *runtime.retired):
         for origin, load in egress.load():
             of_provider = sums[provider_at.get(origin, "")]
             for n, number in enumerate(load):
@@ -48,9 +48,9 @@ def _pools(services: Services) -> Iterator[Sample]:
         yield ("gateway_upstream_connections_waited_for", provider), waiting
 
 
-def _gates(services: Services) -> Iterator[Sample]:
-    for gate in services.gates:
-        provider = services.live.provider_at.get(gate.name, "")
+def _gates(runtime: Runtime) -> Iterator[Sample]:
+    for gate in runtime.gates:
+        provider = runtime.live.provider_at.get(gate.name, "")
         yield ("gateway_upstream_outstanding", provider), gate.bulkhead.outstanding
         yield ("gateway_upstream_waiting", provider), gate.bulkhead.waiting
         yield ("gateway_upstream_breakers_open", provider), not gate.breaker.closed

@@ -9,9 +9,9 @@ from typing import Any, Final
 from gateway import clock
 from gateway.access.refusals import told
 from gateway.catalog.provider import Provider
-from gateway.config import ConnectConfig
 from gateway.connections.settings import accepted, by_browser
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
+from gateway.generation import Current
 from gateway.oauth.authorize import scope_list
 from gateway.records.connecting import ConnectSession
 from gateway.secret import digest
@@ -65,17 +65,15 @@ WINDOW_S: Final = 60.0
 class ConnectSessions:
     """Tokens are `SESSION_PREFIX` and 64 hex digits, the form that published SDKs look for; only digests are stored.
 
-    `limits`: how many sessions a key may have open, over all nodes, and how many it may create a minute, in each worker.
+    ``connect`` of gateway.yaml says how many sessions a key may have open, over all nodes, and how many it may create a
+    minute, in each worker.
     """
 
-    def __init__(self, store: Store, limits: ConnectConfig) -> None:
+    def __init__(self, store: Store, current: Current) -> None:
         self._store = store
-        self._limits = limits
+        self._current = current
         self._created: dict[tuple[str, str], int] = {}  # in this window, by environment and key
         self._window_began_at = 0.0
-
-    def take_over(self, former: "ConnectSessions") -> None:
-        self._created, self._window_began_at = former._created, former._window_began_at
 
     async def open(
         self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, **what: Any
@@ -86,7 +84,7 @@ class ConnectSessions:
         session = ConnectSession(
             digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **what
         )
-        most = self._limits.sessions_open
+        most = self._current.generation.config.connect.sessions_open
         first_ends_at = await self._store.sessions.add(session, most_open=most)
         if first_ends_at is not None:
             wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
@@ -104,7 +102,10 @@ class ConnectSessions:
         if now - self._window_began_at >= WINDOW_S:
             self._window_began_at = now
             self._created.clear()
-        created, most = self._created.get((environment, key_id), 0), self._limits.sessions_per_minute
+        created, most = (
+            self._created.get((environment, key_id), 0),
+            self._current.generation.config.connect.sessions_per_minute,
+        )
         if created >= most:
             wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
             raise _too_many(

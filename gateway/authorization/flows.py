@@ -39,7 +39,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, as_before
 from gateway.connections.settings import complete
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.oauth.authorize import chosen
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, Flow, NewFlow, Outcome
@@ -132,21 +132,18 @@ class Flows:
     def __init__(
         self,
         store: Store,
-        integrations: Integrations,
+        current: Current,
         creator: Creator,
         session_connections: SessionConnections,
         dialogues: Dialogues,
         outcomes: Outcomes,
-        public_url: str,
     ) -> None:
         self._store = store
-        self._integrations = integrations
+        self._current = current
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._public_url = public_url
         self._redeeming: set[asyncio.Task[Arrived | Choice]] = set()
-        self._cookie_prefix = "__Host-gw-flow-" if public_url.startswith("https://") else "gw-flow-"
         self._telling = Telling(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
@@ -275,7 +272,7 @@ class Flows:
         return Departure(way.url, digest(state), self.cookie_name(state), Secret(browser))
 
     async def _prepared(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> _Prepared:
-        integration = self._integrations.get(session.environment, integration_id)
+        integration = self._current.generation.integrations.get(session.environment, integration_id)
         check_offered(session, integration_id)
         check_room(session)
         if fault := not_for_reconnect(session, integration_id):
@@ -287,7 +284,7 @@ class Flows:
         if session.reconnects:
             config = await as_before(self._store, session, provider, integration_id, config)
         complete(provider, config, ("params",))
-        context = Context(provider, integration, config, public_url=self._public_url)
+        context = Context(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
         return _Prepared(provider, mode, context, scopes, config, given)
 
@@ -312,7 +309,8 @@ class Flows:
 
     def cookie_of(self, state_digest: str) -> str:
         """The same, of the digest of its state."""
-        return self._cookie_prefix + str(int(state_digest[:12], 16))
+        secure = self._current.generation.public_url.startswith("https://")
+        return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
@@ -351,10 +349,6 @@ class Flows:
         chosen = {**details, "config": {**config, **site["settings"]}, "given": given}
         returned = Returned(flow, mode, context, chosen)
         return await self._to_its_end(flow, details, self._grants.connected(returned, granted), Back(request_id))
-
-    def take_over(self, former: "Flows") -> None:
-        """At the end, wait for what is being finished there too."""
-        self._redeeming = former._redeeming
 
     async def close(self, within_s: float = 15) -> None:
         """Let authorizations that are being finished end."""
@@ -422,10 +416,14 @@ class Flows:
         return Returned(flow, mode, context, details)
 
     def _for(self, flow: Flow, details: Mapping[str, Any]) -> tuple[Provider, GrantingMode, Context]:
-        integration = self._integrations.get(flow.environment, flow.integration_id)
+        integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         mode = granting(provider, flow.integration_id)
         if (provider.name, mode.name) != (details["provider"], details["mode"]):
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
             raise about(flow, InvalidRequest("invalid_state", changed))
-        return provider, mode, Context(provider, integration, details["config"], public_url=self._public_url)
+        return (
+            provider,
+            mode,
+            Context(provider, integration, details["config"], public_url=self._current.generation.public_url),
+        )

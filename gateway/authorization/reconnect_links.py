@@ -5,7 +5,6 @@ there and well. It is made again only when it has ended or is about to, however 
 """
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -18,8 +17,9 @@ from gateway.access import refusals
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import told, with_more
 from gateway.access.scopes import CONNECT
-from gateway.authorization.connect_sessions import ConnectSessions
+from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
+from gateway.generation import Current
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import State
@@ -43,32 +43,19 @@ class Link:
 
 
 class ReconnectLinks:
-    """`public_url`: how our own addresses begin. What is kept goes over to the next configuration: `take_over`.
+    """One link for each key and connection: two keys share none, since the holder of a link can end it.
 
-    `open_to_declared`: the environments where keys of gateway.yaml get links too. `bound`: those that require a code challenge,
-    where the application makes the link, since it alone has the verifier. One link for each key and connection: two
-    keys share none, since the holder of a link can end it.
+    An environment may give links to keys of gateway.yaml too (`connect_links_in_errors`). Where it requires a code
+    challenge, the application makes the link, since it alone has the verifier.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        sessions: ConnectSessions,
-        public_url: str,
-        open_to_declared: Collection[str] = (),
-        bound: Collection[str] = (),
-    ) -> None:
+    def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
         self._store = store
         self._sessions = sessions
-        self._public_url = public_url
-        self._open_to_declared = frozenset(open_to_declared)
-        self._bound = frozenset(bound)
+        self._current = current
         self._kept: dict[ConnectionRef, dict[str, Link]] = {}
         self._making: dict[tuple[ConnectionRef, str], asyncio.Task[Link]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-
-    def take_over(self, former: "ReconnectLinks") -> None:
-        self._kept, self._making, self._ending = former._kept, former._making, former._ending
 
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
@@ -90,12 +77,15 @@ class ReconnectLinks:
             fix = refusals.sentence(refusals.with_scope(step))
             remedy = told("connection", fix, "the application's back end")
             return with_more(fault, remedy, refusals.without_scope(fault.message))
-        if ref.environment in self._bound:
+        environment = self._current.generation.config.environments.get(ref.environment)
+        if environment is None:  # a reload has taken it away
+            return fault
+        if environment.requires_binding:
             fix = refusals.sentence(refusals.with_challenge(step))
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
             remedy |= told("connection", fix, "the application's back end")
             return with_more(fault, remedy, refusals.bound(fault.message))
-        if not key_id and ref.environment not in self._open_to_declared:
+        if not key_id and not environment.connect_links_in_errors:
             remedy = {"poll_url": self.poll_url(ref)} | told("connection", refusals.sentence(step), "the end user")
             return with_more(fault, remedy)
         try:
@@ -135,7 +125,7 @@ class ReconnectLinks:
     def poll_url(self, ref: ConnectionRef) -> str:
         """Where its state can be asked for with the key: 404 or 424 until it is well, then 200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
-        return "{}/connections/{}?provider_config_key={}".format(self._public_url, *named)
+        return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
     def changed(self, ref: ConnectionRef) -> None:
         """The connection was written somewhere: if it is well now, its link has done its work."""
@@ -166,7 +156,7 @@ class ReconnectLinks:
         )
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        link = Link(f"{self._public_url}/connect?session_token={token}", session)
+        link = Link(connect_link(self._current.generation.public_url, token), session)
         self._kept.setdefault(ref, {})[key_id] = link
         return link
 

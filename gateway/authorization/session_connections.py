@@ -6,7 +6,7 @@ deleted and its grant is ended at the provider.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -18,7 +18,7 @@ from gateway.connections.create import Creator, gone
 from gateway.connections.delete import Revoker
 from gateway.connections.verify import check_same
 from gateway.errors import Conflict, Forbidden, GatewayError, InvalidRequest, NotFound
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef, NewConnection
@@ -38,11 +38,9 @@ log = structlog.get_logger(__name__)
 class SessionConnections:
     """Used by finished authorizations, by what end users type in, and by the API."""
 
-    def __init__(
-        self, store: Store, integrations: Integrations, creator: Creator, outcomes: Outcomes, revoker: Revoker
-    ) -> None:
+    def __init__(self, store: Store, current: Current, creator: Creator, outcomes: Outcomes, revoker: Revoker) -> None:
         self._store = store
-        self._integrations = integrations
+        self._current = current
         self._creator = creator
         self._outcomes = outcomes
         self._revoker = revoker
@@ -109,7 +107,7 @@ class SessionConnections:
         def check(there: Connection | None) -> None:
             if one.reconnects and there is None:
                 raise gone(one.ref)
-            provider = self._creator.provider_of(self._integrations.get(*one.ref[:2]))
+            provider = self._creator.provider_of(self._current.generation.integrations.get(*one.ref[:2]))
             if there is not None and one.reconnects:
                 check_same(provider, there.account, new.account)
 
@@ -156,7 +154,7 @@ class SessionConnections:
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
         """At the provider. Not where a connection, or `unless`, may live by the same grant: many providers have one grant
         for each account and application, and end all its tokens together."""
-        new, integration = one.new, self._integrations.find(*one.ref[:2])
+        new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return
         account = new.account.id
@@ -187,11 +185,11 @@ def _several(waiting: Sequence[ConnectionRef]) -> Conflict:
     )
 
 
-async def expire_pending(latest: Callable[[], SessionConnections]) -> None:
-    """Now and then, for as long as the gateway runs: `SessionConnections.expire` of the configuration in use."""
+async def expire_pending(session_connections: SessionConnections) -> None:
+    """`SessionConnections.expire` now and then, for as long as the gateway runs."""
     while True:
         try:
-            await latest().expire()
+            await session_connections.expire()
         except Exception as fault:  # whatever it was, the next time may do better
             known = isinstance(fault, GatewayError)
             log.warning(

@@ -1,7 +1,7 @@
 """The command ``gateway``: a folder or file for each command, and what they share.
 
     lazy_group, options, terminal                 commands imported when called; shared options; messages and exit codes
-    secret_inputs, run_command                    secrets from variables, files or prompts; a command on the store or services
+    secret_inputs, run_command                    secrets from variables, files or prompts; a command on the store or the runtime
     serve, worker                                 `gateway serve` and the worker process that its parent starts
     check, doctor                                 faults of a configuration; what would keep an end user from connecting
     init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox

@@ -1,4 +1,4 @@
-"""Runs a command on the store alone, or on the gateway's services without serving."""
+"""Runs a command on the store alone, or on the gateway's runtime without serving."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from gateway.cli.terminal import faults_end_the_command
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.records.connection import Connection, ConnectionRef
-    from gateway.services import Services
+    from gateway.runtime import Runtime
     from gateway.store import Store
 
 # ── Runs a command on the store alone, whether or not a gateway serves from it; catalog and providers are not
@@ -62,37 +62,37 @@ AT_ONCE: Final = 8
 Item = TypeVar("Item")
 
 
-def run(file: Path, work: "Callable[[Services], Awaitable[int]]", *, as_json: bool = False) -> None:
+def run(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False) -> None:
     """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
     with faults_end_the_command(as_json, file):
-        code = asyncio.run(_opened_services(file, work))
+        code = asyncio.run(_on_runtime(file, work))
     sys.exit(code)
 
 
-async def _opened_services(file: Path, work: "Callable[[Services], Awaitable[int]]") -> int:
+async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]") -> int:
     import os
 
-    from gateway.app.compose import services_of
+    from gateway.app.generations import checked
     from gateway.app.lifetime import opened
     from gateway.config import load
     from gateway.errors import GatewayError
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
-    services = services_of(load(file))
+    given = checked(load(file))
     try:
-        async with opened(services):
-            return await work(services)
+        async with opened(given) as runtime:
+            return await work(runtime)
     except GatewayError as fault:
         print(f"gateway: {fault.message}", file=sys.stderr)
         return 1
 
 
-def environment_of(services: "Services", named: str | None) -> str:
+def environment_of(runtime: "Runtime", named: str | None) -> str:
     """The environment that is meant. Raises UsageError where that is not clear."""
     import click
 
-    there = list(services.config.environments)
+    there = list(runtime.generation.config.environments)
     if named is None and len(there) == 1:
         return there[0]
     if named not in there:
@@ -100,35 +100,35 @@ def environment_of(services: "Services", named: str | None) -> str:
     return named
 
 
-async def check_integration(services: "Services", environment: str, integration: str) -> None:
+async def check_integration(runtime: "Runtime", environment: str, integration: str) -> None:
     """Raises click.ClickException with the nearest name where none is declared and no connection is left of one."""
     import click
 
     from gateway.store import ListFilter
     from gateway.text import did_you_mean
 
-    if services.integrations.has(environment, integration):
+    if runtime.generation.integrations.has(environment, integration):
         return
-    if await services.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
+    if await runtime.store.connections.list(environment, ListFilter(integration_ids=(integration,), limit=1)):
         return
-    known = [one.integration_id for one in services.integrations.of(environment)]
+    known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
     hint = did_you_mean(integration, known) or f"; it has {', '.join(known) or 'none'}"
     raise click.ClickException(f"environment '{environment}' has no integration '{integration}'{hint}")
 
 
-async def refs_of(services: "Services", environment: str, integration: str) -> "list[ConnectionRef]":
+async def refs_of(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
     """All connections of an integration, newest first."""
-    return [one.ref async for one in pages(services, environment, integration_ids=(integration,))]
+    return [one.ref async for one in pages(runtime, environment, integration_ids=(integration,))]
 
 
-async def pages(services: "Services", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
+async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
     """Every connection that fits, a page at a time."""
     from gateway.store import ListFilter, cursor_after
 
     cursor: str | None = None
     while True:
         wanted = ListFilter(**filters, limit=PAGE, cursor=cursor)
-        found = await services.store.connections.list(environment, wanted)
+        found = await runtime.store.connections.list(environment, wanted)
         for one in found:
             yield one
         if len(found) < PAGE:

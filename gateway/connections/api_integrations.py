@@ -7,7 +7,7 @@ gone on with.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.delete import Deleted, Deleter
 from gateway.errors import GatewayError
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.store import ListFilter, Store
@@ -40,16 +40,12 @@ class Ended:
 class ApiIntegrations:
     """Used by the API."""
 
-    def __init__(self, store: Store, integrations: Integrations, live: ConnectionCache, deleter: Deleter) -> None:
+    def __init__(self, store: Store, current: Current, live: ConnectionCache, deleter: Deleter) -> None:
         self._store = store
-        self._integrations = integrations
+        self._current = current
         self._live = live
         self._deleter = deleter
         self._ending: dict[str, asyncio.Task[Ended]] = {}
-
-    def take_over(self, former: "ApiIntegrations") -> None:
-        """What is being ended there is known here too."""
-        self._ending = former._ending
 
     async def add(self, new: Integration) -> Integration | None:
         """As it is stored; None where the key is taken, be it by one that is just being deleted."""
@@ -69,7 +65,7 @@ class ApiIntegrations:
 
     async def end(self, environment: str, integration_id: str) -> Ended | None:
         """Delete it, its connections first; None where there is none. Once begun it ends, also if the caller leaves."""
-        found = self._integrations.find(environment, integration_id)
+        found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
             self._live.integration_is(environment, integration_id, None)
         for one in await self._store.integrations.ending():
@@ -120,11 +116,11 @@ class ApiIntegrations:
             return await self._deleter.delete(ref, integration=integration)
 
 
-async def go_on(latest: Callable[[], ApiIntegrations]) -> None:
-    """Now and then, for as long as the gateway runs: `MadeIntegrations.go_on` of the configuration in use."""
+async def go_on(made: ApiIntegrations) -> None:
+    """`ApiIntegrations.go_on` now and then, for as long as the gateway runs."""
     while True:
         try:
-            await latest().go_on()
+            await made.go_on()
         except (GatewayError, VaultError) as fault:
             log.warning("integration_not_ended", detail=str(fault), again_in_s=LOOK_EVERY_S)
         await asyncio.sleep(LOOK_EVERY_S)

@@ -7,24 +7,24 @@ while the store cannot be read, entries serve until `ttl_s` after the last time 
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 import structlog
 
 from gateway import clock
 from gateway.access import refusals
-from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, Kept
-from gateway.connections.change_feed import ChangeFeed
+from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.opened import Opened, ready
 from gateway.connections.rejected_credentials import Refusals, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current, Generation
+from gateway.integrations.registry import ManagedIntegrations
 from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.refresh import backoff
@@ -37,21 +37,13 @@ from gateway.vault import VaultError
 # ── Which of the integrations are the same under another configuration: only what was opened under those stays open.
 
 
-class Turning:
-    """From one pair of declarations to the next."""
-
-    def __init__(self, before: tuple[Integrations, Catalog], after: tuple[Integrations, Catalog]) -> None:
-        self._before, self._after = before, after
-        self.stays = cache(self._stays)
-
-    def _stays(self, environment: str, integration_id: str) -> bool | None:
-        """Whether the integration and its catalog entry are as before; None where there is none any more."""
-        (integrations, catalog), (former, former_catalog) = self._after, self._before
-        one = integrations.find(environment, integration_id)
-        if one is None:
-            return None
-        same = one == former.find(environment, integration_id)
-        return same and catalog.get(one.provider) == former_catalog.get(one.provider)
+def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
+    """Whether the integration and its catalog entry are as before; None where there is none any more."""
+    one = after.integrations.find(environment, integration_id)
+    if one is None:
+        return None
+    same = one == before.integrations.find(environment, integration_id)
+    return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
 
 
 # ── Reads rows of connections from the store, each once for all who ask meanwhile.
@@ -104,44 +96,56 @@ AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 
-class ConnectionCache(ChangeFeed):
-    """From an address to a connection that can be used at once. `followers` hear of every change that it hears of.
+class ConnectionCache:
+    """From an address to a connection that can be used at once; `feed` keeps it up to date.
 
-    `provider_at`: an origin ▸ the provider whose credentials travelled there of late, for metrics. `heard` is called when
-    something has changed in the store.
+    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `heard`:
+    see ChangeFeed.
     """
 
     def __init__(
-        self, config: LiveConfig, store: Store, integrations: Integrations, catalog: Catalog, renewer: Refresher
+        self,
+        store: Store,
+        current: Current,
+        managed: ManagedIntegrations,
+        renewer: Refresher,
+        followers: Sequence[Follower] = (),
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(config, store, integrations)
+        self._store = store
+        self._current = current
+        self._managed = managed
         self._kept = CacheEntries()
+        self.feed = ChangeFeed(store, current, managed, self, followers, heard)
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._tidied_at = 0.0
         self._set_aside: dict[ConnectionRef, Connection] = {}
         self.written_back: Counter[tuple[str, str]] = Counter()
         """By environment and integration: newer tokens that were put back after a failover of the database."""
-        self._catalog = catalog
         self._renewer = renewer
         self._loads = Loads(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, renewer, self)
         self.rejections = Rejections(store, renewer.metrics, self.replace, self._leave_fast_path)
+        current.follow(self._replaced)
 
-    def turn_to(self, config: LiveConfig, integrations: Integrations, catalog: Catalog) -> None:
-        """Work by another configuration. What was opened under another integration or entry is opened anew."""
-        turning = Turning((self._integrations, self._catalog), (integrations, catalog))
-        self._config, self._integrations, self._catalog = config, integrations, catalog
+    @property
+    def _limits(self) -> LiveConfig:
+        return self._current.generation.config.live
+
+    def _replaced(self, before: Generation, after: Generation) -> None:
+        """Close what was opened under another integration or catalog entry; its next use opens it again."""
+        staying = cache(partial(stays, before, after))
         for ref, kept in self._kept.items():
-            stays = turning.stays(*ref[:2])
-            if stays is None:
+            same = staying(*ref[:2])
+            if same is None:
                 self._kept.drop(ref)
                 continue
-            if not stays:
+            if not same:
                 kept.opened, kept.good_until = None, 0.0
-            self._kept.look_again(kept, config.ttl_s)  # which may be another by now
+            self._kept.look_again(kept, after.config.live.ttl_s)  # which may be another by now
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
         """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""
@@ -161,7 +165,7 @@ class ConnectionCache(ChangeFeed):
         found = self.peek(ref)
         if found is not None:
             return found
-        self._integrations.get(environment, integration_id)
+        self._current.generation.integrations.get(environment, integration_id)
         began = clock.monotonic()
         connection = await self.known(ref)
         provider = self.provider_of(connection)
@@ -240,8 +244,9 @@ class ConnectionCache(ChangeFeed):
 
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
-        integration = self._integrations.get(*connection.ref[:2])
-        provider = self._catalog.get(connection.provider)
+        generation = self._current.generation
+        integration = generation.integrations.get(*connection.ref[:2])
+        provider = generation.catalog.get(connection.provider)
         if provider is None or integration.provider != connection.provider:
             raise ReconnectNeeded(
                 "reconnect_needed",
@@ -264,7 +269,7 @@ class ConnectionCache(ChangeFeed):
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
-        integration = self._integrations.get(*connection.ref[:2])
+        integration = self._current.generation.integrations.get(*connection.ref[:2])
         mode = mode_for(provider, held, connection.ref)
         opened = ready(connection, integration, provider, mode, held, secret_config)
         self.rejections.learn(connection)
@@ -274,10 +279,9 @@ class ConnectionCache(ChangeFeed):
         now = clock.monotonic()
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
             return opened  # deleted while it was being loaded: good for this request, not to be remembered
-        if max(self._changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            self._unread.setdefault(
-                connection.ref, now
-            )  # which came first, its change or our reading, the next look tells
+        if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
+            # Which came first, its change or our reading, the next look tells.
+            self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
             if opened.for_one_request
@@ -295,7 +299,7 @@ class ConnectionCache(ChangeFeed):
         if kept is not None and kept.connection.version == connection.version and kept.renew_at is not None:
             return kept.renew_at
         within_s = max(
-            PLANNED_S, self._config.ttl_s + OPENED_S
+            PLANNED_S, self._limits.ttl_s + OPENED_S
         )  # else it could be put away before it is reckoned again
         return renew_at(connection, provider, now, self._slots, within_s=within_s)
 
@@ -327,9 +331,9 @@ class ConnectionCache(ChangeFeed):
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
         """Know what was made under that key through the API, None for nothing any more. What was opened under another is
         opened anew, or not at all."""
-        if not self._integrations.put(environment, integration_id, made):
+        if not self._managed.put(environment, integration_id, made):
             return
-        there = self._integrations.has(environment, integration_id)
+        there = self._current.generation.integrations.has(environment, integration_id)
         for ref, kept in self._kept.items():
             if ref[:2] != (environment, integration_id):
                 continue
@@ -338,7 +342,7 @@ class ConnectionCache(ChangeFeed):
             else:
                 self.forget(ref)
 
-    async def _write_back(self) -> None:
+    async def write_back(self) -> None:
         """Of all that is kept, and of what was put away while the database could not be read: what was renewed last first."""
         rows = {**self._set_aside, **{kept.connection.ref: kept.connection for kept in self._kept.values()}}
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
@@ -367,20 +371,20 @@ class ConnectionCache(ChangeFeed):
             self.written_back[row.ref[:2]] += 1
             log.warning("token_written_back", connection_id=row.ref.connection_id, version=written.version, **where)
 
-    def _forget_all(self) -> None:
+    def forget_all(self) -> None:
         self._kept.clear()
         self._cleared_at = clock.monotonic()
 
-    async def _refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
+    async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """One question about all that may be others than they were, and one more about each that is.
 
-        What could not be read is asked for again at the next look, and `_sweep` sees for how long.
+        What could not be read is asked for again at the next look, and `sweep` sees for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
             there = self._kept.get(ref)
             if there is None or there.connection.mark == mark:
-                self._unread.pop(ref, None)
+                self.feed.unread.pop(ref, None)
             else:
                 left[ref] = None
         if not left:
@@ -397,10 +401,10 @@ class ConnectionCache(ChangeFeed):
                     first = first or fault
                 else:
                     del left[ref]
-                    self._unread.pop(ref, None)
+                    self.feed.unread.pop(ref, None)
         finally:
             for ref in left:
-                self._unread.setdefault(ref, clock.monotonic())
+                self.feed.unread.setdefault(ref, clock.monotonic())
         if first is not None:
             raise first
 
@@ -413,7 +417,7 @@ class ConnectionCache(ChangeFeed):
         elif row.mark != kept.connection.mark:
             self._put(Kept(row, used_at=kept.used_at))
 
-    async def _refresh_integration(self, ref: ConnectionRef) -> None:
+    async def refresh_integration(self, ref: ConnectionRef) -> None:
         try:
             made = await self._store.integrations.get(*ref[:2])
         except VaultError as fault:
@@ -421,15 +425,15 @@ class ConnectionCache(ChangeFeed):
             made = None
         self.integration_is(*ref[:2], made)
 
-    def _sweep(self) -> None:
-        now = self._swept_at = clock.monotonic()
-        if now - self._synced_at > self._config.ttl_s:
+    def sweep(self) -> None:
+        now = clock.monotonic()
+        if now - self.feed.synced_at > self._limits.ttl_s:
             for kept in self._kept.values():
                 self._put_away(kept)
             self._kept.clear()
-            self._tell_missed()
-        for ref in [ref for ref, at in self._unread.items() if now - at >= self._config.trust_s]:
-            del self._unread[ref]
+            self.feed.tell_missed()
+        for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
+            del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:
                 self._put_away(unread)
             self.forget(ref)  # known to have changed, and how cannot be read: not served on
@@ -437,12 +441,12 @@ class ConnectionCache(ChangeFeed):
             self._see_to(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:
             self._tidied_at = now
-            for noted in (self._changed_at, self._forgotten_at):
+            for noted in (self.feed.changed_at, self._forgotten_at):
                 for ref in [ref for ref, at in noted.items() if now - at > LONGEST_LOAD_S]:
                     del noted[ref]
 
     def _see_to(self, kept: Kept, now: float) -> None:
-        if now >= kept.used_at + self._config.ttl_s:  # as `next_due` reckons it: what stays must not be due now
+        if now >= kept.used_at + self._limits.ttl_s:  # as `next_due` reckons it: what stays must not be due now
             self._put_away(kept)
             self._kept.drop(kept.connection.ref)
             return
@@ -452,15 +456,15 @@ class ConnectionCache(ChangeFeed):
             kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
             if backoff.may_try(kept.connection, clock.now()):
                 self._renew_behind(kept.connection)
-        self._kept.look_again(kept, self._config.ttl_s)
+        self._kept.look_again(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: Kept) -> None:
         """Not served any more; while the database cannot be read, it may be newer than what that shows later."""
-        if self._lost or self._missed:
+        if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 
     def _put(self, kept: Kept) -> None:
-        self._kept.put(kept, ttl_s=self._config.ttl_s, most=self._config.max_connections)
+        self._kept.put(kept, ttl_s=self._limits.ttl_s, most=self._limits.max_connections)
 
 
 def _expired(connection: Connection, now: datetime) -> bool:

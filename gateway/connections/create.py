@@ -13,7 +13,6 @@ from gateway.auth import modes
 from gateway.auth.context import Context, check_settings
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_answers import short
-from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import ADDRESSES
 from gateway.connections.cache import ConnectionCache
@@ -21,8 +20,8 @@ from gateway.connections.completing import NewCredential, completed
 from gateway.connections.opened import base_url, placement
 from gateway.connections.settings import accepted, complete, parted
 from gateway.connections.verify import Verifier, account_of, check_same
-from gateway.egress.client import Egress
 from gateway.errors import InvalidRequest, Issue, NotFound, UpstreamFailed
+from gateway.generation import Current
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Account, Connection, ConnectionRef, EndUser, NewConnection
@@ -94,26 +93,15 @@ class Wanted(TypedDict, total=False):
 class Creator:
     """Used by imports and by finished authorizations alike."""
 
-    def __init__(
-        self,
-        store: Store,
-        catalog: Catalog,
-        live: ConnectionCache,
-        egress: Egress,
-        dialogues: Dialogues,
-        public_url: str,
-    ) -> None:
+    def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
         self._store = store
-        self._catalog = catalog
+        self._current = current
         self._live = live
-        self._egress = egress
         self._dialogues = dialogues
-        self._public_url = public_url
-        self._verifier = Verifier(egress)
 
     def provider_of(self, integration: Integration) -> Provider:
         """Raises NotFound: an integration made through the API outlives an entry that its operator takes away."""
-        provider = self._catalog.get(integration.provider)
+        provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
             raise NotFound(
                 "unknown_provider_template",
@@ -177,7 +165,7 @@ class Creator:
         settings = accepted(provider, config, path) if config else self._settings_of(before)
         settings = {**mode.settings(held), **settings}
         complete(provider, settings, path)
-        context = Context(provider, integration, settings, metadata, self._public_url)
+        context = Context(provider, integration, settings, metadata, self._current.generation.public_url)
         check_settings(context, path)
         held = await self.obtained(mode, held, context)
         new = await self.completed(mode, held, context)
@@ -214,7 +202,8 @@ class Creator:
 
     async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> NewCredential:
         """The credential with the settings that the entry's script finds. Raises as `create` does."""
-        return await completed(self._egress, context.provider, context.integration, mode, held, context.config)
+        egress = self._current.generation.egress
+        return await completed(egress, context.provider, context.integration, mode, held, context.config)
 
     async def check(self, mode: AuthMode, held: Mapping[str, Any], context: Context, *, verified: bool) -> None:
         """Refused now rather than at the first proxied call: whether it can be placed and, where `verified`, is taken.
@@ -224,7 +213,7 @@ class Creator:
         base = base_url(context.provider, context.config, mode, held)
         placement(mode, held, context.toward(base.origin))
         if verified:
-            await self._verifier.verify(mode, held, context)
+            await Verifier(self._current.generation.egress).verify(mode, held, context)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
         """What an existing connection was made with, so that a new credential alone does not move it to another site."""

@@ -18,10 +18,9 @@ from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
 from gateway.auth.provider_answers import short
 from gateway.auth.revocation import RevocationOutcome, revocable, revoke
-from gateway.catalog.load_catalog import Catalog
 from gateway.connections.cache import ConnectionCache
 from gateway.errors import GatewayError
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -38,8 +37,8 @@ log = structlog.get_logger(__name__)
 class Revoker:
     """Once more after a second, where the provider is unavailable."""
 
-    def __init__(self, catalog: Catalog, dialogues: Dialogues) -> None:
-        self._catalog = catalog
+    def __init__(self, current: Current, dialogues: Dialogues) -> None:
+        self._current = current
         self._dialogues = dialogues
 
     async def revoke(
@@ -54,7 +53,7 @@ class Revoker:
         """One outcome a token; empty where the credential holds none that a provider could end. `config` with its secrets.
 
         Never raises: a failure is an outcome, and logged."""
-        provider = self._catalog.get(provider_name)
+        provider = self._current.generation.catalog.get(provider_name)
         if provider is None:
             return []
         try:
@@ -108,9 +107,9 @@ class Deleted:
 class Deleter:
     """Used by the API and by the command line."""
 
-    def __init__(self, store: Store, integrations: Integrations, live: ConnectionCache, revoker: Revoker) -> None:
+    def __init__(self, store: Store, current: Current, live: ConnectionCache, revoker: Revoker) -> None:
         self._store = store
-        self._integrations = integrations
+        self._current = current
         self._live = live
         self._revoker = revoker
         self._running: set[asyncio.Task[Deleted | None]] = set()
@@ -127,10 +126,6 @@ class Deleter:
         self._running.add(task)
         task.add_done_callback(self._is_over)
         return await asyncio.shield(task)
-
-    def take_over(self, former: "Deleter") -> None:
-        """At the end, wait for what is being deleted there too."""
-        self._running = former._running
 
     async def close(self, within_s: float = 15) -> None:
         """Let deletions that are under way end."""
@@ -173,7 +168,7 @@ class Deleter:
 
     async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
         """One outcome a token; empty where the credential holds none that a provider could end."""
-        integration = given or self._integrations.find(*row.ref[:2])
+        integration = given or self._current.generation.integrations.find(*row.ref[:2])
         if integration is None:
             return []
         try:

@@ -134,23 +134,27 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._retired = False
+        self._unused: Callable[[], None] | None = None  # once it is retired
 
     def load(self) -> Iterator[tuple[str, Load]]:
         """Each origin there is a connection to, and how much its pool is used."""
         for pool in self._pools.values():
             yield pool.origin, pool.load
 
-    def retire(self) -> None:
-        """Another takes its place: what is under way goes on, and its connections end with it; idle ones end now."""
-        self._retired = True
+    def retire(self, unused: Callable[[], None]) -> None:
+        """Another takes its place: what is under way goes on, and its connections end with it; idle ones end now.
+
+        `unused` is called when there is no connection left; a request that still holds this egress may open one more.
+        """
+        self._unused = unused
         for pool in list(self._pools.values()):
             pool.retire()
+        self._end_if_unused()
 
-    @property
-    def unused(self) -> bool:
-        """Whether there is no connection left."""
-        return not self._pools
+    def _end_if_unused(self) -> None:
+        if self._unused is not None and not self._pools:
+            self._names.close()
+            self._unused()
 
     async def close(self) -> None:
         """Close every connection, also those in use."""
@@ -247,7 +251,7 @@ class Egress:
         pool = self._pools.get(key)
         if pool is None:
             pool = self._pools[key] = self._made_pool(*key)
-            if self._retired:
+            if self._unused is not None:
                 pool.retire()
         return pool
 
@@ -276,6 +280,7 @@ class Egress:
         def forget(pool: Pool) -> None:
             if self._pools.get(key) is pool:
                 del self._pools[key]
+                self._end_if_unused()
 
         return Pool(
             origin,
@@ -285,6 +290,26 @@ class Egress:
             forget,
             self._sessions if scheme == "https" and identity is None else None,
         )
+
+
+class RetiredEgress:
+    """Egress of earlier configurations on which exchanges are under way; each is forgotten when its last one ends."""
+
+    def __init__(self) -> None:
+        self._retired: dict[Egress, None] = {}
+
+    def __iter__(self) -> Iterator[Egress]:
+        return iter(list(self._retired))
+
+    def add(self, egress: Egress) -> None:
+        """Retire `egress`."""
+        self._retired[egress] = None
+        egress.retire(lambda: self._retired.pop(egress, None))
+
+    async def close(self) -> None:
+        """Close every connection, also those in use."""
+        for egress in self:
+            await egress.close()
 
 
 def _unanswered(origin: str) -> EgressError:

@@ -30,7 +30,7 @@ class Names:
     """The system's resolver in threads of its own, so that a dead name server starves nobody but other look-ups."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
+        self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
         self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -51,6 +51,8 @@ class Names:
         key = (host, port)
         asked = self._asked.get(key)
         if asked is None:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="resolve")
             asked = asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
             self._asked[key] = asked
             asked.add_done_callback(lambda done: self._answered(key, done))
@@ -62,7 +64,10 @@ class Names:
             done.exception()  # told to whoever still waits; to nobody else it is news
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """End the threads. A later look-up makes new ones."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
 
 
 def _look_up(host: str, port: int) -> list[str]:

@@ -132,32 +132,32 @@ class Full(Exception):
 
 
 class Bulkhead:
-    """Places of one origin. Whoever entered leaves once, however the call ended."""
+    """Places of one origin. Whoever entered leaves once, however the call ended. `limits` may change: see `admit`."""
 
-    __slots__ = ("_limits", "_queue", "outstanding", "waiting")
+    __slots__ = ("_queue", "limits", "outstanding", "waiting")
 
     def __init__(self, limits: GateLimits) -> None:
         self.outstanding = 0
         self.waiting = 0
-        self._limits = limits
+        self.limits = limits
         self._queue: deque[asyncio.Future[None]] = deque()
 
     def enter(self) -> bool:
         """Take a place if one is free: two comparisons, nothing to await."""
-        if self.outstanding >= self._limits.outstanding:
+        if self.outstanding >= self.limits.outstanding:
             return False
         self.outstanding += 1
         return True
 
     async def wait(self) -> None:
         """Take the next place that comes free, in the order of asking. Raises Full."""
-        if self.waiting >= self._limits.waiting:
+        if self.waiting >= self.limits.waiting:
             raise Full
         place = asyncio.get_running_loop().create_future()
         self._queue.append(place)
         self.waiting += 1
         try:
-            async with asyncio.timeout(self._limits.wait_s):
+            async with asyncio.timeout(self.limits.wait_s):
                 await place
         except BaseException as ended:
             if place.done() and not place.cancelled():
@@ -170,13 +170,18 @@ class Bulkhead:
             self.waiting -= 1
 
     def leave(self) -> None:
-        """Give the place to whoever has waited longest, or back."""
-        while self._queue:
+        """Give the place back, and to the call that has waited longest."""
+        self.outstanding -= 1
+        if self._queue:
+            self.admit()
+
+    def admit(self) -> None:
+        """Give free places to calls that wait, in the order of asking."""
+        while self._queue and self.outstanding < self.limits.outstanding:
             place = self._queue.popleft()
             if not place.done():
+                self.outstanding += 1
                 place.set_result(None)
-                return
-        self.outstanding -= 1
 
 
 Origin = tuple[str, str, int]
@@ -260,7 +265,7 @@ class Gate:
 
 
 class Gates:
-    """One gate an origin, made on first use."""
+    """One gate an origin, made on first use. They outlive a configuration: a provider that is down stays known as down."""
 
     def __init__(self, limits: GateLimits | None = None) -> None:
         self._limits = limits or GateLimits()
@@ -273,6 +278,13 @@ class Gates:
                 self._sweep()
             gate = self._gates[origin] = Gate(origin, self._limits)
         return gate
+
+    def limit(self, limits: GateLimits) -> None:
+        """Keep to these limits from now on. Calls outstanding above a lower limit go on; calls that wait take new places."""
+        self._limits = limits
+        for gate in self._gates.values():
+            gate.bulkhead.limits = limits
+            gate.bulkhead.admit()
 
     def __iter__(self) -> Iterator[Gate]:
         """For metrics."""

@@ -6,7 +6,7 @@ never wait for each other in a circle. Freed memory goes to the key that holds t
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -45,9 +45,9 @@ class Reservation:
 
 
 class PageMemory:
-    """`limit_bytes` may change at any time; what is reserved stays. `most` is the largest amount reserved so far."""
+    """`limit_bytes` may answer otherwise at any time; what is reserved stays. `most`: the largest amount reserved so far."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self.limit_bytes = limit_bytes
         self.reserved = 0
         self.most = 0
@@ -85,7 +85,7 @@ class PageMemory:
 
     @property
     def _share(self) -> int:
-        return int(self.limit_bytes * SHARE)
+        return int(self.limit_bytes() * SHARE)
 
     def _give_back(self, key: Hashable, size: int) -> None:
         self.reserved -= size
@@ -118,7 +118,7 @@ class PageMemory:
             if first.admitted.done():  # its call was cancelled a moment ago
                 self._unqueue(key, first)
                 continue
-            if self.reserved + first.size > self.limit_bytes:
+            if self.reserved + first.size > self.limit_bytes():
                 return
             self._unqueue(key, first)
             self.reserved += first.size

@@ -21,14 +21,13 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 
 from gateway import clock
-from gateway.catalog.load_catalog import Catalog
-from gateway.config import Config
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError
 from gateway.events.event_body import message, size_of
 from gateway.events.signatures import KnownKeys, signed
+from gateway.generation import Current
 from gateway.http.origin import parse_address
 from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
@@ -198,21 +197,17 @@ log = structlog.get_logger(__name__)
 class Deliverer:
     """One a process. `wake` may be called by whoever has written an event, as often as they like."""
 
-    def __init__(self, store: Store, config: Config, catalog: Catalog, egress: Egress, metrics: Metrics) -> None:
+    def __init__(self, store: Store, current: Current, metrics: Metrics) -> None:
         self._store = store
+        self._current = current
         self._metrics = metrics
-        self.turn_to(config, catalog, egress)
+        self._keys = KnownKeys(store, current)
+        store.outbox.targets_of = self._targets_of
         self._owner = uuid.uuid4().hex
         self._bell = asyncio.Event()
         self._paces: dict[tuple[str, str], TargetPace] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._closed = False
-
-    def turn_to(self, config: Config, catalog: Catalog, egress: Egress) -> None:
-        """Work by another configuration; what is being sent goes to where it was meant to."""
-        self._config, self._catalog, self._egress = config, catalog, egress
-        self._keys = KnownKeys(config, self._store)
-        self._store.outbox.targets_of = self._targets_of
 
     def key_changed(self) -> None:
         """What is sent from now on is signed with the new one."""
@@ -302,13 +297,13 @@ class Deliverer:
         except VaultError as fault:  # another attempt may find the key, but not soon
             await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
             return
-        answer = await send(self._egress, url, body, fields, clock.now())
+        answer = await send(self._current.generation.egress, url, body, fields, clock.now())
         await self._judge(delivery, answer, pace)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str]]:
         """Body and header fields as they are sent now. Raises VaultError."""
         content = await self._store.deliveries.content(delivery)
-        entry = self._catalog.get(content.provider)
+        entry = self._current.generation.catalog.get(content.provider)
         told = delivery, content, entry.auth_mode if entry is not None else None
         body, fields = message(*told) if size_of(content) <= INLINE_BYTES else await off_loop(message, *told)
         keys = await self._keys.of(delivery.environment)
@@ -346,7 +341,7 @@ class Deliverer:
         return named.get(delivery.target) if delivery.target in {PRIMARY, SECONDARY} else delivery.target
 
     def _urls(self, environment: str) -> Iterator[tuple[str, str | None]]:
-        declared = self._config.environments.get(environment)
+        declared = self._current.generation.config.environments.get(environment)
         if declared is not None:
             yield PRIMARY, declared.webhook_url
             yield SECONDARY, declared.webhook_url_secondary

@@ -18,6 +18,7 @@ from typing import Final
 from gateway import clock
 from gateway.config import Config
 from gateway.errors import Conflict
+from gateway.generation import Current
 from gateway.secret import Secret
 from gateway.store import Store
 
@@ -89,21 +90,24 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
 class KnownKeys:
     """Looked up again after a few seconds: whoever was given a new key has the former one for a day."""
 
-    def __init__(self, config: Config, store: Store) -> None:
-        self._config = config
+    def __init__(self, store: Store, current: Current) -> None:
         self._store = store
+        self._current = current
+        current.follow(lambda *_: self.forget())
         self._known: dict[str, tuple[float, Sequence[Secret]]] = {}
 
     async def of(self, environment: str) -> Sequence[Secret]:
         """As `signing_keys`."""
         good_until, keys = self._known.get(environment, (0.0, ()))
         if clock.monotonic() >= good_until:
-            keys = await signing_keys(self._config, self._store, environment)
-            self._known[environment] = clock.monotonic() + KNOWN_S, keys
+            generation = self._current.generation
+            keys = await signing_keys(generation.config, self._store, environment)
+            if generation is self._current.generation:
+                self._known[environment] = clock.monotonic() + KNOWN_S, keys
         return keys
 
     def forget(self) -> None:
-        """Somebody here has changed them."""
+        """Somebody here has changed them, or gateway.yaml may name others."""
         self._known.clear()
 
 

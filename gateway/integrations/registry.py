@@ -9,16 +9,12 @@ from gateway.text import nearest
 Key = tuple[str, str]
 
 
-class Integrations:
-    """Looked up on every proxied request that is not remembered, so dicts. A declared one wins over one that was made."""
+class ManagedIntegrations:
+    """Those made through the API, as this process knows them. They outlive a configuration."""
 
-    def __init__(self, integrations: Iterable[Integration]) -> None:
-        self._declared = _by_key(integrations)
-        self._made: dict[Key, Integration] = {}
-
-    def take_over(self, former: "Integrations") -> None:
-        """Those made through the API live longer than a configuration; both see every change from now on."""
-        self._made = former._made
+    def __init__(self, made: Iterable[Integration] = ()) -> None:
+        self._made = _by_key(made)
+        self.get = self._made.get
 
     def learn(self, made: Iterable[Integration]) -> None:
         """These and no others have been made through the API."""
@@ -36,9 +32,24 @@ class Integrations:
             self._made[key] = made
         return before != made
 
+    def items(self) -> Iterable[tuple[Key, Integration]]:
+        return self._made.items()
+
+
+class Integrations:
+    """Looked up on every proxied request that is not remembered, so dicts. A declared one wins over one that was made.
+
+    `managed` is shared by all generations; `declared` are those of one configuration.
+    """
+
+    def __init__(self, declared: Iterable[Integration], managed: ManagedIntegrations) -> None:
+        self.declared = tuple(declared)
+        self._declared = _by_key(self.declared)
+        self._managed = managed
+
     def find(self, environment: str, integration_id: str) -> Integration | None:
         key = environment, integration_id
-        return self._declared.get(key) or self._made.get(key)
+        return self._declared.get(key) or self._managed.get(key)
 
     def has(self, environment: str, integration_id: str) -> bool:
         return self.find(environment, integration_id) is not None
@@ -65,7 +76,7 @@ class Integrations:
         return [one for (name, _), one in self._all().items() if name == environment]
 
     def _all(self) -> dict[Key, Integration]:
-        return {**self._declared, **{key: one for key, one in self._made.items() if key not in self._declared}}
+        return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
 
 
 def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:

@@ -17,8 +17,8 @@ from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import read
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
+from gateway.runtime import Runtime
 from gateway.secret import Secret
-from gateway.services import Services
 from gateway.timestamps import iso
 
 KIND: Final = "kind"
@@ -36,7 +36,7 @@ class Counts:
 
 
 async def write_lines(
-    services: Services,
+    runtime: Runtime,
     out: BundleSink,
     integrations: list[Integration],
     connections: AsyncIterator[Connection],
@@ -53,10 +53,10 @@ async def write_lines(
 
     line("bundle", {"version": 1, "environment": environment, "made_at": iso(now)})
     for one in integrations:
-        line("integration", _integration_json(services, one))
+        line("integration", _integration_json(runtime, one))
         counts.integrations += 1
     async for connection in connections:
-        line("connection", body_of(services.store, connection))
+        line("connection", body_of(runtime.store, connection))
         counts.connections += 1
         step(counts.connections)
     line("end", {"integrations": counts.integrations, "connections": counts.connections})
@@ -120,7 +120,7 @@ def integration_of(line: dict[str, Any]) -> PeerIntegration:
         raise SourceRefused(f"An integration of the bundle has no {missing}.") from None
 
 
-def _integration_json(services: Services, one: Integration) -> dict[str, Any]:
+def _integration_json(runtime: Runtime, one: Integration) -> dict[str, Any]:
     told = {
         "unique_key": one.integration_id,
         "provider": one.provider,
@@ -128,6 +128,6 @@ def _integration_json(services: Services, one: Integration) -> dict[str, Any]:
         "forward_webhooks": one.forward_webhooks,
         "allowed_hosts": list(one.allowed_hosts) or None,
         "allow_unsigned_webhooks": one.allow_unsigned_webhooks,
-        "credentials": credentials(services, one),
+        "credentials": credentials(runtime.generation, one),
     }
     return {name: value for name, value in told.items() if value is not None}

@@ -18,7 +18,7 @@ from gateway.errors import GatewayError, InvalidRequest, Issue
 from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved
 from gateway.records.connection import Account, ConnectionRef, NewConnection
 from gateway.records.integration import Integration
-from gateway.services import Services
+from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 from gateway.timestamps import iso, moment
 
@@ -124,8 +124,8 @@ class ImportOptions:
 class ConnectionImporter:
     """`land` never raises for what is wrong with one connection."""
 
-    def __init__(self, services: Services, wish: ImportOptions) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, wish: ImportOptions) -> None:
+        self._runtime = runtime
         self._wish = wish
         self.planned: dict[str, Integration] = {}  # which a dry run would have made
 
@@ -136,7 +136,7 @@ class ConnectionImporter:
 
     async def settled(self, ref: ConnectionRef) -> ImportOutcome | None:
         """What is clear from its address alone, so that its credential need not be fetched."""
-        if self._wish.on_conflict == "replace" or await self._services.store.connections.get(ref) is None:
+        if self._wish.on_conflict == "replace" or await self._runtime.store.connections.get(ref) is None:
             return None
         return self._there(ref)
 
@@ -154,20 +154,20 @@ class ConnectionImporter:
             return _outcome(ref, result, fault.code, f"{place}{fault.message}")
 
     async def _landed(self, moved: Moved, ref: ConnectionRef) -> ImportOutcome:
-        there_is = self._services.integrations.find(ref.environment, ref.integration_id)
+        there_is = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
         integration = there_is or self.planned.get(ref.integration_id)
         if integration is None:
-            known = [one.integration_id for one in self._services.integrations.of(ref.environment)]
+            known = [one.integration_id for one in self._runtime.generation.integrations.of(ref.environment)]
             detail = f"there is no integration '{ref.integration_id}' here{did_you_mean(ref.integration_id, known)}"
             return _outcome(ref, ImportResult.REFUSED, "unknown_integration", detail)
-        provider = self._services.creator.provider_of(integration)
+        provider = self._runtime.creator.provider_of(integration)
         mode = modes()[provider.auth_mode]
         held, config, notes = credential_of(moved, mode, provider, clock.now())
         if not moved.own:
             config = accepted(provider, config, ("connection_config",))
             config = {**mode.settings(held), **with_site(provider, config)}
             complete(provider, config, ("connection_config",))
-        there = await self._services.store.connections.get(ref)
+        there = await self._runtime.store.connections.get(ref)
         if there is not None and self._wish.on_conflict != "replace":
             return self._there(ref)
         result = ImportResult.IMPORTED if there is None else ImportResult.REPLACED
@@ -179,11 +179,11 @@ class ConnectionImporter:
         context = Context(provider, integration, config, moved.metadata)
         new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
-        stored = await self._services.store.connections.arrive(new, moved.past, over=over, now=clock.now())
+        stored = await self._runtime.store.connections.arrive(new, moved.past, over=over, now=clock.now())
         if stored is None:
             return self._there(ref)
         connection, created = stored
-        self._services.live.replace(connection)
+        self._runtime.live.replace(connection)
         return _outcome(ref, ImportResult.IMPORTED if created else ImportResult.REPLACED, notes=notes)
 
     async def _proven(
@@ -197,7 +197,7 @@ class ConnectionImporter:
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
         """With its first token where it brought none, and the settings that the entry's script finds where it has none of
         them. The provider is asked only then, or for a verification."""
-        creator, url = self._services.creator, self._services.config.server.public_url
+        creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()
         if provider.post_connection_script and not any(map(config.get, provider.connection_configuration or ())):

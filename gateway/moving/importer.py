@@ -16,7 +16,7 @@ from gateway.moving.parallel_work import Tally, WorkPace, bounded, renewed
 from gateway.moving.peer import Peer, PeerConnection, PeerIntegration
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
-from gateway.services import Services
+from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
 # ── Integrations that move in with their connections: made here where there is none of that key, and never changed.
@@ -32,36 +32,34 @@ class MadeOne:
     planned: Integration | None = None
 
 
-async def make_missing(
-    services: Services, environment: str, key: str, one: PeerIntegration, *, dry_run: bool
-) -> MadeOne:
+async def make_missing(runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool) -> MadeOne:
     """`key`: what it is to be called here."""
-    if services.integrations.has(environment, key):
+    if runtime.generation.integrations.has(environment, key):
         return MadeOne(key, made=False)
     try:
-        new = _integration(services, environment, key, one)
+        new = _integration(runtime, environment, key, one)
     except GatewayError as fault:
         return MadeOne(key, made=False, fault=fault.message)
     if dry_run:
         return MadeOne(key, made=True, planned=new)
-    if await services.made.add(new) is None:
+    if await runtime.made.add(new) is None:
         return MadeOne(key, made=False, fault="its key is just being deleted here")
     return MadeOne(key, made=True)
 
 
-def fault_of(services: Services, environment: str, key: str, one: PeerIntegration) -> str:
+def fault_of(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
     """Why it cannot be made here; empty where it can."""
     try:
-        _integration(services, environment, key, one)
+        _integration(runtime, environment, key, one)
     except GatewayError as fault:
         return fault.message
     return ""
 
 
-def _integration(services: Services, environment: str, key: str, one: PeerIntegration) -> Integration:
-    provider = services.catalog.get(one.provider)
+def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> Integration:
+    provider = runtime.generation.catalog.get(one.provider)
     if provider is None:
-        hint = did_you_mean(one.provider, services.catalog.providers)
+        hint = did_you_mean(one.provider, runtime.generation.catalog.providers)
         raise InvalidRequest("invalid_body", f"the catalog here has no provider '{one.provider}'{hint}")
     if provider.auth_mode not in modes():
         raise InvalidRequest("invalid_body", f"'{one.provider}' uses {provider.auth_mode}, which is not installed here")
@@ -97,7 +95,7 @@ class Importer:
     """`create_integrations`: those that are not here are made. `test_refresh`: each is renewed once after it was stored,
     at most `refresh_rate` a second. `step` hears how many are done, of how many; 0 where that is not known."""
 
-    services: Services
+    runtime: Runtime
     wish: ImportOptions
     tally: Tally
     at_once: int = 8
@@ -109,7 +107,7 @@ class Importer:
     total: int = 0
 
     def __post_init__(self) -> None:
-        self._landing = ConnectionImporter(self.services, self.wish)
+        self._landing = ConnectionImporter(self.runtime, self.wish)
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
@@ -159,7 +157,7 @@ class Importer:
         if not self.create_integrations:
             return
         key = self.wish.named.get(one.integration_id, one.integration_id)
-        made = await make_missing(self.services, self.wish.environment, key, one, dry_run=self.wish.dry_run)
+        made = await make_missing(self.runtime, self.wish.environment, key, one, dry_run=self.wish.dry_run)
         if made.made or made.fault:
             self.made.append(made)
         if made.planned is not None:
@@ -178,7 +176,7 @@ class Importer:
     async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
         ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
         await self._pace.turn()
-        came, why = await renewed(self.services, ref)
+        came, why = await renewed(self.runtime, ref)
         return replace(outcome, renewed=f"{came}: {why}" if why else came)
 
     def _here(self, outcome: ImportOutcome) -> ImportOutcome:
@@ -190,12 +188,12 @@ class Importer:
         self.step(self.tally.done, self.total)
 
 
-def rotating(services: Services, environment: str) -> list[str]:
+def rotating(runtime: Runtime, environment: str) -> list[str]:
     """Keys of the integrations whose providers end a refresh token when it is used."""
     found = []
-    for one in services.integrations.of(environment):
+    for one in runtime.generation.integrations.of(environment):
         try:
-            provider = services.creator.provider_of(one)
+            provider = runtime.creator.provider_of(one)
         except GatewayError:
             continue
         if provider.auth_mode in modes() and provider.refresh is not None and provider.refresh.rotating:

@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.moving.moved_connection import ImportOutcome, ImportResult
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.services import Services
+from gateway.runtime import Runtime
 
 Item = TypeVar("Item")
 
@@ -103,11 +103,11 @@ class Tally:
         }
 
 
-async def renewed(services: Services, ref: ConnectionRef) -> tuple[str, str | None]:
+async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
     """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
     try:
-        before = await services.store.connections.get(ref)
-        after, fault = await services.live.current(ref, force=True)
+        before = await runtime.store.connections.get(ref)
+        after, fault = await runtime.live.current(ref, force=True)
     except GatewayError as refused:
         return "failed", refused.message
     if fault is not None:

@@ -12,7 +12,7 @@ from gateway.moving.import_one import ImportOptions
 from gateway.moving.importer import fault_of
 from gateway.moving.peer import Peer, PeerIntegration
 from gateway.records.integration import Integration
-from gateway.services import Services
+from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
@@ -65,7 +65,7 @@ class Preview:
         return {name: count for name, count in sorted(told.items()) if count}
 
 
-async def preview(services: Services, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
+async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
     """Reads there and here, changes nothing, and fetches no end user's credential. Raises SourceRefused."""
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
@@ -73,24 +73,24 @@ async def preview(services: Services, peer: Peer, wish: ImportOptions, only: Seq
     broken = Counter(one.integration_id for one in listed if one.broken)
     theirs = {name: await peer.auth_mode(name) for name in {one.provider for one in integrations}}
     forecasts = [
-        _forecast(services, wish, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
+        _forecast(runtime, wish, one, count[one.integration_id], broken[one.integration_id], theirs[one.provider])
         for one in integrations
     ]
     known = {one.integration_id for one in integrations}
     orphans = {key: n for key, n in count.items() if key not in known}
-    public_url = services.config.server.public_url
+    public_url = runtime.generation.public_url
     webhook_url = f"{public_url}/webhook/{wish.environment}/<integration>"
-    seen = Preview(forecasts, orphans, services.config.callback_url, webhook_url)
+    seen = Preview(forecasts, orphans, runtime.generation.config.callback_url, webhook_url)
     return Preview(forecasts, orphans, seen.callback_url, webhook_url, _steps(seen))
 
 
 def _forecast(
-    services: Services, wish: ImportOptions, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
+    runtime: Runtime, wish: ImportOptions, one: PeerIntegration, connections: int, broken: int, mode_there: str | None
 ) -> Forecast:
     key = wish.named.get(one.integration_id, one.integration_id)
-    here = services.integrations.find(wish.environment, key)
-    provider = services.catalog.get(here.provider if here else one.provider)
-    verdict, todo = _judged(services, wish, one, key, here, provider)
+    here = runtime.generation.integrations.find(wish.environment, key)
+    provider = runtime.generation.catalog.get(here.provider if here else one.provider)
+    verdict, todo = _judged(runtime, wish, one, key, here, provider)
     if provider is not None and (other := _other_mode(provider, mode_there)):
         verdict, todo = "not_possible", [other]
     if broken:
@@ -100,7 +100,7 @@ def _forecast(
 
 
 def _judged(
-    services: Services,
+    runtime: Runtime,
     wish: ImportOptions,
     one: PeerIntegration,
     key: str,
@@ -108,7 +108,7 @@ def _judged(
     provider: Provider | None,
 ) -> tuple[Verdict, list[str]]:
     if provider is None:
-        hint = did_you_mean(one.provider, services.catalog.providers)
+        hint = did_you_mean(one.provider, runtime.generation.catalog.providers)
         return "not_possible", [
             f"the catalog here has no provider '{one.provider}'{hint}; write an entry (docs/catalog.md)"
         ]
@@ -117,7 +117,7 @@ def _judged(
     todo: list[str] = []
     needs = False
     if here is None:
-        fault = fault_of(services, wish.environment, key, one)
+        fault = fault_of(runtime, wish.environment, key, one)
         if fault and one.credentials is None:
             needs = True
             todo.append(
@@ -135,9 +135,11 @@ def _judged(
     mode = modes()[provider.auth_mode]
     granting = isinstance(mode, GrantingMode)
     if granting:
-        todo.append(f"register the callback address {services.config.callback_url} at {provider.display_name}")
+        todo.append(
+            f"register the callback address {runtime.generation.config.callback_url} at {provider.display_name}"
+        )
     if provider.webhook_routing_script:
-        address = f"{services.config.server.public_url}/webhook/{wish.environment}/{key}"
+        address = f"{runtime.generation.public_url}/webhook/{wish.environment}/{key}"
         todo.append(f"where {provider.display_name} sends webhooks, change their address to {address}")
     if needs:
         return "needs_something", todo

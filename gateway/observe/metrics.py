@@ -257,7 +257,7 @@ log = structlog.get_logger(__name__)
 
 
 class Metrics:
-    """The numbers of this process; handed on from one configuration to the next.
+    """The numbers of this process. They outlive a configuration.
 
     `known` says whether an environment has an integration of that name. Requests that name another are counted under an
     empty one.
@@ -266,11 +266,7 @@ class Metrics:
     def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
         self.known = known
         self._watched: list[Callable[[], Iterable[Sample]]] = []
-        self.move_to(page or MetricsPage.alone())
-
-    def move_to(self, page: MetricsPage) -> None:
-        """Count on `page` from now on, going on from what stands there."""
-        self._page = page
+        self._page = page = page or MetricsPage.alone()  # goes on from what stands there
         self._cells = page.cells
         self._split: dict[Whose, Split] = {}
         self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
@@ -279,9 +275,8 @@ class Metrics:
         self._begun_with: dict[Key, float] = {}
         self._full = False
 
-    def turn_to(self, known: Callable[[str, str], bool]) -> None:
-        """Let `known` decide from now on. What was counted stays."""
-        self.known = known
+    def ask_again(self) -> None:
+        """`known` may answer otherwise from now on. What was counted stays."""
         self._split.clear()
 
     def observe(self, exchange: ExchangeRecord) -> None:

@@ -4,14 +4,14 @@ but its public address. Made when first asked for."""
 from aiohttp import web
 
 from gateway.pages.templates import page
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 
 
 async def openapi_json(request: web.Request) -> web.Response:
     """The document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
     from gateway.openapi.openapi_document import body
 
-    told = body(request.app[SERVICES].config.server.public_url)
+    told = body(generation_of(request).public_url)
     headers = {"ETag": f'"{told.etag}"', "Cache-Control": "public, no-cache"}
     if any(tag.value in {told.etag, "*"} for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
@@ -22,5 +22,5 @@ async def docs(request: web.Request) -> web.Response:
     """The page, whole; its script filters it, and without that it is merely long."""
     from gateway.openapi.docs_page import groups, schemas
 
-    public_url = request.app[SERVICES].config.server.public_url
+    public_url = generation_of(request).public_url
     return page(request, "docs.html", script=True, public_url=public_url, groups=groups(public_url), schemas=schemas())

@@ -17,8 +17,8 @@ from gateway.errors import InvalidRequest
 from gateway.pages.connect_cookie import is_embedded, name_of
 from gateway.pages.frame import origin_of
 from gateway.records.connecting import ConnectSession, Outcome
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
-from gateway.services import SERVICES
 from gateway.store.pending_authorizations import in_use
 
 CONFIRMATION_FIELD: Final = "confirmation"
@@ -40,7 +40,7 @@ class Browser:
     """What one browser holds of one session."""
 
     def __init__(self, request: web.Request, session: ConnectSession) -> None:
-        secure = request.app[SERVICES].config.server.public_url.startswith("https://")
+        secure = generation_of(request).public_url.startswith("https://")
         self._name = f"{'__Host-' if secure else ''}gw-confirm-{name_of(session.digest)}"
         self._secure = secure
         self._session = session
@@ -92,7 +92,7 @@ class Browser:
 def check_confirmed(request: web.Request, browser: Browser, integration_id: str, posted: str) -> None:
     """Raises InvalidRequest where nobody can have seen the page that asks for it."""
     if is_embedded(request):
-        own = origin_of(request.app[SERVICES].config.server.public_url)
+        own = origin_of(generation_of(request).public_url)
         shown = request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
     else:
         shown = browser.confirms(integration_id, posted)
@@ -105,7 +105,7 @@ def check_confirmed(request: web.Request, browser: Browser, integration_id: str,
 
 async def claim(request: web.Request, browser: Browser, session: ConnectSession) -> None:
     """Let a session for one browser serve this one from now on. Raises Forbidden where another one has it."""
-    if session.for_one_browser and not await request.app[SERVICES].store.sessions.keep_for_browser(
+    if session.for_one_browser and not await request.app[RUNTIME].store.sessions.keep_for_browser(
         session.digest, browser.digest
     ):
         raise in_use()

@@ -15,8 +15,8 @@ from gateway.errors import Forbidden, Unauthorized
 from gateway.middleware.bearer_key import key_in
 from gateway.pages.frame import PageWords, may_embed, origin_of
 from gateway.records.connecting import ConnectSession
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
-from gateway.services import SERVICES
 
 EMBEDDED: Final = "embedded"
 EMBEDDER: Final = "Gateway-Embedder"  # set by our own script in a frame: the origin that it got the token from
@@ -48,7 +48,7 @@ def address_of(
     """The address of the page `below` the session's first one, which keeps a language and a theme that were chosen. `window`:
     of a page in a window of its own, also where a frame has opened that."""
     name = EMBEDDED if is_embedded(request) and not window else name_of(session_digest)
-    path = f"{request.app[SERVICES].config.server.public_url}/connect/s/{name}{below}"
+    path = f"{generation_of(request).public_url}/connect/s/{name}{below}"
     kept = {**query, **({"lang": words.lang} if words.asked else {})}
     if request.query.get("theme") in {"light", "dark"}:
         kept["theme"] = request.query["theme"]
@@ -57,7 +57,7 @@ def address_of(
 
 async def session_of(request: web.Request, posted: str | None = None) -> ConnectSession:
     """Whose page it is. `posted`: the token in a form. Raises Unauthorized, Forbidden."""
-    sessions = request.app[SERVICES].sessions
+    sessions = request.app[RUNTIME].sessions
     if not is_embedded(request):
         name = request.match_info["session_id"]
         session = await sessions.find(request.cookies.get(cookie_name(request, name), ""))
@@ -67,7 +67,7 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
     if posted:
         return await sessions.find(posted)
     session = await sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
-    if not may_embed(request.app[SERVICES], session.environment, request.headers.get(EMBEDDER, "")):
+    if not may_embed(generation_of(request), session.environment, request.headers.get(EMBEDDER, "")):
         raise Forbidden("forbidden", "The page that embeds this one is not among the environment's connect_origins.")
     return session
 
@@ -97,13 +97,13 @@ def holds(request: web.Request, session_digest: str) -> bool:
 
 
 def cookie_name(request: web.Request, name: str) -> str:
-    secure = request.app[SERVICES].config.server.public_url.startswith("https://")
+    secure = generation_of(request).public_url.startswith("https://")
     return f"{'__Host-' if secure else ''}gw-connect-{name}"
 
 
 def check_own_form(request: web.Request) -> None:
     """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin)."""
-    public_url = request.app[SERVICES].config.server.public_url
+    public_url = generation_of(request).public_url
     own = origin_of(public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")

@@ -10,11 +10,12 @@ from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
+from gateway.generation import Generation
 from gateway.oauth.authorize import scope_list
 from gateway.pages.frame import PageWords
 from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
-from gateway.services import Services
+from gateway.runtime import Runtime
 
 # ── Scopes in plain words, as far as their own spelling tells: ``write:jira-work`` is to create and change jira work.
 
@@ -73,21 +74,21 @@ class Offer:
     connected: bool = False
 
 
-def offered(services: Services, session: ConnectSession) -> list[Integration]:
+def offered(generation: Generation, session: ConnectSession) -> list[Integration]:
     """What the session allows, in the order it was named; without a list, all of the environment. Not those whose entry the
     catalog does not have any more: they cannot be connected, and must not take the others along.
     """
-    there = [one for one in services.integrations.of(session.environment) if services.catalog.get(one.provider)]
+    there = [one for one in generation.integrations.of(session.environment) if generation.catalog.get(one.provider)]
     if not session.allowed_integrations:
         return there
     by_key = {one.integration_id: one for one in there}
     return [by_key[key] for key in dict.fromkeys(session.allowed_integrations) if key in by_key]
 
 
-def offer(services: Services, integration: Integration, start: str, words: PageWords) -> Offer:
+def offer(runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords) -> Offer:
     """`start`: the address of the session's first page."""
-    provider = services.creator.provider_of(integration)
-    public_url = services.config.server.public_url
+    provider = runtime.creator.provider_of(integration)
+    public_url = generation.public_url
     oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
     host = urlsplit(provider.authorization_url or "").hostname or provider.display_name
     if "${" in host or "{" in host:
@@ -99,7 +100,7 @@ def offer(services: Services, integration: Integration, start: str, words: PageW
     return Offer(
         key=integration.integration_id,
         name=name,
-        logo=services.catalog.shown(provider.name, public_url)["logo_url"],
+        logo=generation.catalog.shown(provider.name, public_url)["logo_url"],
         address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
         provider=provider,
         integration=integration,

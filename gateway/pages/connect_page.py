@@ -40,7 +40,7 @@ from gateway.pages.frame import PageWords, connect_page, see_other, words_for
 from gateway.pages.redirects import LONGEST_CLIENT_ID, bind
 from gateway.pages.result import result_page
 from gateway.records.connecting import ConnectSession
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import in_use
 
 FORM_BYTES: Final = 256 << 10
@@ -48,12 +48,12 @@ FORM_BYTES: Final = 256 << 10
 
 async def entrance(request: web.Request) -> web.StreamResponse:
     """What `connect_link` opens, and what a frame loads. The token goes from the address into a cookie at once."""
-    words, services = words_for(request), request.app[SERVICES]
+    words, runtime = words_for(request), request.app[RUNTIME]
     token = request.query.get("session_token")
     if token is None and ("apiURL" in request.query or request.headers.get("Sec-Fetch-Dest") == "iframe"):
         return frame_page(request, words)
     try:
-        session = await services.sessions.find(token or "")
+        session = await runtime.sessions.find(token or "")
     except Unauthorized as fault:
         return expired(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
@@ -117,7 +117,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         if one.oauth:
             answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
-            typed_in = request.app[SERVICES].typed_in
+            typed_in = request.app[RUNTIME].typed_in
             its = None if is_embedded(request) else browser.digest
             await typed_in.connect(session, one.integration, credential, params, request[REQUEST_ID], its)
             answer = see_other(address_of(request, session.digest, words, f"/i/{quoted(one.key)}/result"))
@@ -142,10 +142,10 @@ async def act(request: web.Request) -> web.StreamResponse:
 async def leave(request: web.Request) -> web.StreamResponse:
     """On to the provider, in the browser that has just begun. A page that goes on by itself, not a redirect: so that forms of
     ours may go nowhere but to us (CSP form-action), and that it can be loaded again."""
-    words, services = words_for(request), request.app[SERVICES]
+    words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
-        going = await services.flows.under_way(request.match_info["flow"], request.cookies)
+        going = await runtime.flows.under_way(request.match_info["flow"], request.cookies)
         if going is None:  # it is over, or belongs to another browser
             return see_other(base_of(request, session.digest, words))
         one = offer_of(request, session, going[0], words)
@@ -166,7 +166,7 @@ async def _depart(
     request: web.Request, session: ConnectSession, one: Offer, words: PageWords, asked: FlowOptions, browser: str
 ) -> web.Response:
     lang = words.lang if words.asked else asked.lang
-    departure = await request.app[SERVICES].flows.begin(
+    departure = await request.app[RUNTIME].flows.begin(
         session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
     )
     answer = see_other(address_of(request, session.digest, words, f"/leave/{departure.flow}", window=True))
@@ -185,17 +185,17 @@ def _offer(request: web.Request, session: ConnectSession, words: PageWords) -> O
 
 def offer_of(request: web.Request, session: ConnectSession, integration_id: str, words: PageWords) -> Offer:
     """What the session offers of this integration. Raises NotFound, Forbidden."""
-    services = request.app[SERVICES]
-    integration = services.integrations.get(session.environment, integration_id)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    integration = generation.integrations.get(session.environment, integration_id)
     check_offered(session, integration.integration_id)
-    return offer(services, integration, base_of(request, session.digest, words), words)
+    return offer(runtime, generation, integration, base_of(request, session.digest, words), words)
 
 
 async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
     """What the way in has said, where it did. Raises InvalidRequest where that is not known any more."""
     if not token:
         return None
-    asked = await request.app[SERVICES].flows.asked_for(session, one.key, token)
+    asked = await request.app[RUNTIME].flows.asked_for(session, one.key, token)
     if asked is None:
         raise InvalidRequest("invalid_state", "This page was open too long. Start again from the application.")
     return asked

@@ -17,7 +17,7 @@ from gateway.pages.frame import PageWords, connect_page, embedders
 from gateway.pages.result import connected_page, made_by
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import used
 from gateway.text import is_uuid
 from gateway.timestamps import iso
@@ -25,12 +25,12 @@ from gateway.timestamps import iso
 
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
     """The list of what can be connected; where that is one, its form."""
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     begin = base_of(request, session.digest, words)
     made = await made_by(request, session)
     offers = [
-        replace(offer(services, one, begin, words), connected=one.integration_id in made)
-        for one in offered(services, session)
+        replace(offer(runtime, generation, one, begin, words), connected=one.integration_id in made)
+        for one in offered(generation, session)
     ]
     if len(offers) == 1:
         return await form_page(request, session, offers[0], words)
@@ -63,7 +63,7 @@ async def form_page(
     """The form of `one`, which is its confirmation too; with what was `posted` and the `fault` of that, where it led to one.
     `asked`: what the way in has said already, kept under `asked_token`. Where the session has connected `one`, a page that
     says so."""
-    services = request.app[SERVICES]
+    generation = generation_of(request)
     made = (await made_by(request, session)).get(one.key)
     if fault is None and made is not None and (session.used_up or "again" not in request.query):
         return await connected_page(request, words, made, session, already=True)
@@ -72,7 +72,7 @@ async def form_page(
     browser = Browser(request, session)
     row = await _renewed(request, session, one.key)
     fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
-    app = services.config.branding.name or words.plain("the_app")
+    app = generation.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
     if posted is not None:
         fields = filled(fields, posted, issues)
@@ -92,7 +92,7 @@ async def form_page(
         cancel=address_of(request, session.digest, words, "/return", i=one.key),
         reconnecting=session.reconnects,
         account=row.account.label if row else None,
-        back=base_of(request, session.digest, words) if len(offered(services, session)) > 1 else None,
+        back=base_of(request, session.digest, words) if len(offered(generation, session)) > 1 else None,
         guide=session.overrides.get(one.key, {}).get("docs_connect") or one.provider.docs_connect,
         fault=fault.message if fault else None,
         advice=advice(fault, words, one.name) if fault else None,
@@ -112,16 +112,16 @@ async def form_page(
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:
     """What an embedding page loads: empty until it has been handed a session's token."""
-    services = request.app[SERVICES]
-    branding = services.config.branding
+    generation = generation_of(request)
+    branding = generation.config.branding
     return connect_page(
         request,
         "connect/embedded.html",
         words,
         framed=True,
-        base=f"{services.config.server.public_url}/connect/s/embedded",
-        result=f"{services.config.server.public_url}/connect/session/result",
-        embedders=" ".join(embedders(services)),
+        base=f"{generation.public_url}/connect/s/embedded",
+        result=f"{generation.public_url}/connect/session/result",
+        embedders=" ".join(embedders(generation)),
         settings={
             "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
             "defaultTheme": "system",
@@ -135,7 +135,7 @@ async def _asked_by(request: web.Request, session: ConnectSession, words: PageWo
     """Who asks beside the application: an agent, by the name of its key. A key that may do anything is the application's."""
     if not session.key_id:
         return None
-    key = await request.app[SERVICES].store.keys.find(session.environment, int(session.key_id))
+    key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))
     return words("asked_by", who=key.name) if key is not None and (key.limits or key.parent_id is not None) else None
 
 
@@ -154,7 +154,7 @@ async def _renewed(request: web.Request, session: ConnectSession, key: str) -> C
     if not session.reconnects or session.connection_id is None:
         return None
     ref = ConnectionRef(session.environment, key, session.connection_id)
-    return await request.app[SERVICES].store.connections.get(ref)
+    return await request.app[RUNTIME].store.connections.get(ref)
 
 
 def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
@@ -162,7 +162,7 @@ def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: Pa
     a name that people may know."""
     if session.connection_id is None:
         return None
-    app = request.app[SERVICES].config.branding.name or words.plain("the_app")
+    app = generation_of(request).config.branding.name or words.plain("the_app")
     if is_uuid(session.connection_id):
         return words("for_one_connection", app=app, name=one.name)
     return words("for_connection", app=app, connection=session.connection_id)

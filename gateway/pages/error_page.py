@@ -13,7 +13,7 @@ from gateway.middleware.error_shape import CHALLENGE
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.connect_cookie import is_embedded
 from gateway.pages.frame import PageWords, connect_page, openers, words_for
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 
 PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
 
@@ -61,7 +61,7 @@ def failed(
         back=back,
         back_label=words("again"),
         done=done,
-        done_label=words("to_app", app=request.app[SERVICES].config.branding.name or words.plain("the_app")),
+        done_label=words("to_app", app=generation_of(request).config.branding.name or words.plain("the_app")),
         another=None,
         waits=False,
         tells="error" if tells else None,

@@ -12,8 +12,9 @@ from aiohttp import hdrs, web
 from gateway import resources
 from gateway.authorization.trusted_pages import is_registered, trusts_loopback
 from gateway.errors import NotFound
+from gateway.generation import Generation
 from gateway.pages.templates import page
-from gateway.services import SERVICES, Services
+from gateway.runtime import generation_of
 
 # ── What pages for end users say, in the languages of `templates/connect/words/`; English stands in for what one
 # lacks.
@@ -103,7 +104,7 @@ class File:
 async def asset(request: web.Request) -> web.Response:
     """GET /connect/assets/{name}. Raises NotFound."""
     name = request.match_info["name"]
-    logo = request.app[SERVICES].config.branding.logo
+    logo = generation_of(request).config.branding.logo
     if name in OWN:
         file, kind = own(name), OWN[name]
     elif name == LOGO and logo is not None:
@@ -172,8 +173,8 @@ def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
     """`template` in the frame. `framed`: registered origins may embed it; else nobody may."""
-    services = request.app[SERVICES]
-    config, branding = services.config, services.config.branding
+    generation = generation_of(request)
+    config, branding = generation.config, generation.config.branding
     public_url = config.server.public_url
     mark = logo_mark(branding.logo)
     theme = request.query.get("theme", "")
@@ -183,7 +184,7 @@ def connect_page(
         template,
         status,
         script=True,
-        ancestors=embedders(services) if framed else (),
+        ancestors=embedders(generation) if framed else (),
         t=words,
         lang=words.lang,
         app=app or words.plain("the_app"),
@@ -207,16 +208,16 @@ def see_other(address: str) -> web.Response:
     )
 
 
-def embedders(services: Services) -> tuple[str, ...]:
+def embedders(generation: Generation) -> tuple[str, ...]:
     """The origins whose pages may embed ours, of all environments: which one a session is of is checked when it shows."""
-    named = {origin for one in services.config.environments.values() for origin in one.connect_origins}
-    return (*sorted(named), *(LOOPBACK if trusts_loopback(services.config) else ()))
+    named = {origin for one in generation.config.environments.values() for origin in one.connect_origins}
+    return (*sorted(named), *(LOOPBACK if trusts_loopback(generation.config) else ()))
 
 
 def openers(request: web.Request, environment: str | None) -> str:
     """Where the last page of a window posts its result: to the origins registered for `environment` (None: it is not known,
     so for any) and to our own; to any page where none is registered."""
-    config = request.app[SERVICES].config
+    config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
     named = config.environments.values() if known is None else [known]
     registered = sorted({origin for one in named for origin in one.connect_origins})
@@ -228,9 +229,9 @@ def origin_of(public_url: str) -> str:
     return f"{scheme}://{rest.partition('/')[0]}"
 
 
-def may_embed(services: Services, environment: str, origin: str) -> bool:
+def may_embed(generation: Generation, environment: str, origin: str) -> bool:
     """Whether a page of `origin` may show a session of `environment`."""
-    return is_registered(services.config, environment, origin)
+    return is_registered(generation.config, environment, origin)
 
 
 def color(ground: str) -> Color:

@@ -17,7 +17,7 @@ from gateway.errors import NotFound
 from gateway.pages.error_page import failed
 from gateway.pages.guide_steps import asked, steps
 from gateway.pages.templates import page
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 from gateway.text import counted
 
 # ── One proxied call, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
@@ -173,22 +173,22 @@ TRUST = {
 
 async def guide(request: web.Request) -> web.Response:
     """The page; 404 as a page for a name that is not in the catalog."""
-    services = request.app[SERVICES]
-    public_url = services.config.server.public_url
+    generation = generation_of(request)
+    public_url = generation.public_url
     name = request.match_info["provider"]
-    provider = services.catalog.get(name)
+    provider = generation.catalog.get(name)
     if provider is None:
         missing = NotFound(
             "not_found", f"The catalog has no provider '{name}'. `gateway catalog list` shows what there is."
         )
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
-    shared = services.catalog.get(provider.family) if provider.family and provider.family != name else None
+    shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     call = call_of(provider)
     return page(
         request,
         "guide.html",
         provider=provider,
-        shown=services.catalog.shown(name, public_url),
+        shown=generation.catalog.shown(name, public_url),
         trust=TRUST.get(provider.provenance or "", "Nobody says where its facts come from."),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked(provider.connection_config),

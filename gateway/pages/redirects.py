@@ -19,8 +19,8 @@ from gateway.pages.form_fields import posted
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
 from gateway.pages.result import application_address, connected_page, way_to_application
 from gateway.records.connecting import ConnectSession, Outcome
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
-from gateway.services import SERVICES
 from gateway.store.pending_authorizations import in_use
 
 # ── Where the end user's browser sets out for the provider's consent page (docs/compatibility.md#authorization).
@@ -40,8 +40,8 @@ async def begin(request: web.Request) -> web.StreamResponse:
     A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
     The window's WebSocket hears of it either way.
     """
-    services = request.app[SERVICES]
-    session = await services.sessions.find(request.query.get("connect_session_token", ""))
+    runtime = request.app[RUNTIME]
+    session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration_id = request.match_info["integration_id"]
     ws_client_id = request.query.get("ws_client_id", "")[:LONGEST_CLIENT_ID] or None
     try:
@@ -50,7 +50,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
             return await _to_confirmation(request, session, integration_id, asked)
         browser = Browser(request, session)
         await claim(request, browser, session)
-        departure = await services.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
+        departure = await runtime.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
     except Unauthorized:
         raise
     except GatewayError as fault:
@@ -93,7 +93,7 @@ async def _to_confirmation(
 ) -> web.Response:
     if not Browser(request, session).has_it:
         raise in_use()
-    token = await request.app[SERVICES].flows.ask(session, integration_id, asked)
+    token = await request.app[RUNTIME].flows.ask(session, integration_id, asked)
     words = words_for(request, asked.lang)
     address = address_of(request, session.digest, words, f"/i/{quoted(integration_id)}", asked=token)
     answer = see_other(address)
@@ -104,11 +104,11 @@ async def _to_confirmation(
 async def _asked(
     request: web.Request, session: ConnectSession, integration_id: str, ws_client_id: str | None
 ) -> FlowOptions:
-    services = request.app[SERVICES]
+    runtime = request.app[RUNTIME]
     if "connection_id" in request.query:
         message = "The session decides about the connection id; leave it out."
         fault = InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, ("connection_id",))])
-        await services.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
+        await runtime.flows.refused(session, integration_id, ws_client_id, fault, request[REQUEST_ID])
         raise fault
     brought = members(request.query, "credentials")
     return FlowOptions(
@@ -128,10 +128,10 @@ LONGEST_FORM: Final = 4096
 async def callback(request: web.Request) -> web.Response:
     """303 to the page of the result, or to the application; in a browser that does not hold the session, that page itself.
     200 with sites to choose from; 400 with what went wrong."""
-    services = request.app[SERVICES]
-    name = services.flows.cookie_name(state_in(request.query))
+    runtime = request.app[RUNTIME]
+    name = runtime.flows.cookie_name(state_in(request.query))
     try:
-        came = await services.flows.finish(request.query, request.cookies, request[REQUEST_ID])
+        came = await runtime.flows.finish(request.query, request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         if fault.code == "invalid_state" and (done := await _done_before(request, state_in(request.query))) is not None:
             return done
@@ -146,15 +146,15 @@ async def callback(request: web.Request) -> web.Response:
 
 async def site(request: web.Request) -> web.Response:
     """POST /oauth/site: which of several sites a grant is for. The form's token is good for one use, in one browser."""
-    services, token = request.app[SERVICES], ""
+    runtime, token = request.app[RUNTIME], ""
     try:
         form = await posted(request, LONGEST_FORM)
         token = form.get("token", "")
-        came = await services.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
+        came = await runtime.flows.choose(token, form.get("site", ""), request.cookies, request[REQUEST_ID])
     except GatewayError as fault:
         return await _failed(request, fault)
     answer = await _told(request, came)
-    _spend(request, answer, services.flows.cookie_name(token))
+    _spend(request, answer, runtime.flows.cookie_name(token))
     return answer
 
 
@@ -167,7 +167,7 @@ async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
         "connect/sites.html",
         words,
         name=came.provider.display_name,
-        action=f"{request.app[SERVICES].config.server.public_url}/oauth/site",
+        action=f"{generation_of(request).public_url}/oauth/site",
         token=came.token,
         sites=came.sites,
     )
@@ -178,12 +178,12 @@ async def _told(request: web.Request, came: Arrived | Choice) -> web.Response:
 async def _failed(request: web.Request, fault: GatewayError) -> web.Response:
     if not isinstance(fault, CallbackFailed) or fault.integration_id is None:
         return failed(request, fault, tells=True)
-    services, words = request.app[SERVICES], words_for(request)
+    runtime, generation, words = request.app[RUNTIME], generation_of(request), words_for(request)
     session = await _held_session(request, fault.session_digest)
-    integration = services.integrations.find(session.environment, fault.integration_id) if session else None
-    if session is None or integration is None or services.catalog.get(integration.provider) is None:
+    integration = generation.integrations.find(session.environment, fault.integration_id) if session else None
+    if session is None or integration is None or generation.catalog.get(integration.provider) is None:
         return failed(request, fault, words=words, integration_id=fault.integration_id, tells=True)
-    one = offer(services, integration, base_of(request, session.digest, words), words)
+    one = offer(runtime, generation, integration, base_of(request, session.digest, words), words)
     return failed(
         request,
         fault,
@@ -208,7 +208,7 @@ async def _arrived(request: web.Request, came: Arrived, words: PageWords) -> web
     )
     if not holds(request, came.session_digest):
         return await connected_page(request, words, made, None)
-    session = await request.app[SERVICES].sessions.known(came.session_digest)
+    session = await request.app[RUNTIME].sessions.known(came.session_digest)
     if came.is_pending and session is not None and session.return_url is not None:
         address = await application_address(request, session, made, ref.integration_id)
     else:
@@ -218,7 +218,7 @@ async def _arrived(request: web.Request, came: Arrived, words: PageWords) -> web
 
 async def _done_before(request: web.Request, state: str) -> web.Response | None:
     """Where this browser has come back with this state before and was connected then: the page that says so."""
-    made = await request.app[SERVICES].store.flow_results.of_flow(digest(state)) if state else None
+    made = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
     if made is None or not made.succeeded or not holds(request, made.session_digest):
         return None
     words = words_for(request)
@@ -228,7 +228,7 @@ async def _done_before(request: web.Request, state: str) -> web.Response | None:
 async def _held_session(request: web.Request, session_digest: str | None) -> ConnectSession | None:
     if session_digest is None or not holds(request, session_digest):
         return None
-    return await request.app[SERVICES].sessions.known(session_digest)
+    return await request.app[RUNTIME].sessions.known(session_digest)
 
 
 def _spend(request: web.Request, answer: web.Response, name: str) -> None:

@@ -15,13 +15,13 @@ from gateway.pages.error_page import expired, failed
 from gateway.pages.frame import PageWords, connect_page, openers, see_other, words_for
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.records.connection import Account, ConnectionRef
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import in_use
 
 
 async def result(request: web.Request) -> web.StreamResponse:
     """What has come of connecting one integration; the session may be over meanwhile, which ends no page that says so."""
-    words, services = words_for(request), request.app[SERVICES]
+    words, runtime, generation = words_for(request), request.app[RUNTIME], generation_of(request)
     key = request.match_info["integration_id"]
     try:
         if is_embedded(request):
@@ -30,14 +30,14 @@ async def result(request: web.Request) -> web.StreamResponse:
             session_digest = session.digest
         else:
             session_digest = held_digest(request)
-            session = await services.sessions.known(session_digest)
+            session = await runtime.sessions.known(session_digest)
             if session is not None and not Browser(request, session).has_it:
                 raise in_use()
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
         session = session or await session_of(request)  # nothing has come of it, so it must live
-        services.integrations.get(session.environment, key)
+        generation.integrations.get(session.environment, key)
     except GatewayError as fault:
         return expired(request, fault, words)
     return see_other(address_of(request, session.digest, words, f"/i/{quoted(key)}"))
@@ -84,7 +84,7 @@ async def application_address(
     request: web.Request, session: ConnectSession, outcome: Outcome | None, key: str | None
 ) -> str:
     """`return_url` with the signed result; `outcome` None: the end user has cancelled."""
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     if outcome is None:
         told = ReturnResult(outcome="cancelled", provider_config_key=key)
     elif not outcome.succeeded:
@@ -95,8 +95,8 @@ async def application_address(
             provider_config_key=outcome.integration_id,
             connection_id=outcome.connection_id,
         )
-    signing_key = (await signing_keys(services.config, services.store, session.environment))[0]
-    return return_address(session, told, public_url=services.config.server.public_url, signing_key=signing_key)
+    signing_key = (await signing_keys(generation.config, runtime.store, session.environment))[0]
+    return return_address(session, told, public_url=generation.public_url, signing_key=signing_key)
 
 
 async def result_page(
@@ -117,7 +117,7 @@ async def connected_page(
 ) -> web.Response:
     """`made`: what connected it. `session` None: it is over, or this browser does not hold it. `already`: the end user asks
     to connect what this session has connected."""
-    services = request.app[SERVICES]
+    generation = generation_of(request)
     if (
         made.is_pending
         and session is not None
@@ -127,16 +127,16 @@ async def connected_page(
     ):
         address = await application_address(request, session, made, made.integration_id)
         return connect_page(request, "connect/onward.html", words, url=address)
-    integration = services.integrations.find(made.environment, made.integration_id)
-    provider = services.catalog.get(integration.provider) if integration else None
+    integration = generation.integrations.find(made.environment, made.integration_id)
+    provider = generation.catalog.get(integration.provider) if integration else None
     name = (integration.display_name if integration else None) or (
         provider.display_name if provider else made.integration_id
     )
     facts = await _facts(request, made, words)
-    many = session is not None and len(offered(services, session)) > 1
+    many = session is not None and len(offered(generation, session)) > 1
     open_for_more = session is not None and not session.used_up and session.connection_id is None
     state = "already" if already else "one_more" if made.is_pending else "done"
-    app = services.config.branding.name or words.plain("the_app")
+    app = generation.config.branding.name or words.plain("the_app")
     returns = session is not None and session.return_url is not None
     message = (
         words("done_embedded") if state == "done" and is_embedded(request)
@@ -182,11 +182,11 @@ def way_to_application(request: web.Request, session: ConnectSession | None, wor
 
 
 def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: ConnectSession | None) -> web.Response:
-    services = request.app[SERVICES]
+    runtime, generation = request.app[RUNTIME], generation_of(request)
     name = back = None
-    integration = services.integrations.find(outcome.environment, outcome.integration_id)
-    if session is not None and integration is not None and services.catalog.get(integration.provider) is not None:
-        one = offer(services, integration, base_of(request, session.digest, words), words)
+    integration = generation.integrations.find(outcome.environment, outcome.integration_id)
+    if session is not None and integration is not None and generation.catalog.get(integration.provider) is not None:
+        one = offer(runtime, generation, integration, base_of(request, session.digest, words), words)
         name, back = one.name, one.address
     fault = GatewayError(outcome.code or "generic_error_support", outcome.error_desc or "")  # type: ignore[arg-type]
     return failed(
@@ -206,7 +206,7 @@ async def _facts(request: web.Request, made: Outcome, words: PageWords) -> list[
     if made.connection_id is None:
         return []
     ref = ConnectionRef(made.environment, made.integration_id, made.connection_id)
-    row = None if made.is_pending else await request.app[SERVICES].store.connections.get(ref)
+    row = None if made.is_pending else await request.app[RUNTIME].store.connections.get(ref)
     account = row.account if row else Account()
     config = row.config if row else {}
     site = config.get("baseUrl") or config.get("subdomain")
@@ -215,7 +215,7 @@ async def _facts(request: web.Request, made: Outcome, words: PageWords) -> list[
 
 
 async def _outcomes(request: web.Request, session_digest: str, key: str | None) -> list[Outcome]:
-    found = await request.app[SERVICES].store.flow_results.of_session(session_digest)
+    found = await request.app[RUNTIME].store.flow_results.of_session(session_digest)
     return [one for one in found if one.error_type != SESSION_ENDED and key in {None, one.integration_id}]
 
 

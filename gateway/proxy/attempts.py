@@ -23,7 +23,7 @@ from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 # ── What the fast lane hands over: the first attempt of a request that the chain goes on with.
 
@@ -89,12 +89,13 @@ class Attempts:
 
     __slots__ = (
         "_gate",
+        "_generation",
         "_judged",
         "_renewed",
         "_request",
         "_retried",
+        "_runtime",
         "_sent_with",
-        "_services",
         "_timing",
         "_upgrade",
         "_upload",
@@ -111,10 +112,10 @@ class Attempts:
         self._request = request
         self._upload = upload
         self._watch = watch
-        self._services = request.app[SERVICES]
+        self._runtime, self._generation = request.app[RUNTIME], generation_of(request)
         self._timing = request[TIMING]
         upstream = request[UPSTREAM]
-        self._gate = self._services.gates.to((upstream.scheme, upstream.host, upstream.port))
+        self._gate = self._runtime.gates.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._renewed = False
@@ -154,7 +155,7 @@ class Attempts:
         self.count += 1
         try:
             await sign(self._request, self._upload)
-            exchange = await self._services.egress.send(
+            exchange = await self._generation.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )
             outcome = "answered"
@@ -167,7 +168,7 @@ class Attempts:
             if silence is None:
                 raise
             # A caller who has no patience says nothing about the provider.
-            if not self._upload.waiting and silence.limit_s >= self._services.egress.timeouts.first_byte_s:
+            if not self._upload.waiting and silence.limit_s >= self._generation.egress.timeouts.first_byte_s:
                 outcome = "failed"
             raise silence from None
         finally:
@@ -216,7 +217,7 @@ class Attempts:
 
     async def _newer_credential(self) -> bool:
         """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
-        refusals, sent = self._services.live.refusals, self._sent_with or self._request[CONNECTION]
+        refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
             self._judged = True
@@ -233,7 +234,7 @@ class Attempts:
 
     def _judge(self, status: int) -> None:
         """Note whether the API takes the credential, from an answer that is passed on."""
-        rejections = self._services.live.rejections
+        rejections = self._runtime.live.rejections
         if status in REFUSING:
             if not self._judged and self._at_home:
                 path = self._request[UPSTREAM].target.partition("?")[0]
@@ -250,7 +251,7 @@ class Attempts:
         newer = renewal.result()
         if newer is None or newer.connection.version <= sent.connection.version:
             path = self._request[UPSTREAM].target.partition("?")[0]
-            self._services.live.rejections.refused(sent, 401, path)
+            self._runtime.live.rejections.refused(sent, 401, path)
 
     @property
     def _at_home(self) -> bool:
@@ -274,7 +275,7 @@ class Attempts:
         with self._watch.resting():
             await clock.sleep(wait)
             ref = self._request[CONNECTION].connection.ref
-            live = self._services.live
+            live = self._runtime.live
             with self._timing.waiting_for_token():
                 self._place(live.peek(ref) or await live.opened(*ref))
         return True

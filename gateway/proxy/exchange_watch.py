@@ -16,7 +16,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.http.abort import cut
 from gateway.middleware.facts import CALLER
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 
 _LOOK_EVERY_S = 1.0
 
@@ -133,7 +133,7 @@ class ExchangeWatch:
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:
             return False
-        return self._request.app[SERVICES].keys.minted.over(caller.access)
+        return self._request.app[RUNTIME].minted.over(caller.access)
 
     def _end(self, fault: StoodStill) -> None:
         self._fault = fault

@@ -21,7 +21,7 @@ from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import ATTEMPTS, AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.upgrade_tunnel import Tunnel
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 
 
 @needs(PROXY, limits=True)
@@ -30,7 +30,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
 
     Raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable as long as nothing has been answered.
     """
-    timeouts = request.app[SERVICES].egress.timeouts
+    timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, _first_byte_s(request, timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
     upgrade = asked_for(request)

@@ -21,7 +21,7 @@ from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
 from gateway.proxy.passed_answer import values
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 # ── The attempts for one page: a provider that says when to come back is waited for, though nobody has asked for
 # retries.
@@ -142,7 +142,7 @@ class PageReader:
             exchange = await attempts.answer()
         finally:
             self.attempts += attempts.count
-        watch.limit_s = self._request.app[SERVICES].egress.timeouts.idle_s
+        watch.limit_s = generation_of(self._request).egress.timeouts.idle_s
         watch.moved()
         if 200 <= exchange.status < 300:
             return exchange
@@ -191,12 +191,12 @@ class PageReader:
 
     async def _reserve(self, size: int) -> None:
         """Wait until there is memory for a page of `size` bytes; its provider waits as well. Raises Unavailable ``busy``."""
-        services, caller = self._request.app[SERVICES], self._request[CALLER]
+        runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
         key = caller.environment.name if caller.key is None else caller.key.id
-        wait_s = services.config.egress.limits.wait_s
+        wait_s = generation.config.egress.limits.wait_s
         try:
             with self._watch.resting():
-                self._reserved = await services.page_memory.reserve(key, FORMS * size, wait_s)
+                self._reserved = await runtime.page_memory.reserve(key, FORMS * size, wait_s)
         except NoPageMemory:
             retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
             payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}

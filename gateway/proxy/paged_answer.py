@@ -28,7 +28,7 @@ from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import BROKEN, PageReader
 from gateway.proxy.passed_answer import PassedAnswer
 from gateway.records.proxied_call import Position, UpstreamRequest
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME, generation_of
 
 # ── The lines of a list: records as they came, and ours, which no record can be taken for.
 #
@@ -183,7 +183,7 @@ class _Run:
     async def following(self, position: Position) -> PageTurn:
         """The page at `position`, asked for with the credential of now."""
         request = self._request
-        live, ref = request.app[SERVICES].live, request[CONNECTION].connection.ref
+        live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
         opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
         before = request[UPSTREAM]
         upstream = replace(before, headers=CIMultiDict(before.headers), base_path=self._base_path)
@@ -210,7 +210,7 @@ class _Run:
         told: dict[str, Any] = {"pages": self.pages, "records": self.records}
         if following is not None:
             text = written(following, self._paging.request_digest)
-            cursor = self._request.app[SERVICES].page_cursors.seal(text)
+            cursor = generation_of(self._request).page_cursors.seal(text)
             if len(cursor) <= CURSOR_CHARS:
                 told["cursor"] = cursor
         return told

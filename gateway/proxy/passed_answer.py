@@ -24,7 +24,7 @@ from gateway.middleware.cors import readable
 from gateway.middleware.facts import CAPABILITY, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.pace import paced
 from gateway.middleware.request_id import HEADER
-from gateway.services import SERVICES
+from gateway.runtime import generation_of
 
 # ── The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.
 #
@@ -205,7 +205,7 @@ def _fields(request: web.Request, exchange: ProviderExchange) -> Fields:
 
 
 def _shown_at(request: web.Request) -> str:
-    called_by, public_url = request.get(CAPABILITY), request.app[SERVICES].config.server.public_url
+    called_by, public_url = request.get(CAPABILITY), generation_of(request).public_url
     return f"{public_url}/proxy" if called_by is None else f"{public_url}/c/{called_by.token.reveal()}"
 
 

@@ -11,6 +11,7 @@ from gateway.catalog.provider import Provider
 from gateway.egress.client import Egress, replied
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import ReconnectNeeded
+from gateway.generation import Current
 from gateway.journal import Entry, Recorded
 from gateway.journal.record import call_name
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
@@ -75,9 +76,9 @@ T = TypeVar("T")
 class Dialogues:
     """Asks what a dialogue yields, and hands it what came back."""
 
-    def __init__(self, egress: Egress, exchange: TokenExchange) -> None:
+    def __init__(self, current: Current, exchange: TokenExchange) -> None:
         """`exchange`: for the calls of refreshes, whose replies are journalled."""
-        self._egress = egress
+        self._current = current
         self.exchange = exchange
 
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
@@ -87,7 +88,7 @@ class Dialogues:
         where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
         and shown; so its secrets are taken out of them here.
         """
-        secrets: list[str] = []
+        egress, secrets = self._current.generation.egress, list[str]()
         try:
             call = next(dialogue)
             until = clock.monotonic() + LAST_CALL_S
@@ -96,7 +97,7 @@ class Dialogues:
                     raise TokenUnavailable("the provider took too long for all that had to be asked")
                 secrets += call.secrets
                 try:
-                    reply = await self._answered(call, timeout_s, attempt)
+                    reply = await _answered(egress, call, timeout_s, attempt)
                 except EgressError as fault:
                     maybe_done = fault.sent and fault.kind != "refused"
                     reason, lost = (
@@ -126,10 +127,11 @@ class Dialogues:
         finally:
             dialogue.close()
 
-    async def _answered(self, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
-        if attempt is not None:
-            return attempt.recorded(call) or await attempt.ask(call, timeout_s, LIMIT_BYTES)
-        return await replied(self._egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+
+async def _answered(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
+    if attempt is not None:
+        return attempt.recorded(call) or await attempt.ask(call, timeout_s, LIMIT_BYTES)
+    return await replied(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
 
 
 # ── Which auth mode a stored credential belongs to: that of its provider's entry, as long as the two still fit.

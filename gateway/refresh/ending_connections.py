@@ -1,6 +1,5 @@
 """Connections that end with their access token: nothing renews them, so their end is noted when it comes, call or no call."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -8,9 +7,8 @@ import structlog
 
 from gateway import clock
 from gateway.auth import modes
-from gateway.catalog.load_catalog import Catalog
 from gateway.errors import CredentialUnreadable, Unavailable
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.refresh.backoff import NOT_RENEWABLE
 from gateway.refresh.refresh_token_expiry import outlives_its_token
@@ -29,11 +27,11 @@ def ended(now: datetime) -> RefreshFailure:
 
 
 class Ends:
-    """Used by the one process that keeps connections alive. `declared` gives what is declared now."""
+    """Used by the one process that keeps connections alive."""
 
-    def __init__(self, store: Store, declared: Callable[[], tuple[Integrations, Catalog]]) -> None:
+    def __init__(self, store: Store, current: Current) -> None:
         self._store = store
-        self._declared = declared
+        self._current = current
 
     async def note(self) -> int:
         """Note every end that has come; how many connections need their end user from now on.
@@ -57,7 +55,7 @@ class Ends:
 
         None: not yet, since its key is not at hand.
         """
-        provider = self._declared()[1].get(row.provider)
+        provider = self._current.generation.catalog.get(row.provider)
         mode = modes().get(provider.auth_mode) if provider is not None else None
         if provider is None or mode is None:
             return False

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.egress.client import Egress, Timeouts
+from gateway.egress.client import Egress, RetiredEgress, Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, IPNetwork
 from gateway.refresh.exchange_message import EgressRoute, Request, fault_as_json, reply_as_json
@@ -34,7 +34,7 @@ class ExchangesForWorkers:
         self.journals = Journals()
         self._tasks = set[asyncio.Task[None]]()
         self._way_out: tuple[EgressRoute, Egress] | None = None
-        self._retired: list[Egress] = []
+        self._retired = RetiredEgress()
 
     def begin(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
@@ -48,8 +48,9 @@ class ExchangesForWorkers:
         """Finish what has begun."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.journals.close()
-        for egress in (*self._retired, *([self._way_out[1]] if self._way_out else [])):
-            await egress.close()
+        await self._retired.close()
+        if self._way_out is not None:
+            await self._way_out[1].close()
 
     async def _exchange(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
@@ -83,8 +84,7 @@ class ExchangesForWorkers:
     def _egress(self, route: EgressRoute) -> Egress:
         if self._way_out is None or self._way_out[0] != route:
             if self._way_out is not None:
-                self._way_out[1].retire()
-                self._retired = [egress for egress in (*self._retired, self._way_out[1]) if not egress.unused]
+                self._retired.add(self._way_out[1])
             self._way_out = route, _egress_of(route)
         return self._way_out[1]
 

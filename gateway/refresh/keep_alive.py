@@ -4,7 +4,7 @@ for all.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current, Generation
 from gateway.records.connection import Connection
 from gateway.refresh.ending_connections import Ends
 from gateway.refresh.refresh_token_expiry import FROM, SPREAD, idle_limit, lifespan, limited
@@ -33,15 +33,15 @@ log = structlog.get_logger(__name__)
 
 
 class KeepAlive:
-    """`declared` gives what is declared now, since a reload puts others in their place."""
+    """One a process; one process at a time works."""
 
-    def __init__(self, store: Store, renewer: Refresher, declared: Callable[[], tuple[Integrations, Catalog]]) -> None:
+    def __init__(self, store: Store, renewer: Refresher, current: Current) -> None:
         self._store = store
         self._renewer = renewer
-        self._declared = declared
+        self._current = current
         self._owner = uuid.uuid4().hex
-        self._ends = Ends(store, declared)
-        self._planned_for: tuple[Integrations, Catalog] | None = None
+        self._ends = Ends(store, current)
+        self._planned_for: Generation | None = None
 
     async def run(self) -> None:
         """For as long as the gateway runs: look each minute, if no other node does."""
@@ -64,13 +64,15 @@ class KeepAlive:
             self._planned_for = None
             return 0
         await self._ends.note()
-        declared, done = self._declared(), 0
-        integrations, catalog = declared
-        names = [name for name in integrations.providers() if (entry := catalog.get(name)) and limited(entry)]
-        if self._planned_for != declared:
+        generation, done = self._current.generation, 0
+        catalog = generation.catalog
+        names = [
+            name for name in generation.integrations.providers() if (entry := catalog.get(name)) and limited(entry)
+        ]
+        if self._planned_for is not generation:
             for name in names:
                 await self._plan(catalog, name)
-            self._planned_for = declared
+            self._planned_for = generation
         for name in names:
             done += await self._refresh(name)
         return done

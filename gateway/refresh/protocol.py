@@ -18,10 +18,9 @@ import structlog
 from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode, Dialogue
-from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.journal import Recorded
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.metrics import REFRESHES, Metrics
@@ -51,9 +50,9 @@ CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep
 class Standing:
     """Reads files of this machine where an intent is open, and nothing else."""
 
-    def __init__(self, store: Store, catalog: Catalog) -> None:
+    def __init__(self, store: Store, current: Current) -> None:
         self._store = store
-        self._catalog = catalog
+        self._current = current
 
     async def step(self, row: Connection) -> RefreshStep:
         """What this node may do with `row` now."""
@@ -82,7 +81,7 @@ class Standing:
         return Node.RECONCILING if self._store.failover.reconciling else Node.READY
 
     def _declared_rotating(self, row: Connection) -> bool:
-        provider = self._catalog.get(row.provider)
+        provider = self._current.generation.catalog.get(row.provider)
         return provider is not None and provider.refresh is not None and bool(provider.refresh.rotating)
 
 
@@ -168,23 +167,17 @@ def _nothing() -> None:
 
 
 class RefreshProtocol:
-    """Holds what a refresh needs; each call of `redeem` is one refresh."""
+    """Holds what a refresh needs; each call of `redeem` is one refresh.
 
-    def __init__(
-        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
-    ) -> None:
+    Settings are read once its turn has come and the lease is there: what is not declared any more is not asked for.
+    """
+
+    def __init__(self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics) -> None:
         self._store = store
-        self._integrations = integrations
-        self._catalog = catalog
+        self._current = current
         self._asker = TokenSource(store, dialogues)
-        self.standing = Standing(store, catalog)
+        self.standing = Standing(store, current)
         self._metrics = metrics
-
-    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
-        """Work by another configuration, also where a turn is being waited for: what is not declared is not asked for."""
-        self._integrations, self._catalog = integrations, catalog
-        self._asker = TokenSource(self._store, dialogues)
-        self.standing = Standing(self._store, catalog)
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
@@ -206,7 +199,7 @@ class RefreshProtocol:
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
         """Raises ReconnectNeeded where there is nothing to renew it with, or no entry any more after a reload."""
         kept = self._store.open(seen.credential)
-        provider = self._catalog.get(seen.provider)
+        provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
             raise backoff.no_way_to_renew(seen)
         mode = mode_for(provider, kept, seen.ref)
@@ -259,7 +252,7 @@ class RefreshProtocol:
             started = clock.monotonic()
             try:
                 await clock.give_way()
-                integration = self._integrations.get(*row.ref[:2])
+                integration = self._current.generation.integrations.get(*row.ref[:2])
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = Context(provider, integration, config, row.metadata)

@@ -15,9 +15,8 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.catalog.load_catalog import Catalog
 from gateway.errors import GatewayError, Unavailable
-from gateway.integrations.registry import Integrations
+from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.refresh.auth_exchange import Dialogues
@@ -152,17 +151,11 @@ log = structlog.get_logger(__name__)
 class Refresher:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(
-        self, store: Store, integrations: Integrations, catalog: Catalog, dialogues: Dialogues, metrics: Metrics
-    ) -> None:
+    def __init__(self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics) -> None:
         self.metrics = metrics
-        self._redeemer = RefreshProtocol(store, integrations, catalog, dialogues, metrics)
+        self._redeemer = RefreshProtocol(store, current, dialogues, metrics)
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
-
-    def turn_to(self, integrations: Integrations, catalog: Catalog, dialogues: Dialogues) -> None:
-        """Work by another configuration; what is being asked for ends under the one it began with."""
-        self._redeemer.turn_to(integrations, catalog, dialogues)
 
     async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.

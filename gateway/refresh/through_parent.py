@@ -64,9 +64,9 @@ class ParentLink:
 
 
 class ThroughParent:
-    """An Exchange by the parent, on the `route` that the configuration in use says."""
+    """An exchange by the parent, on the `route` that the configuration in use says."""
 
-    def __init__(self, parent: ParentLink, route: EgressRoute) -> None:
+    def __init__(self, parent: ParentLink, route: Callable[[], EgressRoute]) -> None:
         self._parent = parent
         self._route = route
 
@@ -77,7 +77,7 @@ class ThroughParent:
     async def ask(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        return await self._parent.ask(Request(call, self._route, entry, step, timeout_s, limit_bytes, clock.now()))
+        return await self._parent.ask(Request(call, self._route(), entry, step, timeout_s, limit_bytes, clock.now()))
 
     def released(self, attempt: str) -> None:
         self._parent.released(attempt)

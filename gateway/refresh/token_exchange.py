@@ -113,9 +113,9 @@ class Journals:
 
 
 class InProcess:
-    """An Exchange that happens in this process: what is under way dies with it."""
+    """An exchange that happens in this process: what is under way dies with it. `egress`: the one in use."""
 
-    def __init__(self, journals: Journals, egress: Egress) -> None:
+    def __init__(self, journals: Journals, egress: Callable[[], Egress]) -> None:
         self._journals = journals
         self._egress = egress
 
@@ -127,7 +127,7 @@ class InProcess:
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
         asking = exchanged(
-            self._journals, self._egress, call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
+            self._journals, self._egress(), call, entry, step, timeout_s=timeout_s, limit_bytes=limit_bytes
         )
         return await asking
 

@@ -29,9 +29,9 @@ from gateway.middleware.facts import REQUEST_ID, UPSTREAM
 from gateway.middleware.request_id import HEADER, new_id
 from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.runtime import RUNTIME
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
-from gateway.services import SERVICES
 
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
@@ -397,11 +397,11 @@ class ClientProtocol(RequestHandler):
 
     def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
         """Into the request log and the metrics: no chain has seen it. What could not be read has no method and no path."""
-        services = self._server.app.get(SERVICES)
-        if services is None:  # a host's application, which has ours somewhere below
+        runtime = self._server.app.get(RUNTIME)
+        if runtime is None:  # a host's application, which has ours somewhere below
             return
         known = request.method != "UNKNOWN"  # of aiohttp's stand-in
-        services.request_log.note(
+        runtime.request_log.note(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=request[REQUEST_ID],

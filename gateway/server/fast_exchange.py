@@ -21,6 +21,7 @@ from gateway.egress.pool import Pool
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
 from gateway.egress.write_batch import WriteBatch
+from gateway.generation import Generation
 from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
 from gateway.http.answer_head import AnswerHead
 from gateway.http.fields import Fields
@@ -34,7 +35,7 @@ from gateway.proxy.attempts import FirstOutcome, Handed
 from gateway.proxy.exchange_watch import StoodStill
 from gateway.proxy.passed_answer import ATTEMPTS, UNBUFFERED, is_live, passed_fields, unreferred_fields
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.services import Services
+from gateway.runtime import Runtime
 
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol
@@ -51,7 +52,8 @@ class FastRoute:
     `lines`: everything behind the request line, with the credential in its place.
     """
 
-    services: Services
+    runtime: Runtime
+    generation: Generation
     gate: Gate
     pool: Pool
     lines: bytes
@@ -77,7 +79,7 @@ class FastPlan:
     def refused(self, status: int) -> None:
         """The provider refuses the credential, or what is asked with it."""
         path = self.target.partition("?")[0]
-        self.route.services.live.rejections.refused(self.opened, status, path)
+        self.route.runtime.live.rejections.refused(self.opened, status, path)
 
     def note(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
@@ -85,7 +87,7 @@ class FastPlan:
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.gate.budget.requests += 1
         # By position, which costs a third of what names do.
-        self.route.services.request_log.note(
+        self.route.runtime.request_log.note(
             ExchangeRecord(
                 clock.now(),
                 self.request_id or new_id(),
@@ -127,7 +129,7 @@ def lane_head(
             head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
         return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
     opened = plan.opened
-    shown_at = plan.route.services.config.server.public_url + plan.mount
+    shown_at = plan.route.generation.public_url + plan.mount
     fields = passed_fields(head.fields, opened.base, opened, shown_at)
     if plan.mount != MOUNT:
         fields = unreferred_fields(fields)
@@ -344,11 +346,11 @@ class FastExchange:
 
     def look(self, now: float) -> None:
         """End what has stood still for too long, or has taken longer than anything may."""
-        timeouts, began = self._plan.route.services.egress.timeouts, self._plan.began
+        timeouts, began = self._plan.route.generation.egress.timeouts, self._plan.began
         limit_s = timeouts.idle_s if self._status else timeouts.first_byte_s
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._stood_still(StoodStill(timeouts.total_s, total=True))
-        elif self._plan.access is not None and self._plan.route.services.keys.minted.over(self._plan.access):
+        elif self._plan.access is not None and self._plan.route.runtime.minted.over(self._plan.access):
             self._stood_still(StoodStill(now - began, total=True))  # the chain, if it is asked, says why
         elif now - self.moved_at >= limit_s:
             self._stood_still(StoodStill(limit_s))

@@ -25,6 +25,7 @@ from gateway.access.key_policy import Policy, SentRequest
 from gateway.connections.opened import Opened
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
+from gateway.generation import Generation
 from gateway.http import headers, passed_head, proxy_options, url
 from gateway.http.fields import Fields, from_wire, plain
 from gateway.http.request_head import check_head, request_head
@@ -33,9 +34,9 @@ from gateway.middleware.credentials import place
 from gateway.middleware.request_id import GIVEN, fit
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import UpstreamRequest
+from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
 from gateway.server.fast_exchange import MOUNT, FastExchange, FastPlan, FastRoute
-from gateway.services import SERVICES, Services
 
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol
@@ -110,13 +111,14 @@ _UNUSUAL: Final = frozenset({"origin", "expect", "upgrade", "content-length", "t
 
 
 class FastPath:
-    """One a server. `services` gives those of the application, which a reload may exchange.
+    """One a server.
 
     `taken` counts the requests that left on the lane, `handed_over` those of them that the chain had to finish.
     """
 
-    def __init__(self, services: Callable[[], Services], make_parser: Callable[[], HttpRequestParser]) -> None:
-        self._services = services
+    def __init__(self, runtime: Runtime, make_parser: Callable[[], HttpRequestParser]) -> None:
+        self._runtime = runtime
+        self._current = runtime.current
         self._make_parser = make_parser
         self._parser = make_parser()
         self._known: dict[bytes, KnownHead] = {}
@@ -138,19 +140,19 @@ class FastPath:
         began = clock.monotonic()
         mount: bytes | None = None if line.re is _LINE else line[3]
         head_id = sha256(block if mount is None else block + mount).digest()
-        services = self._services()
-        known = self._known.get(head_id) or self._read(head_id, block, mount, services)
+        generation = self._current.generation
+        known = self._known.get(head_id) or self._read(head_id, block, mount, generation)
         if known is None:
             return None
-        caller = services.keys.known(known.key_digest)
-        opened = self._opened(known, services, caller, began) if caller is not None else None
+        caller = generation.keys.known(known.key_digest)
+        opened = self._opened(known, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
         if head_id not in self._known:  # not before its key has opened something: strangers fill no memory
             self._remember(known)
         route: FastRoute | None = opened.routes.get(head_id)
-        if route is None or route.services is not services:
-            route = self._route(opened, known, services)
+        if route is None or route.generation is not generation:
+            route = self._route(opened, known, generation)
             if route is None:
                 return None
         base_path = opened.base.path
@@ -168,13 +170,12 @@ class FastPath:
         )
         return self._launched(client, data, plan)
 
-    @staticmethod
-    def _opened(known: KnownHead, services: Services, caller: Caller, now: float) -> Opened | None:
+    def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
         """The connection, if it is fresh."""
         environment, ref, wish = caller.environment, known.ref, known.asked
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, wish.integration_id, wish.connection_id)
-        return services.live.peek(ref, now)
+        return self._runtime.live.peek(ref, now)
 
     def _launched(self, client: "ClientProtocol", data: bytes, plan: FastPlan) -> FastExchange | None:
         route = plan.route
@@ -187,7 +188,7 @@ class FastPath:
             return None
         connection = route.pool.kept()
         if connection is None:
-            if route.services.egress.pool(gate.origin) is not route.pool:
+            if route.generation.egress.pool(gate.origin) is not route.pool:
                 plan.opened.routes.clear()  # it was forgotten, and another has taken its place
             gate.leave("untold", probe=False)
             return None
@@ -198,17 +199,17 @@ class FastPath:
         connection.tell(head, flight, departures, method=plan.method)
         return flight
 
-    def _route(self, opened: Opened, known: KnownHead, services: Services) -> FastRoute | None:
+    def _route(self, opened: Opened, known: KnownHead, generation: Generation) -> FastRoute | None:
         """The way for such requests over this connection, if it is plain to serve and the provider was asked before."""
         base, placement = opened.base, opened.placement
         if known.asked.decompress is None and opened.provider.proxy.decompress:
             return None
         if placement.signs_request or opened.identity is not None:
             return None
-        if opened.connection.ref in services.live.rejections.suspected:
+        if opened.connection.ref in self._runtime.live.rejections.suspected:
             return None  # the chain looks at the answer
         origin = (base.scheme, base.host, base.port)
-        pool = services.egress.pool(origin)
+        pool = generation.egress.pool(origin)
         if pool is None:
             return None
         try:
@@ -218,7 +219,9 @@ class FastPath:
         if len(opened.routes) >= HEADS_A_CONNECTION:
             opened.routes.clear()
         in_query = bool(placement.query_slots or placement.query_defaults)
-        route = opened.routes[known.head_id] = FastRoute(services, services.gates.to(origin), pool, lines, in_query)
+        route = opened.routes[known.head_id] = FastRoute(
+            self._runtime, generation, self._runtime.gates.to(origin), pool, lines, in_query
+        )
         return route
 
     @staticmethod
@@ -241,7 +244,7 @@ class FastPath:
             self._known.clear()
             passed_head.forget()
 
-    def _read(self, head_id: bytes, block: bytes, mount: bytes | None, services: Services) -> KnownHead | None:
+    def _read(self, head_id: bytes, block: bytes, mount: bytes | None, generation: Generation) -> KnownHead | None:
         """What the block says, by the decisions of the chain; None where that would refuse it or has more to do."""
         message = self._parsed(block)
         if message is None or message.version != HttpVersion11 or message.should_close or message.upgrade:
@@ -255,7 +258,7 @@ class FastPath:
             key, bound_to = key_in(message.headers.get(hdrs.AUTHORIZATION)) if mount is None else _token(mount), None
             key_digest = digest(key)
             if mount is not None:
-                caller = services.keys.known(key_digest)
+                caller = generation.keys.known(key_digest)
                 bound_to = caller.access.bound_to if caller is not None and caller.access is not None else None
                 if bound_to is None:
                     return None
@@ -294,6 +297,6 @@ def lane_of(
 
     `own`: the middlewares that `create_app` lays over the whole.
     """
-    if SERVICES not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
+    if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
         return None
-    return FastPath(lambda: app[SERVICES], make_parser)
+    return FastPath(app[RUNTIME], make_parser)

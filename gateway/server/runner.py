@@ -12,14 +12,14 @@ from aiohttp.http_parser import HttpRequestParser
 from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 from aiohttp.web_server import Server
 
-from gateway.app.compose import OWN_MIDDLEWARES
+from gateway.app.compose import OWN_MIDDLEWARES, SEATED
 from gateway.config import ClientLimitsConfig
 from gateway.errors import StartRefused
 from gateway.http.abort import cut
 from gateway.observe.metrics import TURNED_AWAY
+from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import lane_of
-from gateway.services import SERVICES
 from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
@@ -98,9 +98,9 @@ class GatewayServer(Server):
 
     def count_turned_away(self) -> None:
         """In the metrics, and once a minute in the log."""
-        services = self.app.get(SERVICES)
-        if services is not None:
-            services.metrics.add(TURNED_AWAY)
+        runtime = self.app.get(RUNTIME)
+        if runtime is not None:
+            runtime.metrics.add(TURNED_AWAY)
         now = self._loop.time()
         if now >= self._tell_at:
             self._tell_at = now + TELL_EVERY_S
@@ -151,7 +151,7 @@ class GatewayRunner(web.AppRunner):
     ) -> None:
         refuse_without_c_parser()
         hide_versions()
-        limits = app[SERVICES].config.server.limits if SERVICES in app else DEFAULT
+        limits = app[SEATED].config.server.limits if SEATED in app else DEFAULT
         super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced

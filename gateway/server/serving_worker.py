@@ -20,7 +20,8 @@ from aiohttp import web
 from gateway.api.health import readiness
 from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
-from gateway.app.compose import create, declared
+from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
+from gateway.app.generations import Checked
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.errors import StartRefused
@@ -31,10 +32,10 @@ from gateway.process.admin import process
 from gateway.process.channel import Channel
 from gateway.process.handshake import Message, receive_now, send_now
 from gateway.refresh.through_parent import ParentLink
+from gateway.runtime import RUNTIME
 from gateway.secret import Secret
 from gateway.server.runner import GatewayRunner
 from gateway.server.startup_warnings import descriptor_limit, warn
-from gateway.services import SERVICES
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory
 
@@ -191,10 +192,9 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         config = config.at_port(public.getsockname()[1])
         warn(config, given["metrics"] and given["metrics"][0])
     descriptor_limit()
-    found = found or declared(config)
     app = create(config, found)
     if start["start_from"] is None:
-        write(start["configurations"][0], config, found.catalog)
+        write(start["configurations"][0], config, app[SEATED].catalog)
     worker = Worker(app, start, public, given)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
@@ -220,17 +220,21 @@ class Worker:
         loop.set_exception_handler(_log_unhandled)
         for number in ENDING:
             loop.add_signal_handler(number, self._end)
-        server = self._app[SERVICES].config.server
+        server = self._app[SEATED].config.server
         drain_s, notice_s = server.drain_s, server.notice_s
         run = GatewayRunner(self._app, drain_s=drain_s)
         async with AsyncExitStack() as around:
             await self._channel.open(sock)
             around.push_async_callback(self._channel.close)
-            self._app[SERVICES].parent = self._parent
-            self._count_in_shared_memory(run)
+            self._app[PARENT] = self._parent
+            if self._given["metrics"] is not None:
+                board = Board(self._given["pages"], self._start["board"])
+                # Its counters go on from where the worker at this place before left off.
+                self._app[METRICS_PAGE] = board.pages[self._start["place"]]
             around.push_async_callback(run.cleanup)
             await run.setup()
-            self._app[SERVICES].store.missing_keys.ask = lambda ids: self._channel.send(
+            self._count(run)
+            self._app[RUNTIME].store.missing_keys.ask = lambda ids: self._channel.send(
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
             await around.enter_async_context(beside(self._obey()))
@@ -242,7 +246,7 @@ class Worker:
             self._channel.send({"type": "ready", **self._announcement()})
             await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
-            self._app[SERVICES].serving = False
+            self._app[RUNTIME].serving = False
             run.start_draining()
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
             await site.stop()
@@ -278,7 +282,7 @@ class Worker:
                 self._parent.journal_fault = message["fault"]
             case "nothing_new":
                 if not self._reloading:
-                    self._app[SERVICES].store.missing_keys.answered()
+                    self._app[RUNTIME].store.missing_keys.answered()
             case "reload" | "take_over":
                 self._commands.put_nowait(message)
 
@@ -295,45 +299,41 @@ class Worker:
                     ok = await reload.take_over(self._app, partial(read, memory))
             finally:
                 self._reloading = False
-            self._app[SERVICES].store.missing_keys.answered()
+            self._app[RUNTIME].store.missing_keys.answered()
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:
         """How this worker is, for the admin port, which the parent serves; and its numbers, into the shared memory."""
         while True:
-            services = self._app[SERVICES]
+            runtime = self._app[RUNTIME]
             answers = {}
             for name, required in (("any", False), ("required", True)):
-                status, body = await readiness(services, required=required)
+                status, body = await readiness(runtime, required=required)
                 answers[name] = {"status": status, "body": body}
             self._channel.send({"type": "report", **answers})
             if self._given["metrics"] is not None:
-                services.metrics.publish()
+                runtime.metrics.publish()
             await asyncio.sleep(REPORT_EVERY_S)
 
     def _announcement(self) -> Message:
-        services = self._app[SERVICES]
-        config, metrics = services.config, self._given["metrics"]
+        runtime = self._app[RUNTIME]
+        config, metrics = runtime.generation.config, self._given["metrics"]
         address, public_url = _address(config.server.host, config.server.port), config.server.public_url
         more = {"metrics": f"{_address(config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
         ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
         line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
-        folder = services.store.journal.folder
+        folder = runtime.store.journal.folder
         about = {"address": address, "public_url": public_url, **more}
         return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
 
-    def _count_in_shared_memory(self, run: GatewayRunner) -> None:
-        """From where the worker at this place before left off."""
-        if self._given["metrics"] is None:
-            return
-        metrics = self._app[SERVICES].metrics
-        board = Board(self._given["pages"], self._start["board"])
-        metrics.move_to(board.pages[self._start["place"]])
+    def _count(self, run: GatewayRunner) -> None:
+        """What a worker counts beside what its application does."""
+        metrics = self._app[RUNTIME].metrics
         metrics.watch(process)
         metrics.watch(lambda: [(("gateway_workers",), 1), (("gateway_client_connections",), run.client_connections)])
 
 
-def _hand_on(descriptor: int, ready: reload.Next) -> None:
+def _hand_on(descriptor: int, ready: Checked) -> None:
     write(descriptor, ready.config, ready.catalog)
 
 

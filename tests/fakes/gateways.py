@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from aiohttp import web
 import gateway
 from gateway import config as configuration
 from gateway.process.sockets import BACKLOG
+from gateway.runtime import RUNTIME, Runtime
 from gateway.server.fast_path import FastPath
 from gateway.server.runner import GatewayServer
-from gateway.services import SERVICES, Services
 from tests.fakes.migrated import lay
 
 SECRET_KEY = "sk-test-0123456789abcdef"
@@ -66,9 +67,15 @@ class RunningGateway:
         return server.lane
 
     @property
-    def services(self) -> Services:
-        """Those of now: a reload replaces them."""
-        return self.app[SERVICES]
+    def services(self) -> Runtime:
+        """The application's runtime, which a reload leaves in place."""
+        return self.app[RUNTIME]
+
+    def configure(self, **changes: Any) -> None:
+        """Another generation, with these members of the configuration changed and all else as it is."""
+        current = self.services.current
+        config = replace(current.generation.config, **changes)
+        current.replace(replace(current.generation, config=config))
 
     @property
     def http(self) -> aiohttp.ClientSession:

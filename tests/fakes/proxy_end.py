@@ -14,6 +14,7 @@ from aiohttp.typedefs import Handler
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.app.compose import SEATED
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Proxy
 from gateway.config import ClientLimitsConfig
@@ -35,8 +36,8 @@ from gateway.records.access import Environment
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.integration import Integration
 from gateway.records.proxied_call import Timing
+from gateway.runtime import RUNTIME
 from gateway.server import GatewayRunner
-from gateway.services import SERVICES
 
 PUBLIC_URL = "https://gw.example.com"
 US = {"Authorization": "Bearer gw_sk_secret", "Provider-Config-Key": "tracker", "Connection-Id": "u1"}
@@ -175,15 +176,19 @@ def application(
     limits: ClientLimitsConfig | None = None,
 ) -> web.Application:
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
-    services: Any = SimpleNamespace(
+    server = SimpleNamespace(public_url=PUBLIC_URL, limits=limits or ClientLimitsConfig())
+    config = SimpleNamespace(server=server)
+    generation = SimpleNamespace(egress=egress, config=config, public_url=PUBLIC_URL)
+    runtime: Any = SimpleNamespace(
         live=live,
         links=NoLinks(),
-        egress=egress,
         gates=gates or Gates(),
-        config=SimpleNamespace(server=SimpleNamespace(public_url=PUBLIC_URL, limits=limits or ClientLimitsConfig())),
         request_log=SimpleNamespace(note=lambda _: None),
+        current=SimpleNamespace(generation=generation),
     )
-    app[SERVICES] = services
+    app[RUNTIME] = runtime
+    seated: Any = SimpleNamespace(config=config)
+    app[SEATED] = seated
     app.router.add_route("*", "/proxy{rest:.*}", end)
     return app
 

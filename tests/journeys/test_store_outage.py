@@ -143,7 +143,7 @@ async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_lon
         asked.set()
         raise Unavailable("store_unavailable", "It does not answer.", retry_after_s=5)
 
-    there.services.live._config = replace(there.services.live._config, trust_s=0.2)
+    there.configure(live=replace(there.services.generation.config.live, trust_s=0.2))
     monkeypatch.setattr(there.services.store.connections, "get", unreadable)
     await here.imported(tracker.grant(), "c1")
     await asyncio.wait_for(asked.wait(), PATIENCE_S)

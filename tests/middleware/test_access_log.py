@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.app.compose import SEATED
 from gateway.config import ClientLimitsConfig
 from gateway.errors import GatewayError, ReconnectNeeded, Unauthorized, Unavailable
 from gateway.http.proxy_options import ProxyOptions
@@ -17,8 +18,8 @@ from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, UPSTREAM
 from gateway.middleware.request_id import request_id
 from gateway.records.access import Environment
 from gateway.records.proxied_call import ExchangeRecord, UpstreamRequest
+from gateway.runtime import RUNTIME
 from gateway.server import runner
-from gateway.services import SERVICES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import opened_at
 from tests.fakes.raw import dial, exchange
@@ -46,10 +47,10 @@ def noted() -> Noted:
 
 def app(noted: Noted) -> web.Application:
     application = web.Application()
-    services: Any = SimpleNamespace(
-        request_log=noted, config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig()))
-    )
-    application[SERVICES] = services
+    seated: Any = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig())))
+    application[SEATED] = seated
+    runtime: Any = SimpleNamespace(request_log=noted)
+    application[RUNTIME] = runtime
     return application
 
 

@@ -13,7 +13,7 @@ from gateway.cli.run_command import check_integration, environment_of, run
 
 if TYPE_CHECKING:
     from gateway.records.connecting import ConnectSession
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 
 @click.command()
@@ -53,27 +53,27 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
     if reconnect is not None and len(integrations) > 1:
         raise click.UsageError("--reconnect takes one --integration.")
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.access.caller import Caller
         from gateway.api import connect_endpoints
         from gateway.api.request_body import checked
         from gateway.records.access import Environment
 
-        named = environment_of(services, environment)
+        named = environment_of(runtime, environment)
         for one in integrations:
-            await check_integration(services, named, one)
+            await check_integration(runtime, named, one)
         caller = Caller(Environment(named))
         body = _body(**asked)
         if reconnect is None:
             wish = checked(
                 {**body, "allowed_integrations": list(integrations)}, connect_endpoints.NewSession, "invalid_body"
             )
-            token, session = await connect_endpoints.new_session(services, caller, wish)
+            token, session = await connect_endpoints.new_session(runtime, runtime.generation, caller, wish)
         else:
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
             again = checked(body, connect_endpoints.Reconnect, "invalid_body")
-            token, session = await connect_endpoints.reconnect_session(services, caller, again)
-        told = connect_endpoints.shown(services, token, session)
+            token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
+        told = connect_endpoints.shown(runtime.generation, token, session)
         if as_json:
             print(json.dumps(told, indent=2))
         else:

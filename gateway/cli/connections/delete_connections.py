@@ -16,7 +16,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.connections.delete import Deleted
     from gateway.records.connection import ConnectionRef
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 COLUMNS: Final = ("environment", "integration", "connection_id", "deleted", "token", "outcome", "detail")
 
@@ -51,13 +51,13 @@ def delete(
     """
     check_named(connection_ids, every)
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.records.connection import ConnectionRef
 
-        name = environment_of(services, environment)
-        await check_integration(services, name, integration)
+        name = environment_of(runtime, environment)
+        await check_integration(runtime, name, integration)
         refs = [ConnectionRef(name, integration, one) for one in connection_ids]
-        refs = refs or await refs_of(services, name, integration)
+        refs = refs or await refs_of(runtime, name, integration)
         if not refs:
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
             return 0
@@ -67,7 +67,7 @@ def delete(
         try:
 
             async def one(ref: "ConnectionRef") -> None:
-                record.note(ref, await services.deleter.delete(ref, at_provider=not keep_tokens))
+                record.note(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
             await each(refs, one, "deleting")
         finally:

@@ -18,8 +18,8 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.moving.bundle import Counts
     from gateway.records.connection import Connection
+    from gateway.runtime import Runtime
     from gateway.secret import Secret
-    from gateway.services import Services
 
 
 @click.command("export")
@@ -57,12 +57,12 @@ def export(
     if target.exists() and not force:
         raise click.UsageError(f"{target} is there already: name another file, or give --force.")
 
-    async def work(services: "Services") -> int:
-        name = environment_of(services, environment)
+    async def work(runtime: "Runtime") -> int:
+        name = environment_of(runtime, environment)
         for one in only:
-            await check_integration(services, name, one)
+            await check_integration(runtime, name, one)
         with _appearing_whole(target) as out:
-            counts = await _written(services, out, name, only, passphrase)
+            counts = await _written(runtime, out, name, only, passphrase)
         _tell(target, counts, plain=plain, as_json=as_json)
         return 0
 
@@ -70,7 +70,7 @@ def export(
 
 
 async def _written(
-    services: "Services", out: IO[bytes], environment: str, only: tuple[str, ...], passphrase: "Secret | None"
+    runtime: "Runtime", out: IO[bytes], environment: str, only: tuple[str, ...], passphrase: "Secret | None"
 ) -> "Counts":
     from gateway import clock
     from gateway.cli.terminal import progress
@@ -78,15 +78,17 @@ async def _written(
     from gateway.moving.sealed_stream import SealedWriter
     from gateway.vault import VaultError
 
-    integrations = [one for one in services.integrations.of(environment) if not only or one.integration_id in only]
+    integrations = [
+        one for one in runtime.generation.integrations.of(environment) if not only or one.integration_id in only
+    ]
     writer = SealedWriter(out, passphrase) if passphrase is not None else None
     with progress("exporting") as step:
         try:
             counts = await write_lines(
-                services,
+                runtime,
                 writer or out,
                 integrations,
-                _connections(services, environment, only),
+                _connections(runtime, environment, only),
                 environment=environment,
                 now=clock.now(),
                 step=lambda done: step(done, 0),
@@ -98,8 +100,8 @@ async def _written(
     return counts
 
 
-async def _connections(services: "Services", environment: str, only: tuple[str, ...]) -> "AsyncIterator[Connection]":
-    async for one in pages(services, environment, integration_ids=only):
+async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ...]) -> "AsyncIterator[Connection]":
+    async for one in pages(runtime, environment, integration_ids=only):
         yield one
 
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from gateway.moving.import_one import ImportOptions
     from gateway.moving.importer import Importer
     from gateway.moving.preview import Preview
+    from gateway.runtime import Runtime
     from gateway.secret import Secret
-    from gateway.services import Services
 
 # ── How an import ends on a terminal, and what is told before it begins.
 
 
-def tell_ahead(services: "Services", environment: str) -> None:
+def tell_ahead(runtime: "Runtime", environment: str) -> None:
     """What a test refresh does to the system that the tokens come from."""
     from gateway.moving.importer import rotating
 
-    keys = rotating(services, environment)
+    keys = rotating(runtime, environment)
     which = f" That is known of {', '.join(keys)}." if keys else ""
     print(
         "gateway: --test-refresh renews every connection. Where refresh tokens rotate, the old system's copy is dead from "
@@ -180,7 +180,7 @@ class Reading:
 
 
 def intake_of(
-    services: "Services", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
+    runtime: "Runtime", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
     """With its progress shown, and its report open until `stack` is left."""
     from gateway.cli.terminal import progress
@@ -189,7 +189,7 @@ def intake_of(
 
     tally = Tally(stack.enter_context(_report(report)) if report is not None else None)
     step = stack.enter_context(progress("looking" if wish.dry_run else "importing"))
-    return Importer(services=services, wish=wish, tally=tally, at_once=at_once, step=step)
+    return Importer(runtime=runtime, wish=wish, tally=tally, at_once=at_once, step=step)
 
 
 def _report(file: Path) -> IO[str]:
@@ -214,18 +214,18 @@ def preview_from(
         raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
     peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
         return await preview_of(
-            services, peer, ImportOptions(environment=environment_of(services, None)), as_json=as_json
+            runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
         )
 
     run(file, work, as_json=as_json)
     raise AssertionError("run ends the command")
 
 
-async def preview_of(services: "Services", peer: Peering, wish: "ImportOptions", *, as_json: bool) -> int:
+async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *, as_json: bool) -> int:
     """0 where everything can be moved as it is."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
@@ -234,7 +234,7 @@ async def preview_of(services: "Services", peer: Peering, wish: "ImportOptions",
     try:
         async with session_for(4) as session:
             calls = PeerCalls(session, peer.address, peer.key, plain_http=peer.plain_http)
-            seen = await preview(services, Peer(calls), wish, peer.only)
+            seen = await preview(runtime, Peer(calls), wish, peer.only)
     except SourceRefused as fault:
         raise click.ClickException(str(fault)) from None
     return tell_preview(seen, as_json=as_json)
@@ -324,20 +324,20 @@ def import_connections(
         passphrase = (passphrase_env, passphrase_file)
         feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.moving.import_one import ImportOptions
 
-        name = environment_of(services, environment)
+        name = environment_of(runtime, environment)
         wish = ImportOptions(environment=name, named=names, on_conflict=on_conflict, dry_run=dry_run, verify=verify)
         if preview:
             assert isinstance(feed, Peering)
-            return await preview_of(services, feed, wish, as_json=as_json)
+            return await preview_of(runtime, feed, wish, as_json=as_json)
         with ExitStack() as stack:
-            intake = intake_of(services, wish, stack, report, at_once)
+            intake = intake_of(runtime, wish, stack, report, at_once)
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
             if test_refresh:
-                tell_ahead(services, name)
+                tell_ahead(runtime, name)
             await feed.into(intake)
         return tell(intake, as_json=as_json)
 

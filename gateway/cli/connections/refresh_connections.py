@@ -21,7 +21,7 @@ from gateway.cli.run_command import check_integration, each, environment_of, ref
 
 if TYPE_CHECKING:
     from gateway.records.connection import ConnectionRef
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 
 @click.command()
@@ -47,16 +47,16 @@ def refresh(
     if every and integration is None:
         raise click.UsageError("--all needs --integration ID.")
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.moving.parallel_work import renewed
 
-        refs = await _refs(services, environment_of(services, environment), integration, connection_ids)
+        refs = await _refs(runtime, environment_of(runtime, environment), integration, connection_ids)
         if refs is None:
             return 1
         told: list[dict[str, Any]] = []
 
         async def one(ref: "ConnectionRef") -> None:
-            outcome, detail = await renewed(services, ref)
+            outcome, detail = await renewed(runtime, ref)
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
             told.append({**named, "outcome": outcome, "detail": detail})
 
@@ -78,16 +78,16 @@ def refresh(
 
 
 async def _refs(
-    services: "Services", environment: str, integration: str | None, connection_ids: tuple[str, ...]
+    runtime: "Runtime", environment: str, integration: str | None, connection_ids: tuple[str, ...]
 ) -> "list[ConnectionRef] | None":
     """None, and told, where one of them is not clear."""
     if integration is not None:
         from gateway.records.connection import ConnectionRef
 
-        await check_integration(services, environment, integration)
+        await check_integration(runtime, environment, integration)
         named = [ConnectionRef(environment, integration, one) for one in connection_ids]
-        return named or await refs_of(services, environment, integration)
-    found = [await the_one(services, environment, None, one) for one in connection_ids]
+        return named or await refs_of(runtime, environment, integration)
+    found = [await the_one(runtime, environment, None, one) for one in connection_ids]
     return [one.ref for one in found if one is not None] if all(found) else None
 
 

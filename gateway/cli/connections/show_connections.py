@@ -14,7 +14,7 @@ from gateway.text import did_you_mean
 
 if TYPE_CHECKING:
     from gateway.records.connection import Connection
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 # ── From an id that was typed to the connection that is meant, be its integration named or not.
 
@@ -23,22 +23,22 @@ COMPARED: Final = 500
 
 
 async def the_one(
-    services: "Services", environment: str, integration: str | None, connection_id: str
+    runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
     """The only connection of that id; None where there is none or several, which is told on stderr."""
     from gateway.store import ListFilter
 
     if integration is not None:
-        await check_integration(services, environment, integration)
+        await check_integration(runtime, environment, integration)
     of = (integration,) if integration is not None else ()
     wanted = ListFilter(connection_id=connection_id, integration_ids=of, limit=MOST)
-    found = await services.store.connections.list(environment, wanted)
+    found = await runtime.store.connections.list(environment, wanted)
     if len(found) == 1:
         return found[0]
     if found:
         _tell_several(connection_id, [one.ref.integration_id for one in found])
     else:
-        some = await services.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
+        some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
         near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
         where = f"integration '{integration}'" if integration is not None else "any integration"
         print(
@@ -87,14 +87,14 @@ def list_connections(
     """List connections: ID, integration, end user, state, the day their refresh token
     dies if nobody uses it, when they were made. Never a credential."""
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.api.connection_json import listed
         from gateway.store import ListFilter, cursor_after
 
-        name = environment_of(services, environment)
+        name = environment_of(runtime, environment)
         for one in integrations:
-            await check_integration(services, name, one)
+            await check_integration(runtime, name, one)
         wanted = ListFilter(
             integration_ids=integrations,
             search=search,
@@ -103,7 +103,7 @@ def list_connections(
             limit=limit + 1,
             cursor=cursor,
         )
-        found = await services.store.connections.list(name, wanted)
+        found = await runtime.store.connections.list(name, wanted)
         shown, more = found[:limit], len(found) > limit
         following = cursor_after(shown[-1]) if more else None
         if as_json:
@@ -146,11 +146,11 @@ def _row(connection: "Connection") -> tuple[str, ...]:
 def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
     """Show CONNECTION: its settings, whose it is, how its renewal goes. Never its credential, nor a secret setting."""
 
-    async def work(services: "Services") -> int:
-        row = await the_one(services, environment_of(services, environment), integration, connection_id)
+    async def work(runtime: "Runtime") -> int:
+        row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        told = _told(services, row)
+        told = _told(runtime, row)
         if as_json:
             print(json.dumps(told, indent=2))
             return 0
@@ -163,16 +163,16 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     run(file, work, as_json=as_json)
 
 
-def _told(services: "Services", row: "Connection") -> dict[str, Any]:
+def _told(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import stamp, whole
 
-    shown = whole(services.store, row, credentials=False)
+    shown = whole(runtime.store, row, credentials=False)
     shown.pop("credentials")
     noted = row.failure
     return {
         **shown,
         "state_reason": row.state_reason,
-        "credential_type": services.store.open_or_nothing(row.credential).get("type"),
+        "credential_type": runtime.store.open_or_nothing(row.credential).get("type"),
         "expires_at": stamp(row.expires_at) if row.expires_at else None,
         "last_refreshed_at": stamp(row.last_refreshed_at) if row.last_refreshed_at else None,
         "refresh_failure": {"reason": noted.code, "provider_message": noted.message, "attempts": noted.attempts}
@@ -193,14 +193,14 @@ def _told(services: "Services", row: "Connection") -> dict[str, Any]:
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
     """Tell why CONNECTION is as it is: what happened when, the likely causes in order, and what to do. No secrets."""
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import told
 
-        row = await the_one(services, environment_of(services, environment), integration, connection_id)
+        row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id}
-        body |= await told(services, row)
+        body |= await told(runtime, runtime.generation, row)
         print(json.dumps(body, indent=2) if as_json else _text(body))
         return 0
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import aiohttp
 
-from gateway.app.compose import egress_of
+from gateway.app.generations import egress_of
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.cli.terminal import placed
@@ -95,7 +95,7 @@ def declared(config: Config, catalog: Catalog, wanted: str | None) -> tuple[Decl
 
 @asynccontextmanager
 async def patient(config: Config, catalog: Catalog, integrations: tuple[Declared, ...]) -> AsyncIterator[Patient]:
-    egress = egress_of(config)
+    egress = egress_of(config.egress)
     timeout = aiohttp.ClientTimeout(total=ANSWER_S)
     try:
         async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http:

@@ -13,7 +13,7 @@ from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run
 
 if TYPE_CHECKING:
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -36,19 +36,19 @@ def replay(
     if bool(message_ids) == (dead or since is not None):
         raise click.UsageError("Name events by ID, or describe them by --dead or --since.")
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.records.event import DeliveryState
         from gateway.store import EventFilter
 
         now = clock.now()
         wanted = EventFilter(
-            environment=environment_of(services, environment),
+            environment=environment_of(runtime, environment),
             state=DeliveryState.DEAD if dead else None,
             message_ids=message_ids,
             since=_moment(since, now) if since else None,
         )
-        queued = await services.store.event_log.replay(wanted, now)
+        queued = await runtime.store.event_log.replay(wanted, now)
         if as_json:
             print(json.dumps({"queued": queued}))
         else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gateway.records.event import Delivery
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 # ── A delivery as the commands show it.
 
@@ -74,18 +74,18 @@ def list_events(
     Delivered events are kept for 3 days, dead ones for 30.
     """
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.records.event import DeliveryState
         from gateway.store import EventFilter
 
         wanted = EventFilter(
-            environment=environment_of(services, environment),
+            environment=environment_of(runtime, environment),
             state=DeliveryState(state) if state else None,
             connection_id=connection,
             limit=limit + 1,
             cursor=cursor,
         )
-        found = await services.store.event_log.list(wanted)
+        found = await runtime.store.event_log.list(wanted)
         shown = found[:limit]
         following = shown[-1].id if len(found) > limit else None
         if as_json:
@@ -116,26 +116,26 @@ def list_events(
 def show(file: Path, environment: str | None, message_id: str, as_json: bool) -> None:
     """Show the event that was sent as webhook-id ID: its body, and how each delivery stands."""
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.store import EventFilter
 
-        name = environment_of(services, environment)
-        found = await services.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
+        name = environment_of(runtime, environment)
+        found = await runtime.store.event_log.list(EventFilter(environment=name, message_ids=[message_id]))
         if not found:
             print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
             return 1
-        told = await _told(services, found)
+        told = await _told(runtime, found)
         print(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _text(told))
         return 0
 
     run(file, work, as_json=as_json)
 
 
-async def _told(services: "Services", found: "list[Delivery]") -> dict[str, Any]:
+async def _told(runtime: "Runtime", found: "list[Delivery]") -> dict[str, Any]:
     from gateway.events.event_body import message
 
-    content = await services.store.deliveries.content(found[0])
-    entry = services.catalog.get(content.provider)
+    content = await runtime.store.deliveries.content(found[0])
+    entry = runtime.generation.catalog.get(content.provider)
     body, fields = message(found[0], content, entry.auth_mode if entry is not None else None)
     return {"deliveries": [told(one) for one in found], "headers": fields, "body": body.decode("utf-8", "replace")}
 

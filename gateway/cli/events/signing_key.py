@@ -11,7 +11,7 @@ from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run
 
 if TYPE_CHECKING:
-    from gateway.services import Services
+    from gateway.runtime import Runtime
 
 
 @click.command()
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> None:
     """Print the key with which a receiver checks that events come from this gateway."""
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.events import signatures
         from gateway.events.signatures import standard_form
 
-        name = environment_of(services, environment)
+        name = environment_of(runtime, environment)
         if rotate:
-            _, retires_at = await signatures.rotate(services.config, services.store, name)
+            _, retires_at = await signatures.rotate(runtime.generation.config, runtime.store, name)
             print(f"the former key signs beside this one until {retires_at:%Y-%m-%d %H:%M} UTC", file=sys.stderr)
-        found = (await signatures.signing_keys(services.config, services.store, name))[0]
+        found = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
         shown, standard = found.reveal(), standard_form(found).reveal()
         if as_json:
             told = {"webhook_signing_key": shown, "standard_webhooks_key": standard}

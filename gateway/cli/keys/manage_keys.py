@@ -16,8 +16,8 @@ from gateway.text import counted, did_you_mean
 if TYPE_CHECKING:
     from gateway.access.key_forms import RequestedKey
     from gateway.records.access import KeyLimits, MintedKey
+    from gateway.runtime import Runtime
     from gateway.secret import Secret
-    from gateway.services import Services
 
 # ── A key in words, for whoever made it and for the list.
 
@@ -33,12 +33,12 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
         yield "budget", f"{counted(key.budget, 'call')} in all"
 
 
-def strangers(services: "Services", environment: str, asked: "KeyLimits") -> Iterator[str]:
+def strangers(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
     """A sentence for each integration that the limits name and that is not there. It may come later, so it is no fault."""
     of_connections = (one.partition("/")[0] for one in asked.connections)
-    known = [one.integration_id for one in services.integrations.of(environment)]
+    known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
     for name in dict.fromkeys((*asked.integrations, *of_connections)):
-        if name != "*" and not services.integrations.has(environment, name):
+        if name != "*" and not runtime.generation.integrations.has(environment, name):
             hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             yield (
                 f"environment '{environment}' has no integration '{name}'{hint}. "
@@ -113,11 +113,11 @@ class Tag(click.ParamType[tuple[str, str]]):
 def create(file: Path, environment: str | None, as_json: bool, **asked: object) -> None:
     """Make a key called NAME and print it, this once. A gateway that is running on the store takes it at once."""
 
-    async def work(services: "Services") -> int:
-        env = environment_of(services, environment)
+    async def work(runtime: "Runtime") -> int:
+        env = environment_of(runtime, environment)
         wish = _wish(asked)
-        text, key = await services.issuer.create(wish, env, "gateway keys create")
-        _tell(text, key, services, list(strangers(services, env, wish.limits)), as_json=as_json)
+        text, key = await runtime.issuer.create(wish, env, "gateway keys create")
+        _tell(text, key, runtime, list(strangers(runtime, env, wish.limits)), as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
@@ -146,11 +146,11 @@ def _wish(asked: dict[str, object]) -> "RequestedKey":
     )
 
 
-def _tell(text: "Secret", key: "MintedKey", services: "Services", warnings: list[str], *, as_json: bool) -> None:
+def _tell(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
     from gateway.api.keys import as_json as shown
     from gateway.api.keys import secret_part
 
-    secret = secret_part(text, key, services.config.server.public_url)
+    secret = secret_part(text, key, runtime.generation.public_url)
     if as_json:
         print(json.dumps({**shown(key), **secret, **({"warnings": warnings} if warnings else {})}, indent=2))
         return
@@ -187,13 +187,13 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
     Keys of gateway.yaml are not among them.
     """
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway import clock
         from gateway.api.keys import as_json as shown
 
-        name = environment_of(services, environment)
+        name = environment_of(runtime, environment)
         now = clock.now()
-        found = await services.store.keys.list(name, alive_at=None if ended else now, limit=limit)
+        found = await runtime.store.keys.list(name, alive_at=None if ended else now, limit=limit)
         if as_json:
             print(json.dumps({"keys": [shown(key) for key in found]}, indent=2))
         else:
@@ -237,15 +237,15 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
     Every worker and node of the gateway refuses them from then on, normally within a tenth of a second.
     """
 
-    async def work(services: "Services") -> int:
+    async def work(runtime: "Runtime") -> int:
         from gateway.errors import NotFound
 
-        name = environment_of(services, environment)
+        name = environment_of(runtime, environment)
         revoked: dict[int, int] = {}
         missing: list[int] = []
         for one in ids:
             try:
-                revoked[one] = await services.issuer.revoke(name, one, "gateway keys revoke")
+                revoked[one] = await runtime.issuer.revoke(name, one, "gateway keys revoke")
             except NotFound:
                 missing.append(one)
         if as_json:

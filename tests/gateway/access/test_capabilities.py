@@ -263,7 +263,7 @@ async def test_a_host_application_gives_it_its_prefix(tmp_path: Path) -> None:
 
     async with keyed(tmp_path) as there:
         token = (await capability(there))["secret"]
-        config = there.running.services.config
+        config = there.running.services.generation.config
         host = web.Application()
         host.add_subapp("/gateway", package.create_app(config))
         runner = web.AppRunner(host, auto_decompress=False, access_log=None)

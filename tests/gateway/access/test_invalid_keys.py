@@ -49,7 +49,7 @@ async def test_a_valid_key_from_a_throttled_address_passes(running: RunningGatew
     told = await running.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": ["environment:*"]})
     minted = {"Authorization": f"Bearer {told['data']['secret']}"}
     assert (await asked(running, minted))[0] == 200
-    running.services.keys.minted._kept.clear()
+    running.services.minted._kept.clear()
     assert (await asked(running, minted))[0] == 200, "looked up in the store first"
 
 

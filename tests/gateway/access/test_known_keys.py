@@ -436,7 +436,7 @@ async def test_its_last_use_is_written_down_behind_the_requests(gateway: Keyed) 
     told = await gateway.key("used")
     assert "last_used_at" not in told
     await proxied(gateway, told["secret"])
-    await gateway.running.services.keys.minted.close()
+    await gateway.running.services.minted.close()
     listed = await gateway.running.json("GET", KEYS, expect=200)
     assert listed["data"][0]["last_used_at"] >= told["created_at"]
 

@@ -1,7 +1,6 @@
 """The WebSocket that published browser clients wait on (docs/compatibility.md#browser-sdk)."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -175,9 +174,8 @@ async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
 
 
-async def test_a_crowd_is_refused(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = replace(running.services.config, connect=ConnectConfig(result_sockets=1))
-    monkeypatch.setattr(running.services, "config", few)
+async def test_a_crowd_is_refused(running: RunningGateway) -> None:
+    running.configure(connect=ConnectConfig(result_sockets=1))
     socket, _ = await opened(running)
     with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
         await opened(running)
@@ -189,11 +187,8 @@ async def test_a_crowd_is_refused(running: RunningGateway, monkeypatch: pytest.M
     await socket.close()
 
 
-async def test_one_address_holds_so_many_sockets_and_no_more(
-    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = replace(running.services.config, connect=ConnectConfig(result_sockets_per_address=1))
-    monkeypatch.setattr(running.services, "config", few)
+async def test_one_address_holds_so_many_sockets_and_no_more(running: RunningGateway) -> None:
+    running.configure(connect=ConnectConfig(result_sockets_per_address=1))
     socket, _ = await opened(running)
     async with running.http.get(running.url, headers=UPGRADE) as answer:
         error = (await answer.json())["error"]

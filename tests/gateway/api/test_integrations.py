@@ -229,7 +229,7 @@ async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway
     await made(running)
     await imported(running, tracker)
     services = running.services
-    found = services.integrations.find("dev", "made")
+    found = services.generation.integrations.find("dev", "made")
     assert found is not None
     from gateway import clock
 

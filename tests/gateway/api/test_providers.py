@@ -25,7 +25,7 @@ from gateway.api.providers import (
 from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 from tests.gateway.catalog.folders import MAIL, SHIPPED, folder
 
 NAMES = ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]
@@ -55,9 +55,9 @@ async def errors_as_json(
 @pytest.fixture
 async def client(catalog: Catalog) -> AsyncIterator[Client]:
     app = web.Application(middlewares=[errors_as_json])
-    server = SimpleNamespace(public_url=PUBLIC)
-    services: Any = SimpleNamespace(catalog=catalog, config=SimpleNamespace(server=server))
-    app[SERVICES] = services
+    generation = SimpleNamespace(catalog=catalog, public_url=PUBLIC)
+    runtime: Any = SimpleNamespace(current=SimpleNamespace(generation=generation))
+    app[RUNTIME] = runtime
     app.router.add_get("/providers", list_providers)
     app.router.add_get("/providers/{provider}", get_provider)
     app.router.add_get("/images/template-logos/{name}.svg", logo)

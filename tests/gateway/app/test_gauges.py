@@ -104,7 +104,7 @@ async def test_an_open_breaker_is_told_by_provider(running: RunningGateway, trac
 async def test_requests_that_wait_are_told(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
-    pool = running.services.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
+    pool = running.services.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     assert pool is not None
     pool._limit = 1
     tracker.hold_api.clear()

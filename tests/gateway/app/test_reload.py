@@ -12,9 +12,10 @@ import yaml
 import gateway
 from gateway import config as configuration
 from gateway.app.reload import reload
+from gateway.egress.limits import GateLimits
 from gateway.observe.metrics import RELOADS
 from gateway.observe.metrics_text import total
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -75,7 +76,7 @@ async def test_a_connection_of_a_removed_integration_is_gone_until_it_returns(
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as answer:
         assert answer.status in {400, 404}
-    assert running.app[SERVICES].live.kept == 0
+    assert running.app[RUNTIME].live.kept == 0
     integrations["tracker"] = kept
     assert await reloaded(running)
     assert await status(running) == 200
@@ -95,18 +96,14 @@ async def test_a_changed_entry_counts_from_the_next_request_on(running: RunningG
 async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
-    before = running.app[SERVICES]
+    runtime = running.app[RUNTIME]
+    before = runtime.generation
     running.document["environments"]["empty"] = {}
     assert await reloaded(running)
-    after = running.app[SERVICES]
-    assert after is not before
-    assert (after.live, after.store, after.egress, after.renewer) == (
-        before.live,
-        before.store,
-        before.egress,
-        before.renewer,
-    )
-    ((_, kept),) = after.live._kept.items()
+    assert running.app[RUNTIME] is runtime
+    assert runtime.generation is not before
+    assert runtime.generation.egress is before.egress
+    ((_, kept),) = runtime.live._kept.items()
     assert kept.opened is not None
 
 
@@ -124,7 +121,8 @@ async def test_networks_are_closed_and_opened(running: RunningGateway, tracker: 
 async def test_a_public_url_moves(running: RunningGateway) -> None:
     running.document["server"]["public_url"] = "http://localhost:4000/gw"
     assert await reloaded(running)
-    assert running.app[SERVICES].flows._public_url == "http://localhost:4000/gw"
+    made = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
+    assert made["data"]["connect_link"].startswith("http://localhost:4000/gw/connect")
 
 
 async def test_a_request_begun_before_ends_under_the_configuration_it_began_with(
@@ -155,18 +153,17 @@ async def test_a_stream_under_way_outlives_the_networks_it_went_through(
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] < 2:
             await asyncio.sleep(0)
-    former = running.services.egress
+    former = running.services.generation.egress
     running.document["egress"]["allow"] = ["127.0.0.0/8"]
     assert await reloaded(running)
-    assert running.services.egress is not former
-    assert running.services.retired == (former,)
+    assert running.services.generation.egress is not former
+    assert list(running.services.retired) == [former]
     tracker.hold_api.set()
     assert await begun == 200
     async with asyncio.timeout(PATIENCE_S):
-        while not former.unused:  # its connection is not kept for a next request
+        while list(running.services.retired):  # its connection is not kept for a next request
             await asyncio.sleep(0)
-    assert await reloaded(running)
-    assert running.services.retired == ()
+    assert list(former.load()) == []
 
 
 async def test_idle_connections_end_with_the_networks_they_went_through(
@@ -174,27 +171,25 @@ async def test_idle_connections_end_with_the_networks_they_went_through(
 ) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
-    former = running.services.egress
+    former = running.services.generation.egress
     assert [load.idle for _, load in former.load()] == [1]
     running.document["egress"]["timeouts"] = {"connect_s": 3}
     assert await reloaded(running)
     async with asyncio.timeout(PATIENCE_S):
-        while not former.unused:
+        while list(running.services.retired):
             await asyncio.sleep(0)
     assert await status(running) == 200
-    assert running.services.egress.timeouts.connect_s == 3
+    assert running.services.generation.egress.timeouts.connect_s == 3
 
 
-async def test_what_providers_are_known_for_stays_unless_their_limits_change(
+async def test_other_limits_hold_for_providers_that_were_called_before(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    before = running.services.gates
-    running.document["egress"]["timeouts"] = {"connect_s": 3}
+    await running.imported(tracker.grant())
+    assert await status(running) == 200
+    running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
     assert await reloaded(running)
-    assert running.services.gates is before
-    running.document["egress"]["limits"] = {"outstanding": 1}
-    assert await reloaded(running)
-    assert running.services.gates is not before
+    assert [gate.bulkhead.limits for gate in running.services.gates] == [GateLimits(1, 1, 9)]
 
 
 async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
@@ -246,14 +241,12 @@ async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tra
 
 
 async def test_reloads_follow_one_another(running: RunningGateway, told: list[dict[str, Any]]) -> None:
-    before = running.services
     configs = []
     for n in (1, 2, 3):
         running.document["live"] = {"ttl_s": n}
         configs.append(configuration.parse(running.document, base=running.folder, environ={}))
     assert all(await asyncio.gather(*(gateway.reload(running.app, config) for config in configs)))
-    assert running.services.config.live.ttl_s == 3
-    assert running.services.turning is before.turning
+    assert running.services.generation.config.live.ttl_s == 3
 
 
 async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(

@@ -22,7 +22,7 @@ NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 async def rotated(running: RunningGateway, *keys: str) -> None:
     """By another process, whose list of keys is this."""
     keyring = Keyring([base64.b64decode(key) for key in keys])
-    other = await open_store(running.services.config.store.url, keyring, environments={"dev"})
+    other = await open_store(running.services.generation.config.store.url, keyring, environments={"dev"})
     try:
         await other.rotation.rotate(lambda _done, _all: None)
     finally:
@@ -58,7 +58,7 @@ async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_b
     (reading,) = tasks
     assert reading.done(), "it was not given up before"
     assert (writing.exception() is None) == brought
-    assert "fresh" in running.services.config.environments
+    assert "fresh" in running.services.generation.config.environments
 
 
 async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(

@@ -1,7 +1,6 @@
 """What a reload does not take: a file with faults, as a whole; and, told one by one, what needs a restart."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import structlog
 import gateway
 from gateway import config as configuration
 from gateway.app.reload import reload
-from gateway.services import SERVICES
+from gateway.runtime import RUNTIME
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.app.test_reload import reloaded, status, write
@@ -39,10 +38,10 @@ def told() -> Iterator[list[dict[str, Any]]]:
 async def test_what_needs_a_restart_is_told_and_stays(
     running: RunningGateway, told: list[dict[str, Any]], place: tuple[str, str], value: object
 ) -> None:
-    before = running.app[SERVICES].config
+    before = running.app[RUNTIME].generation.config
     running.document[place[0]][place[1]] = value
     assert await reloaded(running)
-    after = running.app[SERVICES].config
+    after = running.app[RUNTIME].generation.config
     assert (after.server, after.store) == (before.server, before.store)
     (warning,) = [event for event in told if event["event"] == "needs_a_restart"]
     assert warning["setting"] == ".".join(place)
@@ -60,10 +59,10 @@ async def test_a_bad_file_changes_nothing_and_every_fault_is_told(
     environments["dev"]["secret_keys"] = ["short"]
     environments["dev"]["integrations"]["x"] = {"provider": "tracker", "unheard_of": 1}
     write(running)
-    before = running.app[SERVICES]
-    before.config = replace(before.config, path=running.folder / "gateway.yaml")
+    running.configure(path=running.folder / "gateway.yaml")
+    before = running.services.generation
     assert not await reload(running.app)
-    assert running.app[SERVICES] is before
+    assert running.services.generation is before
     faults = [event["detail"] for event in told if event["event"] == "fault"]
     assert len(faults) == 3  # the third lies behind the file: an OAuth integration without a client
     assert all("gateway.yaml:" in fault for fault in faults)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.services import Services
+from gateway.runtime import Runtime
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
-Tamper = Callable[[Services, Connection, Connection], bytes]
+Tamper = Callable[[Runtime, Connection, Connection], bytes]
 
 
 def _flipped(at: int) -> Tamper:
-    def tamper(_: Services, mine: Connection, _other: Connection) -> bytes:
+    def tamper(_: Runtime, mine: Connection, _other: Connection) -> bytes:
         changed = bytearray(mine.credential.ciphertext)
         changed[at] ^= 1
         return bytes(changed)
@@ -26,14 +26,14 @@ def _flipped(at: int) -> Tamper:
     return tamper
 
 
-def _of_another_row(_: Services, _mine: Connection, other: Connection) -> bytes:
+def _of_another_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
     return other.credential.ciphertext
 
 
 def _of(**elsewhere: object) -> Tamper:
     """The same value, sealed by the gateway itself for another place."""
 
-    def tamper(services: Services, mine: Connection, _: Connection) -> bytes:
+    def tamper(services: Runtime, mine: Connection, _: Connection) -> bytes:
         place = replace(mine.credential, **elsewhere)  # type: ignore[arg-type]
         value = services.store.open(mine.credential)
         return services.store.vault.seal_json(

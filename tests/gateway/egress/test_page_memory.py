@@ -16,7 +16,7 @@ async def settled() -> None:
 
 
 async def test_a_key_holds_half_at_most_and_another_key_finds_room_at_once() -> None:
-    memory = PageMemory(100)
+    memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 25, LONG_S) for _ in range(2)]
     third = asyncio.create_task(memory.reserve("a", 25, LONG_S))
     await settled()
@@ -28,7 +28,7 @@ async def test_a_key_holds_half_at_most_and_another_key_finds_room_at_once() -> 
 
 
 async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
-    memory, order = PageMemory(100), list[str]()
+    memory, order = PageMemory(lambda: 100), list[str]()
     held = [await memory.reserve("a", 20, LONG_S), await memory.reserve("a", 20, LONG_S)]
     held += [await memory.reserve("b", 40, LONG_S), await memory.reserve("c", 20, LONG_S)]
 
@@ -49,7 +49,7 @@ async def test_freed_memory_goes_to_the_key_that_holds_the_least() -> None:
 
 
 async def test_a_large_page_is_not_overtaken_for_ever() -> None:
-    memory = PageMemory(100)
+    memory = PageMemory(lambda: 100)
     held = [await memory.reserve(key, 30, LONG_S) for key in ("a", "b", "c")]
     large = asyncio.create_task(memory.reserve("d", 50, LONG_S))
     await settled()
@@ -65,7 +65,7 @@ async def test_a_large_page_is_not_overtaken_for_ever() -> None:
 
 
 async def test_whoever_waits_too_long_is_refused_and_leaves_nothing_behind() -> None:
-    memory = PageMemory(100)
+    memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
     with pytest.raises(NoPageMemory):
         await memory.reserve("c", 50, 0)
@@ -77,13 +77,13 @@ async def test_whoever_waits_too_long_is_refused_and_leaves_nothing_behind() -> 
 
 
 async def test_one_call_goes_on_with_a_page_larger_than_a_lowered_bound() -> None:
-    memory = PageMemory(100)
-    memory.limit_bytes = 10
+    memory = PageMemory(lambda: 100)
+    memory.limit_bytes = lambda: 10
     assert (await memory.reserve("a", 50, LONG_S)).size == 5
 
 
 async def test_whatever_is_done_in_whatever_order_the_bound_holds_and_all_comes_back() -> None:
-    memory, chance = PageMemory(1000), random.Random(7)
+    memory, chance = PageMemory(lambda: 1000), random.Random(7)
 
     async def call(key: int) -> None:
         for _ in range(20):

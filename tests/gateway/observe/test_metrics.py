@@ -161,7 +161,7 @@ def test_integrations_beyond_a_thousand_are_told_together(page: MetricsPage, mon
     for n in (1, 2, 3, 4, 1):
         counts.observe(exchange(f"i{n}"))
     assert {key[1]: number for key, number in requests(page).items()} == {"i1": 2, "i2": 1, "other": 2}
-    counts.turn_to(lambda *_: True)
+    counts.ask_again()
     again = Metrics(lambda *_: True, page)  # who takes the place over knows how many there are
     again.observe(exchange("i5"))
     again.observe(exchange("i2"))
@@ -171,7 +171,8 @@ def test_integrations_beyond_a_thousand_are_told_together(page: MetricsPage, mon
 def test_another_configuration_decides_from_then_on(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(exchange())
-    counts.turn_to(lambda *whose: whose == ("dev", "new"))
+    counts.known = lambda *whose: whose == ("dev", "new")
+    counts.ask_again()
     counts.observe(exchange())
     counts.observe(exchange("new"))
     assert {key[1]: number for key, number in requests(page).items()} == {"jira": 1, "": 1, "new": 1}

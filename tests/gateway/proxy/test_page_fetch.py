@@ -44,7 +44,7 @@ async def calls(list_: Paged, count: int, **options: Any) -> list[Told]:
 async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(3 * MIB)) as list_:
         memory = list_.gateway.services.page_memory
-        memory.limit_bytes = 64 * MIB
+        memory.limit_bytes = lambda: 64 * MIB
         told = await calls(list_, 20)
         assert [one.status for one in told] == [200] * 20
         assert all(one.trailer["complete"] for one in told)
@@ -55,8 +55,8 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
 async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB)) as list_:
         services = list_.gateway.services
-        services.page_memory.limit_bytes = 64 * MIB
-        object.__setattr__(services.config.egress.limits, "wait_s", 0.0)
+        services.page_memory.limit_bytes = lambda: 64 * MIB
+        object.__setattr__(services.generation.config.egress.limits, "wait_s", 0.0)
         held = await services.page_memory.reserve("dev", 32 * MIB, 0)
         told = await list_.call()
         assert (told.status, told.headers["Retry-After"]) == (503, "5")
@@ -68,8 +68,8 @@ async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_com
 async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_to_go_on_from(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB, 3)) as list_:
         services = list_.gateway.services
-        services.page_memory.limit_bytes = 64 * MIB
-        object.__setattr__(services.config.egress.limits, "wait_s", 0.0)
+        services.page_memory.limit_bytes = lambda: 64 * MIB
+        object.__setattr__(services.generation.config.egress.limits, "wait_s", 0.0)
         reserve = services.page_memory.reserve
         first = True
 
@@ -90,7 +90,7 @@ async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_t
 async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB)) as list_:
         services = list_.gateway.services
-        services.page_memory.limit_bytes = 64 * MIB
+        services.page_memory.limit_bytes = lambda: 64 * MIB
         made = await list_.gateway.json(
             "POST", "/environment/api-keys", json={"display_name": "other", "scopes": ["environment:proxy"]}
         )

@@ -248,7 +248,7 @@ async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_pa
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        list_.gateway.services.egress.timeouts = replace(Timeouts(), total_s=1.0)
+        list_.gateway.services.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
         told = await list_.call()
     assert told.trailer["error"]["code"] == "upstream_timeout"
     assert "total_s" in told.trailer["error"]["message"]
@@ -263,7 +263,7 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
         return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
 
     async with paged(tmp_path, page) as list_:
-        list_.gateway.services.egress.timeouts = replace(Timeouts(), idle_s=1.0)
+        list_.gateway.services.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
         list_.gateway.services.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
         async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):

@@ -26,7 +26,7 @@ async def used(running: RunningGateway, name: str) -> float | None:
     """When its renewal is begun, once it has been used."""
     async with running.proxied(name) as answer:
         assert answer.status == 200
-    while ref(name) in running.services.live._unread:  # its import is being looked at, beside which it was loaded
+    while ref(name) in running.services.live.feed.unread:  # its import is being looked at, beside which it was loaded
         await asyncio.sleep(0.01)
     return kept(running, name).renew_at
 
@@ -78,7 +78,7 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     await used(running, "c1")
     monkeypatch.setattr(changes, "since", since)
     monkeypatch.setattr(connections, "marks", counted)
-    monkeypatch.setattr(live, "heard", lambda: woken.append(None))
+    monkeypatch.setattr(live.feed, "_heard", lambda: woken.append(None))
     own = kept(running, "c1").connection.mark
     following = [task for task in asyncio.all_tasks() if task.get_name() == "follow_changes"]
     for task in following:  # which looks by itself
@@ -88,15 +88,15 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     woken.clear()
 
     told = {ref("c1"): own}
-    await live._look(0, None)
+    await live.feed._look(0, None)
     assert (asked, woken) == ([], []), "it is what is in memory"
     told = {ref("c1"): (own[0] + 1, own[1])}
-    await live._look(0, None)
+    await live.feed._look(0, None)
     assert ref("c1") in asked, "it has not come to be in memory yet"
     assert woken == []
     asked.clear()
     told = {ref("c1"): None}
-    await live._look(0, None)
+    await live.feed._look(0, None)
     assert ref("c1") in asked, "another's"
     assert woken
 

@@ -42,7 +42,7 @@ async def keeper(gateway: RunningGateway) -> KeepAlive:
         if task.get_name() == "keep_alive":
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    return KeepAlive(services.store, services.renewer, services.current)
 
 
 async def states(gateway: RunningGateway) -> dict[str, str]:

@@ -339,5 +339,5 @@ async def test_a_refresh_sends_its_own_clock_and_route(entry: Entry, monkeypatch
     monkeypatch.setattr(parent, "ask", ask)
     route = EgressRoute((), None, 5.0, 10)
     call = ProviderCall("https://a.example/token")
-    await ThroughParent(parent, route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
+    await ThroughParent(parent, lambda: route).ask(call, entry, 2, timeout_s=3.0, limit_bytes=4)
     assert asked == [Request(call, route, entry, 2, 3.0, 4, at)]

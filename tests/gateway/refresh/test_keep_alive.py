@@ -38,7 +38,7 @@ async def keeper(running: RunningGateway) -> KeepAlive:
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    return KeepAlive(services.store, services.renewer, services.current)
 
 
 async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
@@ -84,7 +84,7 @@ async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
 ) -> None:
     await running.imported(tracker.grant())
     first, services = await keeper(running), running.services
-    second = KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    second = KeepAlive(services.store, services.renewer, services.current)
     assert await first.once() == 0
     later(80 * DAY_S)
     await first.once()

@@ -243,7 +243,7 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
     await known_to_rotate(database)
     await passed(database, LEASE + FENCE)
     assert (await called(other))[0] == 424
-    provider = other.services.catalog.get("tracker")
+    provider = other.services.generation.catalog.get("tracker")
     assert provider is not None
     pair = Pair(provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1))
     saved = await rescue(killed.store, killed.row, pair)

@@ -47,8 +47,7 @@ def plan(method: str, mount: str) -> Any:
         placement=placement,
         integration=SimpleNamespace(forward_set_cookie=False),
     )
-    services = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(public_url="https://gw.example")))
-    route = SimpleNamespace(services=services)
+    route = SimpleNamespace(generation=SimpleNamespace(public_url="https://gw.example"))
     return cast("Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount))
 
 

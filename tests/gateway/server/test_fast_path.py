@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 import gateway
+from gateway.runtime import RUNTIME
 from gateway.secret import digest
-from gateway.services import SERVICES
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
@@ -378,7 +378,7 @@ async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
-        del running.services.keys._by_digest[digest(SECRET_KEY)]
+        del running.services.generation.keys._by_digest[digest(SECRET_KEY)]
         told = await client.ask(get())
         assert told.status == 401
         assert len(provider.heads) == 2
@@ -460,7 +460,7 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
     await run.setup()
     try:
         assert run.server.lane is None  # type: ignore[union-attr]
-        assert SERVICES in app
+        assert RUNTIME in app
     finally:
         await run.cleanup()
 

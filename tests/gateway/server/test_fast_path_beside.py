@@ -81,7 +81,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
             entry["proxy"]["base_url"] += "/v2"
             (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
-            assert await gateway.reload(running.app, running.services.config)
+            assert await gateway.reload(running.app, running.services.generation.config)
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
             assert provider.request_line() == "GET /v2/x HTTP/1.1"

@@ -142,7 +142,7 @@ async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tra
     services = running.services
     row = await services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    diagnosis = (await story_told(services, row))["diagnosis"]
+    diagnosis = (await story_told(services, services.generation, row))["diagnosis"]
     assert diagnosis["causes"][0]["cause"] == "credential_unreadable"
     assert diagnosis["action"]["do"] == "restore"
     assert "gateway restore" in diagnosis["action"]["how"]
@@ -155,13 +155,13 @@ async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: Run
         await running.imported(tracker.grant(), connection_id)
     await meanwhile(running, changed)
     services = running.services
-    keep_alive = KeepAlive(services.store, services.renewer, lambda: (services.integrations, services.catalog))
+    keep_alive = KeepAlive(services.store, services.renewer, services.current)
     rows = [
         row
         for one in ("c1", "c2")
         if (row := await services.store.connections.get(ConnectionRef("dev", "tracker", one))) is not None
     ]
-    provider = services.catalog.get(rows[0].provider)
+    provider = services.generation.catalog.get(rows[0].provider)
     assert provider is not None
     await keep_alive._planned(provider, rows)
 

@@ -114,7 +114,7 @@ async def test_a_connection_never_travels_under_anothers_certificate(far: Far, s
     # The pool that is open now must not be found by a call that has no certificate to show.
     services = gateway.services
     with pytest.raises(egress_client.EgressError):
-        await services.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})
+        await services.generation.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})
     assert len(seen) == 2
 
 

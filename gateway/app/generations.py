@@ -1,0 +1,88 @@
+"""From a configuration to a generation: read, held against its catalog, and put in place of the one in use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from gateway import config as configuration
+from gateway.access.known_keys import Keys, Minted
+from gateway.catalog.load_catalog import Catalog
+from gateway.config import Config, Faults
+from gateway.config.model import EgressConfig
+from gateway.egress.client import Egress, Timeouts
+from gateway.egress.guard import Guard
+from gateway.egress.limits import GateLimits
+from gateway.generation import Generation
+from gateway.integrations.declared import Examined, all_faults, examined
+from gateway.integrations.registry import Integrations, ManagedIntegrations
+from gateway.records.integration import Integration
+from gateway.runtime import Runtime
+from gateway.vault import Tokens
+
+Configured = Config | Mapping[str, Any] | str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A configuration that was read and checked with its catalog, and can be put in place. `integrations`: it declares them."""
+
+    config: Config
+    catalog: Catalog
+    integrations: Sequence[Integration]
+
+
+def read(config: Configured) -> Config:
+    """As it is, or read from a mapping or a file. Raises Faults, with those that lie behind it."""
+    if isinstance(config, Config):
+        return config
+    try:
+        if isinstance(config, Mapping):
+            return configuration.parse(config, base=Path.cwd())
+        return configuration.load(Path(config))
+    except Faults as found:
+        raise all_faults(found) from None
+
+
+def checked(config: Config, found: Examined | None = None) -> Checked:
+    """`config` with its catalog. `found`: what examining it has shown, if that is done. Raises config.Faults."""
+    found = found or examined(config)
+    if found.faults:
+        raise Faults(found.faults)
+    return Checked(config, found.catalog, found.integrations)
+
+
+def generation(
+    given: Checked, minted: Minted, managed: ManagedIntegrations, egress: Egress | None = None
+) -> Generation:
+    """`egress` None: one of its own."""
+    return Generation(
+        config=given.config,
+        catalog=given.catalog,
+        keys=Keys.declared(given.config, minted),
+        integrations=Integrations(given.integrations, managed),
+        egress=egress or egress_of(given.config.egress),
+        page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),
+    )
+
+
+def replace(runtime: Runtime, given: Checked) -> None:
+    """Put `given` in place, in one step. What has begun under the former generation keeps that."""
+    before = runtime.generation
+    same = given.config.egress == before.config.egress
+    runtime.current.replace(generation(given, runtime.minted, runtime.managed, egress=before.egress if same else None))
+
+
+def egress_of(config: EgressConfig) -> Egress:
+    return Egress(
+        Guard(config.allow),
+        proxy=config.proxy,
+        timeouts=Timeouts(**asdict(config.timeouts)),
+        connections_per_host=config.limits.connections,
+    )
+
+
+def gate_limits(config: EgressConfig) -> GateLimits:
+    limits = config.limits
+    return GateLimits(limits.outstanding, limits.waiting, limits.wait_s)

@@ -1,0 +1,60 @@
+"""A generation: one configuration and all that is made of it. A reload replaces it whole, by one assignment (ADR 46).
+
+What must outlive a configuration (open circuit breakers, counters, tasks under way) is in `gateway.runtime`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.access.known_keys import Keys
+from gateway.catalog.load_catalog import Catalog
+from gateway.config import Config
+from gateway.egress.client import Egress
+from gateway.integrations.registry import Integrations
+from gateway.vault import Tokens
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generation:
+    """Compared by identity: what was decided under another one is decided again.
+
+    `egress` is the same object in the next generation unless ``egress`` of gateway.yaml has changed. `page_cursors` seals
+    the cursors of paged calls.
+    """
+
+    config: Config
+    catalog: Catalog
+    keys: Keys
+    integrations: Integrations
+    egress: Egress
+    page_cursors: Tokens
+
+    @property
+    def public_url(self) -> str:
+        """How our own addresses begin, without a slash at the end."""
+        return self.config.server.public_url
+
+
+Replaced = Callable[[Generation, Generation], None]
+
+
+class Current:
+    """The generation in use. Long-lived objects hold this one, and read `generation` when they need a setting.
+
+    Whoever needs settings that fit each other over several steps reads it once and keeps what it read.
+    """
+
+    __slots__ = ("_followers", "generation")
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self._followers: list[Replaced] = []
+
+    def follow(self, replaced: Replaced) -> None:
+        """Call `replaced` with the former and the new generation after each replacement, before the loop runs again."""
+        self._followers.append(replaced)
+
+    def replace(self, generation: Generation) -> None:
+        before, self.generation = self.generation, generation
+        for replaced in self._followers:
+            replaced(before, generation)

@@ -1,0 +1,100 @@
+"""Runtime: all that lives as long as the process, under one AppKey; and the generation that a request began with.
+
+Built whole by `gateway.app.lifetime` when the application starts, and nowhere else.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+
+from gateway.access.invalid_keys import InvalidKeys
+from gateway.access.issue_keys import Issuer
+from gateway.access.known_keys import Minted
+from gateway.authorization.connect_sessions import ConnectSessions
+from gateway.authorization.flows import Flows
+from gateway.authorization.outcomes import Outcomes
+from gateway.authorization.reconnect_links import ReconnectLinks
+from gateway.authorization.session_connections import SessionConnections
+from gateway.authorization.typed_credentials import TypedIn
+from gateway.connections.api_integrations import ApiIntegrations
+from gateway.connections.cache import ConnectionCache
+from gateway.connections.create import Creator
+from gateway.connections.delete import Deleter
+from gateway.egress.client import RetiredEgress
+from gateway.egress.limits import Gates
+from gateway.egress.page_memory import PageMemory
+from gateway.events.delivery import Deliverer
+from gateway.events.event_keeper import Keeper
+from gateway.generation import Current, Generation
+from gateway.integrations.registry import ManagedIntegrations
+from gateway.observe.metrics import Metrics
+from gateway.observe.request_log import RequestLogger
+from gateway.refresh.refresher import Refresher
+from gateway.refresh.token_exchange import Journals, TokenExchange
+from gateway.store import Store
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """`current` holds the generation in use; everything else stays the same object until the process ends.
+
+    `managed`: the integrations made through the API, as this process knows them. `exchange`: how refreshes call token
+    endpoints, in this process or through its parent. `retired`: egress of earlier generations, until the last exchange on
+    it ends. `serving` is what ``/ready`` says: false before the start is complete and again once a stop has begun.
+    `reloading`: held by whoever replaces the generation.
+    """
+
+    current: Current
+    started_at: datetime
+    store: Store
+    minted: Minted
+    managed: ManagedIntegrations
+    gates: Gates
+    retired: RetiredEgress
+    page_memory: PageMemory
+    metrics: Metrics
+    request_log: RequestLogger
+    invalid_keys: InvalidKeys
+    journals: Journals
+    exchange: TokenExchange
+    renewer: Refresher
+    live: ConnectionCache
+    creator: Creator
+    sessions: ConnectSessions
+    outcomes: Outcomes
+    flows: Flows
+    links: ReconnectLinks
+    issuer: Issuer
+    session_connections: SessionConnections
+    typed_in: TypedIn
+    deleter: Deleter
+    made: ApiIntegrations
+    deliverer: Deliverer
+    keeper: Keeper
+    reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    serving: bool = False
+
+    @property
+    def generation(self) -> Generation:
+        """The one in use. Within a request, `generation_of` is the one that the request began with."""
+        return self.current.generation
+
+    @property
+    def journal_writable(self) -> bool:
+        """Whether replies of token endpoints can be journalled: where not, a process that is killed may lose a token."""
+        return self.store.journal.folder is not None and self.exchange.journal_fault is None
+
+
+RUNTIME: Final = web.AppKey("runtime", Runtime)
+_GENERATION: Final = web.RequestKey("generation", Generation)
+
+
+def generation_of(request: web.Request) -> Generation:
+    """The generation that the request began with, to its end: the one in use when this is first asked about it."""
+    found = request.get(_GENERATION)
+    if found is None:
+        found = request[_GENERATION] = request.app[RUNTIME].current.generation
+    return found

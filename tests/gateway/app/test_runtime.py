@@ -1,0 +1,511 @@
+"""What lives as long as the process survives a reload with its work: every part of the runtime, found by walking it.
+
+A new field of `Runtime` fails here until it is classified: by a test of its work (SURVIVES), or as an object that holds
+nothing of its own (HOLDS_NOTHING).
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine
+from types import FunctionType, MethodType
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from aiohttp.test_utils import make_mocked_request
+
+from gateway import clock
+from gateway.access.invalid_keys import MOST as MOST_INVALID_KEYS
+from gateway.app.reload import reload
+from gateway.connections.delete import Revoker
+from gateway.egress.egress_errors import TurnedAway
+from gateway.egress.limits import FAILURES, GateLimits
+from gateway.generation import Current, Generation
+from gateway.observe.metrics_text import total
+from gateway.records.connecting import Outcome
+from gateway.records.connection import ConnectionRef
+from gateway.records.event import DeliveryState
+from gateway.refresh.auth_exchange import Dialogues
+from gateway.runtime import RUNTIME, Runtime, generation_of
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_integrations import made
+from tests.gateway.connections.conftest import later
+from tests.gateway.events.conftest import log_of, on, receiver, settings, telling
+
+__all__ = ["later", "receiver", "settings", "telling"]
+
+C1: Final = ConnectionRef("dev", "tracker", "c1")
+KEYS: Final = "/environment/api-keys"
+
+
+async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
+    """The generation before and after a reload in which every setting that a part of the runtime reads is another."""
+    document, before = running.document, running.services.generation
+    limits = before.config.egress.limits
+    document["egress"]["timeouts"] = {"connect_s": before.config.egress.timeouts.connect_s + 1}
+    document["egress"]["limits"] = {"outstanding": limits.outstanding + 1, "waiting": limits.waiting + 1}
+    document["live"] = {"ttl_s": before.config.live.ttl_s + 1}
+    document.setdefault("environments", {})["another"] = {}
+    (running.folder / "gateway.yaml").write_text(yaml.safe_dump(document))
+    assert await reload(running.app, running.folder / "gateway.yaml")
+    after = running.services.generation
+    assert after is not before
+    assert after.egress is not before.egress
+    return before, after
+
+
+async def until(found: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not found():
+            await asyncio.sleep(0)
+
+
+async def status(running: RunningGateway, **options: Any) -> int:
+    async with running.proxied("c1", **options) as answer:
+        await answer.read()
+        code: int = answer.status
+        return code
+
+
+# ── One test of its work for each part.
+
+
+async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGateway, tracker: Tracker) -> None:
+    tracker.ttl_s = 0.001
+    await telling.imported(tracker.grant())
+    tracker.ttl_s = 3600
+    tracker.hold.clear()
+    begun = asyncio.create_task(status(telling))
+    await until(lambda: tracker.calls["refresh_token"])
+    runtime = telling.services
+    attempts = dict(runtime.journals.sent._credentials)
+    assert attempts
+    before, _ = await reloaded(telling)
+    assert runtime.renewer.under_way(C1)
+    assert runtime.journals.sent._credentials == attempts
+    assert list(runtime.retired) == [before.egress], "its exchange has not ended"
+    tracker.hold.set()
+    assert await begun == 200
+    assert tracker.calls["refresh_token"] == 1
+    row = await runtime.store.connections.get(C1)
+    assert row is not None
+    assert (row.version, row.lease, row.intent) == (2, None, None)
+    await until(lambda: not list(runtime.retired))
+
+
+async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    runtime, row = telling.services, await telling.services.store.connections.get(C1)
+    assert row is not None
+    queue = runtime.renewer._turns
+    queue._next_behind = clock.monotonic() + 3600  # nobody waits for it, so it waits for its turn
+    task = runtime.renewer.start(row)
+    await asyncio.sleep(0)
+    await reloaded(telling)
+    assert not task.done()
+    assert runtime.renewer.start(row, urgent=True) is task
+    assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
+
+
+async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    assert await status(telling) == 200
+    live = telling.services.live
+    opened, origins = live.peek(C1), dict(live.provider_at)
+    assert opened is not None
+    await reloaded(telling)
+    assert live.peek(C1) is opened
+    assert live.provider_at == origins
+
+
+async def test_a_change_elsewhere_is_heard_of_after_a_reload(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    assert await status(telling) == 200
+    await reloaded(telling)
+    await telling.services.store.connections.delete(C1, now=clock.now())  # behind the cache, as another process does
+    await until(lambda: telling.services.live.kept == 0)
+
+
+async def test_a_window_that_waits_gets_its_result(telling: RunningGateway) -> None:
+    outcomes = telling.services.outcomes
+    with outcomes.waiting("window") as window, outcomes.socket_of("192.0.2.1", most=1):
+        await reloaded(telling)
+        assert outcomes.crowded(1)
+        outcome = Outcome(
+            environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
+        )
+        await outcomes.tell(outcome)
+        assert await asyncio.wait_for(window.outcome, PATIENCE_S) == outcome
+
+
+async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
+) -> None:
+    receiver.hold.clear()
+    await telling.imported(tracker.grant())
+    await until(lambda: telling.services.deliverer._sending)
+    await reloaded(telling)
+    receiver.hold.set()
+    await receiver.until_taken(1)
+    from aiohttp import web
+
+    receiver.answer = lambda _path, _body: web.Response(status=503)
+    await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    await on(telling)
+    pending = (await log_of(telling))[-1]
+    assert (pending.state, pending.attempts >= 1) == (DeliveryState.PENDING, True)
+    await reloaded(telling)
+    receiver.answer = lambda _path, _body: web.Response(status=200)
+    later(600)
+    telling.services.deliverer.wake()
+    await receiver.until_taken(2)
+    await on(telling)
+    assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
+
+
+async def test_what_waits_to_be_delivered_stays_counted(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
+    receiver.hold.clear()
+    await telling.imported(tracker.grant())
+    keeper = telling.services.keeper
+    await keeper.once()
+    assert [one.pending for one in keeper.backlog] == [1]
+    await reloaded(telling)
+    assert [one.pending for one in keeper.backlog] == [1]
+    await keeper.once()  # the lease on this task is still ours
+    assert [one.pending for one in keeper.backlog] == [1]
+
+
+async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    parts = urlsplit(tracker.url)
+    gate = telling.services.gates.to(("http", str(parts.hostname), parts.port or 0))
+    for _ in range(FAILURES):
+        assert gate.enter_at_once()
+        gate.leave("failed", probe=False)
+    assert gate.enter_at_once() is False
+    _, after = await reloaded(telling)
+    limits = after.config.egress.limits
+    assert gate.bulkhead.limits == GateLimits(limits.outstanding, limits.waiting, limits.wait_s)
+    with pytest.raises(TurnedAway):
+        await gate.enter()
+    calls = tracker.calls["api"]
+    assert await status(telling) == 503
+    assert tracker.calls["api"] == calls
+
+
+async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_place(telling: RunningGateway) -> None:
+    telling.document["egress"]["limits"] = {"outstanding": 1}
+    await telling.restart()
+    gate = telling.services.gates.to(("http", "127.0.0.1", 1))
+    assert gate.enter_at_once()
+    waiting = asyncio.create_task(gate.enter())
+    await until(lambda: gate.bulkhead.waiting)
+    await reloaded(telling)  # two places now
+    assert await asyncio.wait_for(waiting, PATIENCE_S) is False
+    assert (gate.bulkhead.outstanding, gate.bulkhead.waiting) == (2, 0)
+    assert not gate.enter_at_once()
+
+
+async def minted(running: RunningGateway, name: str, **limits: Any) -> dict[str, str]:
+    told = await running.json("POST", KEYS, json={"display_name": name, "limits": limits}, expect=200)
+    return {"Authorization": f"Bearer {told['data']['secret']}"}
+
+
+async def test_a_rate_goes_on_counting(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    headers = await minted(telling, "slow", rate=2)
+    assert await status(telling, headers=headers) == 200
+    await reloaded(telling)
+    assert [await status(telling, headers=headers) for _ in range(2)] == [200, 429]
+
+
+async def test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded(
+    telling: RunningGateway, tracker: Tracker
+) -> None:
+    await telling.imported(tracker.grant())
+    headers = await minted(telling, "task", budget=60)  # of which three are set aside at first
+    assert await status(telling, headers=headers) == 200
+    (meter,) = telling.services.minted._meters.values()
+    assert meter._held == 2
+    await reloaded(telling)
+    assert meter._held == 2
+    assert [await status(telling, headers=headers) for _ in range(60)] == [200] * 59 + [403]
+
+
+async def test_sessions_of_a_minute_stay_counted(telling: RunningGateway) -> None:
+    telling.document["connect"] = {"sessions_per_minute": 2}
+    await telling.restart()
+    await telling.session_token()
+    await reloaded(telling)
+    await telling.session_token()
+    async with telling.http.post(
+        f"{telling.url}/connect/sessions", json={"end_user": {"id": "u"}}, headers=telling.headers
+    ) as answer:
+        assert answer.status == 429
+
+
+async def test_an_authorization_that_is_being_finished_makes_its_connection(
+    telling: RunningGateway, tracker: Tracker
+) -> None:
+    address = f"{telling.url}/oauth/connect/tracker?connect_session_token={await telling.session_token()}"
+    async with telling.http.get(address, allow_redirects=False) as answer:
+        consent = answer.headers["Location"]
+    await reloaded(telling)  # between its begin and its end
+    tracker.hold.clear()
+    back = asyncio.create_task(telling.http.get(consent)._coro)
+    await until(lambda: tracker.calls["authorization_code"])
+    await reloaded(telling)  # while its code is exchanged
+    assert telling.services.flows._redeeming
+    tracker.hold.set()
+    async with await back as answer:
+        assert answer.status == 200
+    assert len((await telling.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_a_connect_link_is_not_made_again(telling: RunningGateway) -> None:
+    telling.document["environments"]["dev"]["connect_links_in_errors"] = True
+    await telling.restart()
+
+    async def link() -> str:
+        async with telling.proxied("nobody") as answer:
+            url: str = (await answer.json())["error"]["payload"]["connect_url"]
+            return url
+
+    first = await link()
+    await reloaded(telling)
+    assert await link() == first
+
+
+async def test_a_deletion_under_way_ends(
+    telling: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await telling.imported(tracker.grant())
+    rows, go_on = telling.services.store.connections, asyncio.Event()
+    delete = rows.delete
+
+    async def slow(*args: Any, **options: Any) -> bool:
+        await go_on.wait()
+        return await delete(*args, **options)
+
+    monkeypatch.setattr(rows, "delete", slow)
+    path = "/connections/c1?provider_config_key=tracker"
+    begun = asyncio.create_task(telling.json("DELETE", path, expect=200))
+    deleter = telling.services.deleter
+    await until(lambda: deleter._running)
+    await reloaded(telling)
+    assert len(deleter._running) == 1
+    closing = asyncio.create_task(deleter.close())
+    await asyncio.sleep(0)
+    assert not closing.done(), "a stop waits for it"
+    go_on.set()
+    await begun
+    await closing
+
+
+async def test_an_integration_that_is_being_deleted_is_deleted_once(
+    telling: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(telling)
+    rows, go_on, ended = telling.services.store.integrations, asyncio.Event(), list[Any]()
+    end = rows.end
+
+    async def slow(one: Any) -> bool:
+        await go_on.wait()
+        ended.append(one)
+        return await end(one)
+
+    monkeypatch.setattr(rows, "end", slow)
+    begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
+    await until(lambda: telling.services.made._ending)
+    await reloaded(telling)
+    again = asyncio.create_task(telling.services.made.go_on())  # joins the one under way
+    await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(begun, again)
+    assert len(ended) == 1
+
+
+async def test_an_integration_made_through_the_api_stays_and_changes_for_all_generations(
+    telling: RunningGateway,
+) -> None:
+    await made(telling)
+    before, after = await reloaded(telling)
+    assert after.integrations.has("dev", "made")
+    await telling.json("DELETE", "/integrations/made", expect=200)
+    assert not after.integrations.has("dev", "made")
+    assert not before.integrations.has("dev", "made"), "a request that began before sees it too"
+
+
+async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    assert await status(telling) == 200
+    await reloaded(telling)
+    assert await status(telling) == 200
+    counted = {
+        key: told[0] for key, told in total([telling.services.metrics._page]).items() if "proxy_requests" in key[0]
+    }
+    assert list(counted.values()) == [2]
+
+
+async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    assert await status(telling) == 200
+    log = telling.services.request_log
+    waiting = list(log._rows)
+    assert waiting
+    await reloaded(telling)
+    assert list(log._rows)[: len(waiting)] == waiting
+
+
+async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
+    memory = telling.services.page_memory
+    held = await memory.reserve("dev", 1000, 0)
+    telling.document["egress"]["page_memory_bytes"] = 64 << 20
+    await reloaded(telling)
+    assert (memory.reserved, memory.limit_bytes()) == (1000, 64 << 20)
+    held.release()
+    assert memory.reserved == 0
+
+
+async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
+    async def guessed() -> int:
+        async with telling.http.get(f"{telling.url}/connections", headers={"Authorization": "Bearer x"}) as answer:
+            return answer.status
+
+    assert [await guessed() for _ in range(MOST_INVALID_KEYS)] == [401] * MOST_INVALID_KEYS
+    await reloaded(telling)
+    assert await guessed() == 429
+
+
+async def test_a_stop_that_was_announced_stays_announced(telling: RunningGateway) -> None:
+    telling.services.serving = False
+    await reloaded(telling)
+    async with telling.http.get(f"{telling.url}/ready") as answer:
+        assert answer.status == 503
+    telling.services.serving = True
+
+
+async def test_two_reloads_at_once_follow_one_another(telling: RunningGateway) -> None:
+    runtime, first = telling.services, telling.services.generation
+    async with runtime.reloading:
+        begun = [asyncio.create_task(reload(telling.app, telling.services.generation.config)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        assert runtime.generation is first
+    assert await asyncio.gather(*begun) == [True, True]
+
+
+async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
+    runtime = telling.services
+    store, instance, began = runtime.store, runtime.store.instance, runtime.started_at
+    await reloaded(telling)
+    assert (runtime.store, runtime.store.instance, runtime.started_at) == (store, instance, began)
+    await runtime.store.ping()
+
+
+Test = Callable[..., Coroutine[Any, Any, None]]
+SURVIVES: Final[dict[str, Test]] = {
+    "started_at": test_the_store_and_its_age_stay,
+    "store": test_the_store_and_its_age_stay,
+    "minted": test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded,
+    "managed": test_an_integration_made_through_the_api_stays_and_changes_for_all_generations,
+    "gates": test_an_open_breaker_stays_open_under_other_limits,
+    "retired": test_a_refresh_under_way_ends_once_and_is_stored,
+    "page_memory": test_page_memory_stays_reserved,
+    "metrics": test_counters_go_on,
+    "request_log": test_records_that_wait_to_be_written_are_written,
+    "invalid_keys": test_invalid_keys_stay_counted,
+    "journals": test_a_refresh_under_way_ends_once_and_is_stored,
+    "renewer": test_a_refresh_in_the_queue_keeps_its_turn,
+    "live": test_an_opened_connection_stays_in_memory,
+    "sessions": test_sessions_of_a_minute_stay_counted,
+    "outcomes": test_a_window_that_waits_gets_its_result,
+    "flows": test_an_authorization_that_is_being_finished_makes_its_connection,
+    "links": test_a_connect_link_is_not_made_again,
+    "deleter": test_a_deletion_under_way_ends,
+    "made": test_an_integration_that_is_being_deleted_is_deleted_once,
+    "deliverer": test_a_delivery_in_retry_and_one_under_way_arrive_once,
+    "keeper": test_what_waits_to_be_delivered_stays_counted,
+    "reloading": test_two_reloads_at_once_follow_one_another,
+    "serving": test_a_stop_that_was_announced_stays_announced,
+}
+HOLDS_NOTHING: Final = frozenset({"creator", "issuer", "session_connections", "typed_in", "exchange"})
+REPLACED: Final = "current"  # holds the generation, which is what a reload replaces
+
+
+# ── And the walk.
+
+
+def test_every_part_of_the_runtime_is_classified() -> None:
+    fields = {one.name for one in dataclasses.fields(Runtime)}
+    assert fields == SURVIVES.keys() | HOLDS_NOTHING | {REPLACED}
+    assert not SURVIVES.keys() & HOLDS_NOTHING
+
+
+async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway) -> None:
+    runtime = telling.app[RUNTIME]
+    before = {one.name: getattr(runtime, one.name) for one in dataclasses.fields(runtime)}
+    await reloaded(telling)
+    assert telling.app[RUNTIME] is runtime
+    assert [name for name, part in before.items() if getattr(runtime, name) is not part] == []
+
+
+async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: RunningGateway) -> None:
+    """Only other parts of the runtime, what is made of those alone, and functions."""
+    runtime = telling.services
+    parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
+
+    def holds(part: object) -> list[str]:
+        found = []
+        for name, value in vars(part).items():
+            if isinstance(value, FunctionType | MethodType | Current) or any(value is one for one in parts):
+                continue
+            if isinstance(value, Revoker | Dialogues):
+                found += holds(value)
+            else:
+                found.append(f"{type(part).__name__}.{name}")
+        return found
+
+    assert [one for name in sorted(HOLDS_NOTHING) for one in holds(getattr(runtime, name))] == []
+    assert holds(runtime.deleter), "and one that does is found"
+
+
+# ── The generation.
+
+
+async def test_a_request_keeps_the_generation_that_it_began_with(telling: RunningGateway) -> None:
+    began = make_mocked_request("GET", "/", app=telling.app)
+    before = generation_of(began)
+    _, after = await reloaded(telling)
+    assert generation_of(began) is before
+    assert generation_of(make_mocked_request("GET", "/", app=telling.app)) is after
+
+
+def test_a_generation_cannot_be_changed() -> None:
+    assert all(one.init for one in dataclasses.fields(Generation))
+    assert Generation.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_the_runtime_is_made_whole() -> None:
+    assert all(one.init for one in dataclasses.fields(Runtime))
+
+
+async def test_a_request_under_way_ends_on_the_way_it_began_with(telling: RunningGateway, tracker: Tracker) -> None:
+    """Its networks are closed by the reload: this request is answered, and the next one is refused."""
+    await telling.imported(tracker.grant())
+    assert await status(telling) == 200
+    tracker.hold_api.clear()
+    begun = asyncio.create_task(status(telling))
+    await until(lambda: tracker.calls["api"] == 2)
+    telling.document["egress"]["allow"] = []
+    before, _ = await reloaded(telling)
+    tracker.hold_api.set()
+    assert await begun == 200
+    assert await status(telling) == 400
+    await until(lambda: not list(telling.services.retired))
+    assert list(before.egress.load()) == []
