@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import uuid
 from collections.abc import Coroutine, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -42,7 +42,16 @@ from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, Up
 from gateway.generation import Current
 from gateway.oauth.authorize import chosen
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
-from gateway.records.connecting import ConnectSession, Flow, NewFlow, Outcome
+from gateway.records.connecting import (
+    ConnectSession,
+    Flow,
+    FlowDetails,
+    FlowOptions,
+    NewFlow,
+    Outcome,
+    PendingAuthorization,
+    flow_details,
+)
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.secret import Secret, digest
 from gateway.store import Store
@@ -95,25 +104,6 @@ class Departure:
     cookie_value: Secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowOptions:
-    """What the browser, or the page it came from, may choose about a flow.
-
-    `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
-    the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
-    the pages that follow. `request_id`: for the log.
-    """
-
-    config: Mapping[str, str] = field(default_factory=dict)
-    authorization_params: Mapping[str, str] = field(default_factory=dict)
-    user_scope: str | None = None
-    override: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ws_client_id: str | None = None
-    browser: str | None = None
-    lang: str | None = None
-    request_id: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """What is known of an authorization before the provider is asked."""
@@ -123,7 +113,7 @@ class _Prepared:
     context: Context
     scopes: tuple[str, ...] | None
     config: Mapping[str, Any]
-    given: list[str]
+    given: tuple[str, ...]
 
 
 class Flows:
@@ -167,7 +157,7 @@ class Flows:
                 connection_id="",
                 session_digest=session.digest,
                 expires_at=min(session.expires_at, clock.now() + CONFIRMED_WITHIN),
-                details={"asked": asdict(asked)},
+                details=asked,
             )
         )
         return token
@@ -177,8 +167,8 @@ class Flows:
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
-        kept = self._store.open(flow.details).get("asked")
-        return None if kept is None else FlowOptions(**kept)
+        kept = self._opened(flow)
+        return kept if isinstance(kept, FlowOptions) else None
 
     async def under_way(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
         """The integration and the provider's address of an authorization that this browser has begun and not ended."""
@@ -186,8 +176,16 @@ class Flows:
         name = self.cookie_of(flow_digest)
         if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
             return None
-        url = self._store.open(flow.details).get("url")
-        return None if url is None else (flow.integration_id, url)
+        kept = self._opened(flow)
+        return (flow.integration_id, kept.url) if isinstance(kept, PendingAuthorization) and kept.url else None
+
+    def _opened(self, flow: Flow) -> FlowDetails:
+        return flow_details(self._store.open(flow.details))
+
+    def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
+        """None where nothing is pending: the flow is unknown, or the end user has not confirmed it yet."""
+        kept = self._opened(flow) if flow is not None else None
+        return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
         """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
@@ -249,24 +247,24 @@ class Flows:
                 connection_id=session.connection_id or str(uuid.uuid4()),
                 session_digest=session.digest,
                 expires_at=clock.now() + LIFETIME,
-                details={
-                    "provider": ready.provider.name,
-                    "mode": ready.mode.name,
-                    "kept": dict(way.kept),
-                    "url": way.url,
-                    "config": dict(ready.config),
-                    "given": ready.given,
-                    "end_user": asdict(session.end_user) if session.end_user else None,
-                    "tags": dict(session.tags),
-                    "webhook_url_override": session.webhook_url_override,
-                    "client": client_digest(asked.ws_client_id),
-                    "browser": asked.browser,
-                    "reconnects": session.reconnects,
-                    "pinned": session.pinned,
-                    "lang": asked.lang,
-                    "limited": session.max_connections is not None,
-                    "code_challenge": session.code_challenge,
-                },
+                details=PendingAuthorization(
+                    provider=ready.provider.name,
+                    mode=ready.mode.name,
+                    kept=way.kept,
+                    url=way.url,
+                    config=ready.config,
+                    given=ready.given,
+                    end_user=session.end_user,
+                    tags=session.tags,
+                    webhook_url_override=session.webhook_url_override,
+                    client=client_digest(asked.ws_client_id),
+                    browser=asked.browser,
+                    reconnects=session.reconnects,
+                    pinned=session.pinned,
+                    lang=asked.lang,
+                    limited=session.max_connections is not None,
+                    code_challenge=session.code_challenge,
+                ),
             )
         )
         return Departure(way.url, digest(state), self.cookie_name(state), Secret(browser))
@@ -280,7 +278,7 @@ class Flows:
         provider = self._creator.provider_of(integration)
         mode = granting(provider, integration_id)
         config, scopes = settings_of(session, provider, integration_id, asked.config)
-        given = sorted(config)
+        given = tuple(sorted(config))
         if session.reconnects:
             config = await as_before(self._store, session, provider, integration_id, config)
         complete(provider, config, ("params",))
@@ -320,35 +318,35 @@ class Flows:
         """
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
-        return await self._to_its_end(returned.flow, returned.details, self._grants.redeemed(returned, query), back)
+        return await self._to_its_end(returned.flow, returned.pending, self._grants.redeemed(returned, query), back)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
     ) -> Arrived | Choice:
         """The connection with the site that was chosen. Raises CallbackFailed; a site that was not offered uses nothing up."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
-        if flow is None:
+        pending = self._pending(flow)
+        if flow is None or pending is None:
             raise CallbackFailed(
                 "invalid_state", "This choice was made already, or is older than ten minutes. Start again."
             )
         self._check_browser(flow, token, cookies)
-        details = self._store.open(flow.details)
-        site = next((one for one in details.get("sites", ()) if one["id"] == site_id), None)
-        if site is None:
+        choice = pending.choice
+        site = next((one for one in choice.sites if one.id == site_id), None) if choice is not None else None
+        if choice is None or site is None:
             raise about(flow, InvalidRequest("invalid_state", "Choose one of the sites that are shown."))
         try:
-            _, mode, context = self._for(flow, details)
+            _, mode, context = self._for(flow, pending)
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, details, fault, Back(request_id))
+            await self._telling.failure(flow, pending, fault, Back(request_id))
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
-        granted = Granted(details["held"], details["told"])
-        config = {name: text for name, text in details["config"].items() if name not in site["settings"]}
-        given = [*details.get("given", ()), *site["settings"]]
-        chosen = {**details, "config": {**config, **site["settings"]}, "given": given}
+        granted = Granted(choice.held, choice.told)
+        config = {name: text for name, text in pending.config.items() if name not in site.settings}
+        chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = Returned(flow, mode, context, chosen)
-        return await self._to_its_end(flow, details, self._grants.connected(returned, granted), Back(request_id))
+        return await self._to_its_end(flow, pending, self._grants.connected(returned, granted), Back(request_id))
 
     async def close(self, within_s: float = 15) -> None:
         """Let authorizations that are being finished end."""
@@ -356,10 +354,10 @@ class Flows:
             await asyncio.wait(set(self._redeeming), timeout=within_s)
 
     async def _to_its_end(
-        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
+        self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
-        redeeming = asyncio.create_task(self._telling.told(flow, details, work, back))
+        redeeming = asyncio.create_task(self._telling.told(flow, pending, work, back))
         self._redeeming.add(redeeming)
         redeeming.add_done_callback(self._redeemed)
         try:
@@ -392,17 +390,17 @@ class Flows:
         if not state:
             raise CallbackFailed("invalid_state", "The provider sent no state back. Start again from the application.")
         flow = await self._store.flows.get(digest(state), now=clock.now())
-        if flow is None:
+        pending = self._pending(flow)
+        if flow is None or pending is None:
             raise CallbackFailed(
                 "invalid_state",
                 "This authorization is unknown, was used already, or is older than ten minutes. Start again.",
             )
-        details = self._store.open(flow.details)
         try:
             self._check_browser(flow, state, cookies)
-            if "sites" in details:
+            if pending.choice is not None:
                 raise about(flow, InvalidRequest("invalid_state", "Choose a site on the page that asked you to."))
-            _, mode, context = self._for(flow, details)
+            _, mode, context = self._for(flow, pending)
             if not mode.answered(context, query):
                 await self._store.flows.consume(flow.state_digest, now=clock.now())
                 neither = about(flow, InvalidRequest("invalid_state", NEITHER), "callback_err")
@@ -411,19 +409,19 @@ class Flows:
             if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
                 raise about(flow, InvalidRequest("invalid_state", "This authorization was used already. Start again."))
         except (CallbackFailed, NotFound) as fault:
-            await self._telling.failure(flow, details, fault, back)
+            await self._telling.failure(flow, pending, fault, back)
             raise
-        return Returned(flow, mode, context, details)
+        return Returned(flow, mode, context, pending)
 
-    def _for(self, flow: Flow, details: Mapping[str, Any]) -> tuple[Provider, GrantingMode, Context]:
+    def _for(self, flow: Flow, pending: PendingAuthorization) -> tuple[Provider, GrantingMode, Context]:
         integration = self._current.generation.integrations.get(flow.environment, flow.integration_id)
         provider = self._creator.provider_of(integration)
         mode = granting(provider, flow.integration_id)
-        if (provider.name, mode.name) != (details["provider"], details["mode"]):
+        if (provider.name, mode.name) != (pending.provider, pending.mode):
             changed = f"Integration '{flow.integration_id}' was changed while you authorized. Start again."
             raise about(flow, InvalidRequest("invalid_state", changed))
         return (
             provider,
             mode,
-            Context(provider, integration, details["config"], public_url=self._current.generation.public_url),
+            Context(provider, integration, pending.config, public_url=self._current.generation.public_url),
         )

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 
 from gateway import clock
 from gateway.auth.mode import Granted
@@ -13,10 +13,8 @@ from gateway.connections.completing import SiteWanted
 from gateway.connections.create import Creator
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
-from gateway.records.connecting import NewFlow, SessionTerms
-from gateway.records.connection import EndUser
+from gateway.records.connecting import NewFlow, PendingChoice, SessionTerms, Site
 from gateway.refresh.auth_exchange import Dialogues
-from gateway.scripts.script_context import Site
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
@@ -46,9 +44,9 @@ class Grants:
     async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:
         """The connection, or the sites to choose from. Raises as `Creator.prepare` and
         `SessionConnections.keep` do."""
-        flow, details = returned.flow, returned.details
-        config = details["config"]
-        given = {name: config[name] for name in details.get("given", config) if name in config}
+        flow, pending = returned.flow, returned.pending
+        config = pending.config
+        given = {name: config[name] for name in pending.given if name in config}
         try:
             row = await self._creator.prepare(
                 returned.context.integration,
@@ -56,33 +54,27 @@ class Grants:
                 connection_id=flow.connection_id,
                 config={**config, **granted.config, **given},  # what it tells now before what it told when first made
                 path=("params",),
-                tags=details["tags"] or None,
-                end_user=EndUser(**details["end_user"]) if details["end_user"] else None,
-                webhook_url_override=details["webhook_url_override"],
+                tags=pending.tags or None,
+                end_user=pending.end_user,
+                webhook_url_override=pending.webhook_url_override,
                 tested=False,
-                reconnects=details.get("reconnects", False),
-                pinned=details.get("pinned", False),
+                reconnects=pending.reconnects,
+                pinned=pending.pinned,
             )
         except SiteWanted as wanted:
             return await self._choice(returned, granted, wanted.sites)
         terms = SessionTerms(
             session_digest=flow.session_digest,
-            limited=details.get("limited", False),
-            code_challenge=details.get("code_challenge"),
+            limited=pending.limited,
+            code_challenge=pending.code_challenge,
         )
-        kept = await self._session_connections.keep(row, terms, reconnects=details.get("reconnects", False))
-        return Arrived(kept, flow.session_digest, details.get("lang"))
+        kept = await self._session_connections.keep(row, terms, reconnects=pending.reconnects)
+        return Arrived(kept, flow.session_digest, pending.lang)
 
     async def _choice(self, returned: Returned, granted: Granted, sites: tuple[Site, ...]) -> Choice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
-        details = {
-            **returned.details,
-            "kept": {},
-            "began": flow.state_digest,
-            "held": dict(granted.held),
-            "told": dict(granted.config),
-            "sites": [asdict(site) for site in sites],
-        }
+        choice = PendingChoice(held=granted.held, told=granted.config, sites=sites)
+        pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(token),
@@ -92,16 +84,16 @@ class Grants:
                 connection_id=flow.connection_id,
                 session_digest=flow.session_digest,
                 expires_at=clock.now() + LIFETIME,
-                details=details,
+                details=pending,
             )
         )
-        provider, lang = returned.context.provider, returned.details.get("lang")
+        provider, lang = returned.context.provider, pending.lang
         name = self._cookie_name(token)
         return Choice(token, sites, provider, flow.integration_id, flow.session_digest, name, Secret(browser), lang)
 
     async def _granted(self, returned: Returned, query: Mapping[str, str]) -> Granted:
         try:
-            return await self._dialogues.hold(returned.mode.arrive(returned.context, returned.details["kept"], query))
+            return await self._dialogues.hold(returned.mode.arrive(returned.context, returned.pending.kept, query))
         except (TokenRefused, TokenUnavailable) as fault:
             name = returned.context.provider.display_name
             raise InvalidRequest(

@@ -24,7 +24,7 @@ from gateway.authorization.results import Arrived, Back, Choice, error_type
 from gateway.errors import GatewayError, TooManyRequests
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.observe.masking import masked_text
-from gateway.records.connecting import Flow, Outcome
+from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import Event
 from gateway.secret import digest
@@ -200,24 +200,22 @@ def client_digest(ws_client_id: str | None) -> str | None:
 # ── Tells the customer's application of a connection that did not come about (docs/compatibility.md#events).
 
 
-async def tell_failure(
-    store: Store, flow: Flow, provider: str, details: Mapping[str, Any], fault: GatewayError
-) -> None:
-    """Write the event. `details` are those of the flow; where it was to renew a connection, that one says what they leave
-    open: whose it is, and where its events go. Never raises: the end user hears of `fault` in any case.
+async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
+    """Write the event. Where `pending` was to renew a connection, that one says what it leaves open: whose it is, and where
+    its events go. Never raises: the end user sees `fault` in any case.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:
         there = await store.connections.get(ref)
-        user = details["end_user"] or (asdict(there.end_user) if there and there.end_user else None)
-        override = details["webhook_url_override"]
+        user = pending.end_user or (there.end_user if there else None)
+        override = pending.webhook_url_override
         await store.outbox.tell(
             ref,
-            provider,
+            pending.provider,
             Event.CREATION_FAILED,
             {
-                "tags": details["tags"] or (dict(there.tags) if there else {}),
-                "end_user": user,
+                "tags": dict(pending.tags) or (dict(there.tags) if there else {}),
+                "end_user": asdict(user) if user else None,
                 "operation": "override" if there else "creation",
             },
             now=clock.now(),
@@ -234,29 +232,27 @@ async def tell_failure(
 
 
 class Telling:
-    """`details` are those of the flow."""
-
     def __init__(self, store: Store, outcomes: Outcomes) -> None:
         self._store = store
         self._outcomes = outcomes
 
     async def told(
-        self, flow: Flow, details: Mapping[str, Any], work: Coroutine[Any, Any, Arrived | Choice], back: Back
+        self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         """What comes of `work`, told to those who wait for it before it is told to the browser."""
         try:
             came = await work
         except Exception as fault:
-            await self.failure(flow, details, fault, back)
+            await self.failure(flow, pending, fault, back)
             if isinstance(fault, GatewayError):
-                await tell_failure(self._store, flow, details["provider"], details, fault)
+                await tell_failure(self._store, flow, pending, fault)
             raise
         if isinstance(came, Arrived):
             connection_id = came.connection.ref.connection_id
-            await self._outcomes.tell(_outcome(flow, details, connection_id=connection_id, is_pending=came.is_pending))
+            await self._outcomes.tell(_outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending))
         return came
 
-    async def failure(self, flow: Flow, details: Mapping[str, Any], fault: Exception, back: Back) -> None:
+    async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
         """It came to nothing; what is no GatewayError is told without its words."""
         log_failure(
             fault,
@@ -269,7 +265,7 @@ class Telling:
         known = fault if isinstance(fault, GatewayError) else None
         outcome = _outcome(
             flow,
-            details,
+            pending,
             error_type=error_type(known) if known else "unknown_err",
             error_desc=known.message if known else "The gateway failed. Its log has the details.",
             code=known.code if known else "generic_error_support",
@@ -277,14 +273,14 @@ class Telling:
         await self._outcomes.tell(outcome)
 
 
-def _outcome(flow: Flow, details: Mapping[str, Any], **what: Any) -> Outcome:
+def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:
     return Outcome(
         environment=flow.environment,
         session_digest=flow.session_digest,
         integration_id=flow.integration_id,
-        client_digest=details.get("client"),
-        flow_digest=details.get("began", flow.state_digest),
-        browser_digest=details.get("browser"),
+        client_digest=pending.client,
+        flow_digest=pending.began or flow.state_digest,
+        browser_digest=pending.browser,
         at=clock.now(),
         **what,
     )

@@ -3,15 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from gateway.auth.context import Context
 from gateway.auth.mode import GrantingMode
 from gateway.catalog.provider import Provider
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
-from gateway.records.connecting import ConnectSession, Flow, PendingConnection
+from gateway.records.connecting import ConnectSession, Flow, PendingAuthorization, PendingConnection, Site
 from gateway.records.connection import Connection
-from gateway.scripts.script_context import Site
 from gateway.secret import Secret
 
 # ── How an authorization ends: with a connection, or with a choice that the end user has yet to make.
@@ -62,7 +61,7 @@ class Returned:
     flow: Flow
     mode: GrantingMode
     context: Context
-    details: Mapping[str, Any] = field(repr=False)
+    pending: PendingAuthorization = field(repr=False)
 
 
 # ── What went wrong with an authorization: for the page, with the integration it was for, and for the browser's

@@ -14,11 +14,12 @@ from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
 from gateway.http.url import with_query
+from gateway.records.connecting import Site
 from gateway.records.connection import Account
 from gateway.records.integration import Integration
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.scripts import POST_CONNECTION
-from gateway.scripts.script_context import ProviderUnreadable, Refused, Site, SiteOpen
+from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
 from gateway.text import sentence
 
 # ── What an entry's script may ask and set while a connection does not exist yet.

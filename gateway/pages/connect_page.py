@@ -11,7 +11,6 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.authorization.connect_sessions import check_offered
-from gateway.authorization.flows import FlowOptions
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, Unauthorized
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.confirmation import (
@@ -39,7 +38,7 @@ from gateway.pages.form_fields import posted as form_of
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
 from gateway.pages.redirects import LONGEST_CLIENT_ID, bind
 from gateway.pages.result import result_page
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import in_use
 

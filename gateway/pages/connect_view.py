@@ -6,7 +6,6 @@ from typing import Any
 
 from aiohttp import web
 
-from gateway.authorization.flows import FlowOptions
 from gateway.errors import GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
@@ -15,7 +14,7 @@ from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
 from gateway.pages.frame import PageWords, connect_page, embedders
 from gateway.pages.result import connected_page, made_by
-from gateway.records.connecting import ConnectSession
+from gateway.records.connecting import ConnectSession, FlowOptions
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store.pending_authorizations import used

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.authorization.flows import Departure, FlowOptions, state_in
+from gateway.authorization.flows import Departure, state_in
 from gateway.authorization.results import LIFETIME, Arrived, CallbackFailed, Choice
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
@@ -18,7 +18,7 @@ from gateway.pages.error_page import failed
 from gateway.pages.form_fields import posted
 from gateway.pages.frame import PageWords, connect_page, see_other, words_for
 from gateway.pages.result import application_address, connected_page, way_to_application
-from gateway.records.connecting import ConnectSession, Outcome
+from gateway.records.connecting import ConnectSession, FlowOptions, Outcome
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
 from gateway.store.pending_authorizations import in_use

@@ -1,9 +1,9 @@
 """What lives for minutes while an end user connects: the session a customer opens, the flow a browser walks, its outcome."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from gateway.records.connection import Account, ConnectionRef, EndUser, NewConnection, Sealed
 
@@ -90,11 +90,132 @@ class ConnectSession:
         return self.connection_id is not None and self.integration_id is not None
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One of several places that a credential reaches: its id, its name and address for people, the settings that mean it."""
+
+    id: str
+    name: str
+    url: str
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowOptions:
+    """What the browser, or the page it came from, may choose about a flow.
+
+    `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
+    the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
+    the pages that follow. `request_id`: for the log.
+    """
+
+    config: Mapping[str, str] = field(default_factory=dict)
+    authorization_params: Mapping[str, str] = field(default_factory=dict)
+    user_scope: str | None = None
+    override: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ws_client_id: str | None = None
+    browser: str | None = None
+    lang: str | None = None
+    request_id: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"asked": asdict(self)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "FlowOptions":
+        known = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in stored["asked"].items() if name in known})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChoice:
+    """A grant that reaches several sites, until the end user has chosen one.
+
+    `held`: the credential. `told`: settings that the provider returned with it.
+    """
+
+    held: Mapping[str, Any] = field(repr=False)
+    told: Mapping[str, str]
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingAuthorization:
+    """What the callback needs, pinned when the authorization began, so that nothing of it can be changed on the way.
+
+    `provider` and `mode`: the names of the catalog entry and of its auth mode. `kept`: what the mode keeps for itself, the
+    PKCE verifier among it. `url`: the provider's consent page. `config`: the settings; those in `given` came from the
+    session or the end user, and win over what the provider returns. `client`: digest of the ``ws_client_id`` of the window
+    that waits. `browser`: digest by which the browser that confirmed is known. `limited`, `code_challenge`: see
+    SessionTerms. `began`: digest of the `state` that it began with, where that is not this flow's. `choice`: where the grant
+    is there, and waits for the end user to choose a site.
+    """
+
+    provider: str
+    mode: str
+    kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    url: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    given: tuple[str, ...] = ()
+    end_user: EndUser | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    webhook_url_override: str | None = None
+    client: str | None = None
+    browser: str | None = None
+    reconnects: bool = False
+    pinned: bool = False
+    lang: str | None = None
+    limited: bool = False
+    code_challenge: str | None = None
+    began: str | None = None
+    choice: PendingChoice | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """One object without levels, as every version has stored it: nodes of two versions finish each other's flows."""
+        stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"began", "choice"}}
+        stored |= {
+            "kept": dict(self.kept),
+            "config": dict(self.config),
+            "given": list(self.given),
+            "tags": dict(self.tags),
+            "end_user": asdict(self.end_user) if self.end_user else None,
+        }
+        if self.began is not None:
+            stored["began"] = self.began
+        if self.choice is not None:
+            stored |= {
+                "held": dict(self.choice.held),
+                "told": dict(self.choice.told),
+                "sites": [asdict(site) for site in self.choice.sites],
+            }
+        return stored
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
+        """Also of an earlier version: what it did not store yet has the value that it meant."""
+        known = {one.name for one in fields(cls)} - {"choice"}
+        values = {name: value for name, value in stored.items() if name in known}
+        values["given"] = tuple(stored.get("given", stored["config"]))
+        values["end_user"] = EndUser(**stored["end_user"]) if stored.get("end_user") else None
+        if "sites" in stored:
+            sites = tuple(Site(**site) for site in stored["sites"])
+            values["choice"] = PendingChoice(held=stored["held"], told=stored["told"], sites=sites)
+        return cls(**values)
+
+
+FlowDetails: TypeAlias = FlowOptions | PendingAuthorization
+
+
+def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
+    """What `as_json` of either has made."""
+    return FlowOptions.from_json(stored) if "asked" in stored else PendingAuthorization.from_json(stored)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """One authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds.
 
-    `details` is what the callback needs and a reader of the database must not have: ``{"code_verifier", "config", …}``.
+    `details`: sealed FlowDetails, which a reader of the database must not have.
     """
 
     state_digest: str
@@ -118,7 +239,7 @@ class NewFlow:
     connection_id: str
     session_digest: str
     expires_at: datetime
-    details: Mapping[str, Any] = field(repr=False)
+    details: FlowDetails = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

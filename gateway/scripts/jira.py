@@ -13,13 +13,13 @@ from urllib.parse import quote, urlsplit
 
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.http.json_scan import Member, members_at, skip_space, string_of
+from gateway.records.connecting import Site
 from gateway.scripts.script_context import (
     IncomingWebhook,
     ProviderUnreadable,
     Refused,
     Routing,
     ScriptContext,
-    Site,
     SiteOpen,
 )
 from gateway.scripts.webhook_signature import verified

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import WebhookSignature
+from gateway.records.connecting import Site
 from gateway.secret import Secret
 
 # ── All that a script may do: read the connection's settings, ask the provider, set settings, or refuse.
@@ -19,16 +20,6 @@ class Refused(Exception):
         super().__init__(message)
         self.message = message
         self.payload = dict(payload or {})
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """One of several places that a credential reaches: its id, its name and address for people, the settings that mean it."""
-
-    id: str
-    name: str
-    url: str
-    settings: Mapping[str, str]
 
 
 class SiteOpen(Exception):

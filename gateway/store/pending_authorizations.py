@@ -195,7 +195,7 @@ FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
 class FlowStore:
-    """`details` (the PKCE verifier among them) are sealed on the way in and stay so on the way out."""
+    """`details` (the PKCE verifier among them) are sealed on the way in and stay so on the way out; `Store.open` opens them."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -208,7 +208,7 @@ class FlowStore:
         async def write(db: AsyncConnection) -> Flow:
             address = _flow_address(new.environment, new.state_digest)
             row: dict[str, Any] = {name: getattr(new, name) for name in FLOW_COLUMNS if name != "details"}
-            details = self._vault.seal_json(new.details, **address)
+            details = self._vault.seal_json(new.details.as_json(), **address)
             await db.execute(insert(flows).values(row | {"details": details.ciphertext}))
             return Flow(**row, details=details)
 

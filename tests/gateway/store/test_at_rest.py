@@ -5,10 +5,12 @@ import contextlib
 import signal
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gateway.records.connecting import PendingAuthorization
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
@@ -50,11 +52,8 @@ async def test_no_secret_that_was_written_is_found_in_any_file(opener: Opener, p
     )
     await store.connections.put(first, now=NOW)
     await store.connections.put(new(credential={"type": "BASIC", "password": SECRETS[4]}), now=NOW)
-    details = {"code_verifier": SECRETS[5]}
-    sealed = flow()
-    await store.flows.add(
-        sealed.__class__(**{name: getattr(sealed, name) for name in sealed.__slots__} | {"details": details})
-    )
+    details = PendingAuthorization(provider="jira", mode="OAUTH2", kept={"code_verifier": SECRETS[5]})
+    await store.flows.add(replace(flow(), details=details))
     await store.connections.delete(REF, now=NOW)
     await store.connections.put(new(credential={"apiKey": SECRETS[6]}), now=NOW)
     names = {file.name for file in path.parent.iterdir()}

@@ -6,13 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from gateway.records.connecting import NewFlow
+from gateway.records.connecting import NewFlow, PendingAuthorization, flow_details
 from gateway.store import Store
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import NOW, Opener
 
 SOON = NOW + timedelta(minutes=10)
-DETAILS = {"code_verifier": "v" * 43, "config": {"subdomain": "acme"}}
+DETAILS = PendingAuthorization(
+    provider="jira", mode="OAUTH2", kept={"code_verifier": "v" * 43}, config={"subdomain": "acme"}
+)
 
 
 def flow(state_digest: str = "s1") -> NewFlow:
@@ -33,7 +35,7 @@ async def test_a_flow_can_be_looked_at_and_is_then_used_once(store: Store) -> No
     assert await store.flows.get("s1", now=NOW) == added
     used = await store.flows.consume("s1", now=NOW)
     assert used == added
-    assert store.vault.open_json(used.details) == DETAILS
+    assert flow_details(store.vault.open_json(used.details)) == DETAILS
     assert await store.flows.consume("s1", now=NOW) is None
     assert await store.flows.get("s1", now=NOW) is None
 

@@ -1,0 +1,77 @@
+"""Authorizations that the version before began are finished by this one."""
+
+import re
+from typing import Any
+
+from sqlalchemy import select, update
+
+from gateway.records.connecting import FlowOptions
+from gateway.store.pending_authorizations import _flow_address
+from gateway.store.tables import flows
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.pages import BROWSER
+from tests.fakes.tracker import Tracker
+
+# What the first versions stored of a flow; all that came later has a value where it is missing.
+FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webhook_url_override")
+
+
+async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
+    """The only flow, sealed again with these members alone, as an earlier version would have stored it."""
+    store = running.services.store
+    async with store.flows._transactions.read() as db:
+        row = (await db.execute(select(flows))).mappings().one()
+    flow = await store.flows._flow(row)
+    before = {name: value for name, value in store.open(flow.details).items() if name in members}
+    assert set(before) == set(members)
+    sealed = store.vault.seal_json(before, **_flow_address(flow.environment, flow.state_digest))
+    await store.flows._transactions.write(lambda db: db.execute(update(flows).values(details=sealed.ciphertext)))
+    return before
+
+
+async def begun(running: RunningGateway) -> str:
+    """The provider's page, to which a browser was just sent."""
+    token = await running.session_token(tags={"team": "a"})
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}&params[subdomain]=acme"
+    async with running.http.get(begin, allow_redirects=False) as answer:
+        return answer.headers["Location"]
+
+
+async def test_an_authorization_that_an_earlier_version_began_is_finished(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    consent = await begun(running)
+    before = await stored_as_before(running, *FIRST_MEMBERS)
+    assert before["config"]["subdomain"] == "acme"
+    async with running.http.get(consent, headers=BROWSER) as answer:
+        assert answer.status == 200, await answer.text()
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    assert (listed["end_user"]["id"], listed["tags"]["team"]) == ("u1", "a")
+
+
+async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: RunningGateway, tracker: Tracker) -> None:
+    running.document["environments"]["dev"]["integrations"]["tracker"]["site_selection"] = "ask"
+    await running.restart()
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    async with running.http.get(begin) as answer:
+        html = await answer.text()
+    token = re.search(r'name="token" value="([^"]+)"', html)
+    assert token is not None, html
+    await stored_as_before(running, *FIRST_MEMBERS, "began", "held", "told", "sites")
+    form = {"token": token[1], "site": "cloud-2"}
+    async with running.http.post(f"{running.url}/oauth/site", data=form) as answer:
+        assert answer.status == 200, await answer.text()
+    (listed,) = (await running.json("GET", "/connections"))["connections"]
+    shown = await running.json("GET", f"/connections/{listed['connection_id']}?provider_config_key=tracker")
+    assert shown["connection_config"]["subdomain"] == "globex"
+
+
+async def test_options_that_wait_for_confirmation_are_no_authorization(running: RunningGateway) -> None:
+    """Their token is in a page; as the `state` of a callback it leads nowhere."""
+    token = await running.session_token()
+    services = running.services
+    session = await services.sessions.find(token)
+    asked = await services.flows.ask(session, "tracker", FlowOptions())
+    async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as answer:
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
+    assert await services.flows.asked_for(session, "tracker", asked) == FlowOptions()
