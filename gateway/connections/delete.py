@@ -161,7 +161,7 @@ class Deleter:
     async def _settled(self, ref: ConnectionRef) -> None:
         """Wait until no refresh is under way anywhere, for a while, and keep others from beginning one."""
         owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + SETTLE_S
-        while not await self._store.connections.lease_refresh(ref, owner=owner, ttl=LEASE):
+        while not await self._store.refreshes.lease_refresh(ref, owner=owner, ttl=LEASE):
             if clock.monotonic() >= until or await self._store.connections.get(ref) is None:
                 return
             await asyncio.sleep(LOOK_AGAIN_S)

@@ -221,7 +221,7 @@ class RefreshProtocol:
                 held = facts.lease is LeaseState.HELD
                 long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
                 ran_out = FENCE if long_ago else AT_ONCE
-                if await self._store.connections.lease_refresh(
+                if await self._store.refreshes.lease_refresh(
                     seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
                 ):
                     return row
@@ -264,12 +264,10 @@ class RefreshProtocol:
                 raise
             except GatewayError:  # nothing was asked: a reload took its entry away
                 still_open = row.intent is not None
-                await self._store.connections.release_lease(
-                    row.ref, owner=owner, still_open=still_open, former=row.lease
-                )
+                await self._store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
                 raise
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
-                await self._store.connections.end_lease(row.ref, owner=owner)
+                await self._store.refreshes.end_lease(row.ref, owner=owner)
                 raise
             saved = await commit(self._store, row, owner, pair)
         if saved is None:
@@ -297,7 +295,7 @@ class RefreshProtocol:
         except GatewayError as refusal:
             if keep_lease:  # other machines wait for this one, which finishes from its journal
                 with suppress(GatewayError):
-                    await self._store.connections.end_lease(row.ref, owner=owner)
+                    await self._store.refreshes.end_lease(row.ref, owner=owner)
             raise refusal from fault
         return None
 
@@ -313,7 +311,7 @@ class RefreshProtocol:
     ) -> None:
         """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
-        after = await self._store.connections.record_failure(
+        after = await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,
             version=row.version,
@@ -341,14 +339,12 @@ class RefreshProtocol:
         if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
             return
         owner = await self._store.holders.new_owner()
-        if await self._store.connections.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
-            await self._store.connections.record_failure(
-                seen.ref, owner=owner, version=seen.version, failure=ended(now)
-            )
+        if await self._store.refreshes.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):
+            await self._store.refreshes.record_failure(seen.ref, owner=owner, version=seen.version, failure=ended(now))
 
     async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
         noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
-        await self._store.connections.record_failure(
+        await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,
             version=row.version,

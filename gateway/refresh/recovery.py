@@ -49,7 +49,7 @@ async def recover(store: Store, renewer: Refresher, release: Callable[[str], Non
 
 async def unfinished(store: Store, renewer: Refresher, release: Callable[[str], None]) -> list[Connection]:
     """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
-    by_lease = await store.connections.unsettled(most=MOST)
+    by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}

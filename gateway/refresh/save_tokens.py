@@ -45,7 +45,7 @@ async def _beat(store: Store, ref: ConnectionRef, owner: str) -> None:
     while True:
         await clock.sleep(BEAT_S)
         try:
-            if not await store.connections.extend_lease(ref, owner=owner, ttl=LEASE):
+            if not await store.refreshes.extend_lease(ref, owner=owner, ttl=LEASE):
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
                 return
         except GatewayError as fault:
@@ -98,7 +98,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
         now = clock.now()
         granted_at = row.granted_at or row.created_at
         try:
-            return await store.connections.save_refreshed(
+            return await store.refreshes.save_refreshed(
                 row.ref,
                 owner=owner,
                 version=row.version,
@@ -122,7 +122,7 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
     waits = again(LOOK_AGAIN_S)
     while (there := await store.connections.get(row.ref)) is not None and same(there, row):
         owner = await store.holders.new_owner()
-        if await store.connections.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there):
+        if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there):
             return await commit(store, row, owner, pair)
         await clock.sleep(next(waits))
     return None

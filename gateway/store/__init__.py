@@ -7,7 +7,8 @@
     sqlite, postgres                                what only one of the two needs
     changes, cluster                                the change log that nodes follow; leases, work that one node does
     connection_store, connection_rows, edits        connections; rows and lists; changes without a new credential
-    refreshes, history, due_connections             what a refresh writes; state history; what is due
+    sealed_rows, refreshes                          what the two stores of connections share; what a refresh writes
+    history, due_connections                        state history; what is due
     journal_recovery                                replies that a dead process left
     data_keys, rotation                             keys that seal; sealing again under a new master key
     pending_authorizations, pending_connections     what lives while an end user connects

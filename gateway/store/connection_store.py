@@ -20,6 +20,7 @@ from gateway.store.connection_rows import (
     NO_LEASE,
     NO_PREVIOUS,
     PREVIOUS,
+    WHOLE_ROW,
     ListFilter,
     asked_columns,
     at,
@@ -28,14 +29,15 @@ from gateway.store.connection_rows import (
     index_tags,
     life_columns,
     listed,
-    sealed_in,
+    place,
     search_text,
     stored,
 )
 from gateway.store.history import BEFORE, note_end, note_happening
+from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection
 from gateway.store.pending_authorizations import end as end_sessions
-from gateway.store.refreshes import Refreshes
+from gateway.store.sealed_rows import SealedRows
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import Damaged, UnknownKey
@@ -75,8 +77,20 @@ WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at
 ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
 
 
-class ConnectionStore(Refreshes):
+class ConnectionStore:
     """Every change that other processes must see is noted in `changes` within its own transaction."""
+
+    def __init__(self, rows: SealedRows, outbox: Outbox) -> None:
+        self._rows = rows
+        self._transactions = rows.transactions
+        self._outbox = outbox
+
+    async def get(self, ref: ConnectionRef) -> Connection | None:
+        """The connection as it is now."""
+        async with self._transactions.read() as db:
+            rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
+        found = await self._rows.records(rows)
+        return found[0] if found else None
 
     async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
         """The connections of `environment` that `wanted` describes, newest first. Raises InvalidRequest (cursor)."""
@@ -86,7 +100,7 @@ class ConnectionStore(Refreshes):
             for some in rows.partitions(ROWS_AT_ONCE):
                 found += map(connection_of, some)
                 await asyncio.sleep(0)
-        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+        await self._rows.learn(found)
         return found
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
@@ -119,7 +133,7 @@ class ConnectionStore(Refreshes):
                 await count_connection(db, terms)
             return written
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
 
     async def put_within(self, db: AsyncConnection, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
         """The same in the caller's transaction, before which `DataKeys.allow` has run."""
@@ -156,7 +170,7 @@ class ConnectionStore(Refreshes):
             await note_change(db, new.ref, now)
             return await stored(db, new.ref), created
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(new.ref.environment))
+        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
 
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
         """Store the credential of `newer`, which the database had and lost in a failover.
@@ -170,7 +184,7 @@ class ConnectionStore(Refreshes):
         )
 
         def again(sealed: Sealed | None) -> bytes | None:
-            return None if sealed is None else self._vault.seal_anew(sealed).ciphertext
+            return None if sealed is None else self._rows.vault.seal_anew(sealed).ciphertext
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = (await db.execute(identity.with_for_update())).one_or_none()
@@ -191,7 +205,7 @@ class ConnectionStore(Refreshes):
             await note_change(db, newer.ref, now)
             return written
 
-        return await self._transactions.write(write, before=lambda: self._keys.allow(newer.ref.environment))
+        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
 
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
         """Remove it, and the connect sessions that were made for it, which could bring it back. False: no such one."""
@@ -215,7 +229,7 @@ class ConnectionStore(Refreshes):
 
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
         """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
-        await self._changed(update(connections).where(at(ref)).values(last_fetched_at=now))
+        await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
         """Make the row if it is absent, as version 0; its credential follows, sealed for the version it gets."""
@@ -244,14 +258,14 @@ class ConnectionStore(Refreshes):
         changed = {
             **asked_columns(new),
             "version": version,
-            "credential": self._seal(new.credential, new.ref, row.uid, "credential", version),
+            "credential": self._rows.seal(new.credential, new.ref, row.uid, "credential", version),
             "updated_at": now,
             "last_refreshed_at": now,
             "granted_at": now,
             "expiry_told_days": None,
         }
         if new.secret_config is not None:
-            sealed = self._seal(new.secret_config, new.ref, row.uid, "secret_config", version)
+            sealed = self._rows.seal(new.secret_config, new.ref, row.uid, "secret_config", version)
             changed |= {"secret_config": sealed, "secret_config_version": version}
         elif self._is_damaged(new.ref, row):
             changed |= {"secret_config": None, "secret_config_version": None}
@@ -273,7 +287,7 @@ class ConnectionStore(Refreshes):
             return False
         version = row.secret_config_version
         try:
-            self._vault.open_json(
+            self._rows.vault.open_json(
                 Sealed(row.secret_config, ref.environment, "connections", row.uid, "secret_config", version, ref)
             )
         except Damaged:
@@ -284,7 +298,7 @@ class ConnectionStore(Refreshes):
 
     async def _openable(self, found: Connection | None) -> Connection | None:
         if found is not None:
-            await self._keys.learn(*sealed_in(found))
+            await self._rows.learn([found])
         return found
 
 

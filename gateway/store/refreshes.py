@@ -37,22 +37,18 @@ from gateway.store.connection_rows import (
     NO_LEASE,
     NO_PREVIOUS,
     PREVIOUS,
-    WHOLE_ROW,
     at,
     connection_of,
     failure_columns,
     lease_columns,
     life_columns,
     place,
-    sealed_in,
     stored,
 )
-from gateway.store.data_keys import DataKeys
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.outbox import Outbox
+from gateway.store.sealed_rows import SealedRows
 from gateway.store.tables import UtcTime, connections
-from gateway.store.transactions import Transactions
-from gateway.vault import Vault
 
 # ── The statements of a refresh, each built once: building one costs more than running it.
 #
@@ -142,21 +138,12 @@ AT_ONCE: Final = timedelta(0)
 NEVER: Final = Lifespan()
 
 
-class Refreshes:
-    """The part of `ConnectionStore` that refreshes use."""
+class RefreshStore:
+    """Leases on refreshes, and what came of each."""
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        vault: Vault,
-        keys: DataKeys,
-        outbox: Outbox,
-        own: OwnChanges,
-        failover: Failover,
-    ) -> None:
-        self._transactions = transactions
-        self._vault = vault
-        self._keys = keys
+    def __init__(self, rows: SealedRows, outbox: Outbox, own: OwnChanges, failover: Failover) -> None:
+        self._rows = rows
+        self._transactions = rows.transactions
         self._outbox = outbox
         self._own = own
         self._failover = failover
@@ -191,9 +178,9 @@ class Refreshes:
             columns = dict(SAVED) | life_columns(life)
             columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
             columns["rotates"] = rotates
-            columns["credential"] = self._seal(credential, ref, uid, "credential", new)
+            columns["credential"] = self._rows.seal(credential, ref, uid, "credential", new)
             if previous is not None:
-                columns[PREVIOUS] = self._seal({"refresh_token": previous}, ref, uid, PREVIOUS, new)
+                columns[PREVIOUS] = self._rows.seal({"refresh_token": previous}, ref, uid, PREVIOUS, new)
                 columns |= {f"{PREVIOUS}_version": new, f"{PREVIOUS}_until": previous_until}
             return columns
 
@@ -215,20 +202,13 @@ class Refreshes:
             await note_change(db, ref, now, ends=True)
             return saved, None
 
-        done = await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        done = await self._transactions.write(write, before=lambda: self._rows.keys.allow(ref.environment))
         if done is None:
             return None
         saved, unheard = done
         if unheard is not None:
             self._own.note(unheard, saved.mark)
         return saved
-
-    async def get(self, ref: ConnectionRef) -> Connection | None:
-        """The connection as it is now."""
-        async with self._transactions.read() as db:
-            rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
-        found = await self._opened(rows)
-        return found[0] if found else None
 
     async def record_failure(
         self,
@@ -278,23 +258,12 @@ class Refreshes:
         """Connections with an open intent under a lease, at most so many: those whose lease ends or ended first."""
         async with self._transactions.read() as db:
             rows = (await db.execute(UNSETTLED, {"most": most})).mappings().all()
-        return await self._opened(rows)
+        return await self._rows.records(rows)
 
     async def forget_previous(self, now: datetime) -> None:
         """Remove refresh tokens whose grace time is over."""
         old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
         await self._transactions.write(lambda db: db.execute(old.values(NO_PREVIOUS)))
-
-    async def _opened(self, rows: Any) -> list[Connection]:
-        found = [connection_of(row) for row in rows]
-        await self._keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
-        return found
-
-    def _seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
-        sealed = self._vault.seal_json(
-            value, environment=ref.environment, table="connections", row=uid, column=column, version=version
-        )
-        return sealed.ciphertext
 
     @cached_property
     def _statements(self) -> LeaseStatements:
@@ -347,7 +316,7 @@ class Refreshes:
         if intent is None:
             return await self._transactions.write(write)
         # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
-        return await self._transactions.write(write, before=lambda: self._keys.allow(ref.environment))
+        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(ref.environment))
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""
@@ -367,14 +336,8 @@ class Refreshes:
         """
         mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
         given_back = NO_LEASE if former is None else lease_columns(former)
-        await self._changed(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
+        await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
         """Have our own lease run out now, with its intent open: the token may have been sent, and this attempt is over."""
         await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
-
-    async def _changed(self, statement: Update) -> bool:
-        async def write(db: AsyncConnection) -> bool:
-            return (await db.execute(statement)).rowcount == 1
-
-        return await self._transactions.write(write)

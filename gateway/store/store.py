@@ -25,7 +25,9 @@ from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import FlowResults, FlowStore, SessionStore
 from gateway.store.pending_connections import PendingStore
 from gateway.store.received_webhooks import WebhookStore
+from gateway.store.refreshes import RefreshStore
 from gateway.store.request_log_rows import RequestLog
+from gateway.store.sealed_rows import SealedRows
 from gateway.store.stored_integrations import IntegrationStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 
@@ -55,7 +57,9 @@ class Store:
         self.holders = Holders(backend.journal, backend.node, self.journal)
         self.outbox = Outbox(transactions)
         own = OwnChanges()
-        self.connections = ConnectionStore(transactions, vault, keys, self.outbox, own, failover)
+        rows = SealedRows(transactions, vault, keys)
+        self.connections = ConnectionStore(rows, self.outbox)
+        self.refreshes = RefreshStore(rows, self.outbox, own, failover)
         self.pending = PendingStore(transactions, vault, keys, self.connections)
         self.deliveries = DeliveryStore(transactions, vault, keys)
         self.event_log = EventLog(transactions)
@@ -143,7 +147,7 @@ class Store:
             ("flow results", self.flow_results.prune),
             ("changes", self.changes.prune),
             ("events", self.event_log.prune),
-            ("previous refresh tokens", self.connections.forget_previous),
+            ("previous refresh tokens", self.refreshes.forget_previous),
         ):
             try:
                 await prune(now)

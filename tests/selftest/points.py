@@ -45,9 +45,9 @@ def arm(point: str) -> None:
     from gateway.refresh import protocol
     from gateway.refresh.auth_exchange import Attempt
     from gateway.store import refreshes
-    from gateway.store.connection_store import ConnectionStore
+    from gateway.store.refreshes import RefreshStore
 
-    def after(name: str, of: Any = ConnectionStore) -> Callable[..., Any]:
+    def after(name: str, of: Any = RefreshStore) -> Callable[..., Any]:
         did = getattr(of, name)
 
         async def then_die(*args: Any, **options: Any) -> Any:
@@ -57,9 +57,9 @@ def arm(point: str) -> None:
         return then_die
 
     if point == "before the claim":
-        ConnectionStore.lease_refresh = die  # type: ignore[method-assign]
+        RefreshStore.lease_refresh = die  # type: ignore[method-assign]
     elif point == "after the intent":
-        ConnectionStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
+        RefreshStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
     elif point == "answer in memory":
         Attempt.ask = after("ask", Attempt)  # type: ignore[method-assign]
     elif point == "before the commit":
@@ -67,7 +67,7 @@ def arm(point: str) -> None:
     elif point == "inside the commit":
         refreshes.note_change = die  # type: ignore[attr-defined]
     elif point == "after the commit":
-        ConnectionStore.save_refreshed = after("save_refreshed")  # type: ignore[method-assign]
+        RefreshStore.save_refreshed = after("save_refreshed")  # type: ignore[method-assign]
 
 
 def arm_first_worker(point: str) -> None:

@@ -198,7 +198,7 @@ async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
     tracker.ttl_s = 0.001
     await running.imported(tracker.grant())
     tracker.ttl_s = 3600
-    store = running.services.store.connections
+    store = running.services.store.refreshes
     lease = store.lease_refresh
     integrations = running.document["environments"]["dev"]["integrations"]
 

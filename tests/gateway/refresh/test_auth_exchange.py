@@ -55,7 +55,7 @@ async def left_open(running: RunningGateway) -> Connection:
     """As a gateway leaves it that was killed amid the call; the row."""
     row = await row_of(running)
     digest = running.services.renewer._redeemer._digest(row)
-    claim = running.services.store.connections.lease_refresh
+    claim = running.services.store.refreshes.lease_refresh
     assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
     return await row_of(running)
 
@@ -228,7 +228,7 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at
     name, other = await dead.name(), await living.name()
     for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):
         assert await store.holders.of(Lease(owner, clock.now())) is Holder.HERE_ALIVE
-    assert await store.connections.lease_refresh(
+    assert await store.refreshes.lease_refresh(
         REF, owner=f"{node}{name}.one", ttl=timedelta(days=1), seen=row, intent="of the token"
     )
     tracker.ttl_s = 2 * EXPIRED_S

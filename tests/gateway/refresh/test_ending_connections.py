@@ -151,13 +151,13 @@ async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, trac
 
 async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(without(tracker.grant()))
-    keep_alive, connections_ = await keeper(running), running.services.store.connections
+    keep_alive, refreshes = await keeper(running), running.services.store.refreshes
     later(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
-    assert await connections_.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
+    assert await refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))
     await keep_alive.once()
     assert await states(running) == {"c1": "active"}
-    await connections_.release_lease(ref, owner="a")
+    await refreshes.release_lease(ref, owner="a")
     await keep_alive.once()
     assert await states(running) == {"c1": "needs_reauth"}
 

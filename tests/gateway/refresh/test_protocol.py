@@ -73,7 +73,7 @@ async def left_open(running: RunningGateway) -> None:
     """As a process leaves it that was killed between intent and commit."""
     row = await row_of(running)
     redeemer = running.services.renewer._redeemer
-    leased = await running.services.store.connections.lease_refresh(
+    leased = await running.services.store.refreshes.lease_refresh(
         REF, owner="killed", ttl=LEASE, seen=row, intent=redeemer._digest(row)
     )
     assert leased
@@ -161,13 +161,13 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """What lets its saves go on; until then each has its answer and stands still."""
-    wake, save = asyncio.Event(), running.services.store.connections.save_refreshed
+    wake, save = asyncio.Event(), running.services.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
         await wake.wait()
         return await save(*args, **kwargs)
 
-    monkeypatch.setattr(running.services.store.connections, "save_refreshed", stall)
+    monkeypatch.setattr(running.services.store.refreshes, "save_refreshed", stall)
     return wake
 
 

@@ -107,7 +107,7 @@ async def killed(
     row = await store.connections.get(REF)
     assert row is not None
     owner, digest = await store.holders.new_owner(), first.services.renewer._redeemer._digest(row)
-    assert await store.connections.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
+    assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
     yield Killed(store, row, tracker.url)

@@ -420,7 +420,7 @@ async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    store = running.services.store.connections
+    store = running.services.store.refreshes
     save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
 
     async def stumble(*args: Any, **kwargs: Any) -> Any:

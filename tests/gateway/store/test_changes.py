@@ -27,7 +27,7 @@ async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None
     here, there = await opener(), await opener()
     at = await there.changes.end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
-    held = here.connections
+    held, leases = here.connections, here.refreshes
 
     async def told() -> bool:
         nonlocal at
@@ -36,15 +36,15 @@ async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None
 
     await held.put(new(), now=NOW)
     assert await told()
-    await held.lease_refresh(REF, owner="a", ttl=TTL)
+    await leases.lease_refresh(REF, owner="a", ttl=TTL)
     await held.touch_fetched(REF, now=NOW)
     assert not await told()
-    await held.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
+    await leases.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
     assert await told()
-    await held.lease_refresh(REF, owner="b", ttl=TTL)
-    await held.record_failure(REF, owner="b", version=2, failure=failure)
+    await leases.lease_refresh(REF, owner="b", ttl=TTL)
+    await leases.record_failure(REF, owner="b", version=2, failure=failure)
     assert await told()
-    assert await held.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
+    assert await leases.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
     assert not await told()
     await held.delete(REF, now=NOW)
     assert await told()
@@ -64,8 +64,8 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
     at = await here.changes.end()
-    await here.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    saved = await here.connections.save_refreshed(
+    await here.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    saved = await here.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
     )
     assert saved is not None
@@ -75,14 +75,14 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
     last, told = await here.changes.since(at)
     assert told == {REF: None}, "another has changed it since"
     assert await here.changes.since(last) == (last, {})
-    assert len(here.connections._own) == 0, "it is not asked for again"
+    assert len(here.refreshes._own) == 0, "it is not asked for again"
 
 
 async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(store: Store) -> None:
     at = await store.changes.end()
     row, _ = await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    assert await store.connections.save_refreshed(
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    assert await store.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
     )
     assert (await store.changes.since(at))[1] == {REF: None}
@@ -90,11 +90,11 @@ async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(stor
 
 async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    await store.connections.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    await store.refreshes.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
     at = await store.changes.end()
-    await store.connections.lease_refresh(REF, owner="b", ttl=TTL)
-    saved = await store.connections.save_refreshed(
+    await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
+    saved = await store.refreshes.save_refreshed(
         REF, owner="b", version=1, credential={}, expires_at=None, now=NOW, uid=row.uid
     )
     assert saved is not None

@@ -100,25 +100,25 @@ async def test_of_five_hundred_attempts_on_a_lease_one_wins(opener: Opener) -> N
     stores = [await opener(), await opener()]
     await stores[0].connections.put(new(), now=NOW)
     won = await asyncio.gather(
-        *(stores[n % 2].connections.lease_refresh(REF, owner=f"o{n}", ttl=TTL) for n in range(500))
+        *(stores[n % 2].refreshes.lease_refresh(REF, owner=f"o{n}", ttl=TTL) for n in range(500))
     )
     assert sum(won) == 1
 
 
 async def test_a_lease_ends_by_its_holder_or_by_time(store: Store) -> None:
-    lease = store.connections.lease_refresh
+    lease = store.refreshes.lease_refresh
     await store.connections.put(new(), now=NOW)
     assert await lease(REF, owner="a", ttl=TTL)
-    await store.connections.release_lease(REF, owner="b")
+    await store.refreshes.release_lease(REF, owner="b")
     assert not await lease(REF, owner="b", ttl=TTL)
-    await store.connections.release_lease(REF, owner="a")
+    await store.refreshes.release_lease(REF, owner="a")
     assert await lease(REF, owner="b", ttl=GONE)
     assert await lease(REF, owner="c", ttl=TTL)
     assert not await lease(ConnectionRef("dev", "jira", "nobody"), owner="a", ttl=TTL)
 
 
 async def test_a_lease_on_a_row_that_is_another_by_now_is_refused(store: Store) -> None:
-    lease = store.connections.lease_refresh
+    lease = store.refreshes.lease_refresh
     seen, _ = await store.connections.put(new(), now=NOW)
     assert await lease(REF, owner="killed", ttl=GONE, seen=seen, intent="digest")
     assert not await lease(REF, owner="b", ttl=TTL, seen=seen, intent="digest"), "its intent is not known yet"
@@ -156,7 +156,7 @@ async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch
         return await write(work, before=before)
 
     monkeypatch.setattr(transactions, "write", queued)
-    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    assert await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     row = await store.connections.get(REF)
     assert row is not None
     assert row.lease is not None
@@ -167,15 +167,15 @@ async def test_who_may_claim_does_not_depend_on_the_clock_of_a_node(
     store: Store, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.connections.put(new(), now=NOW)
-    assert await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    assert await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     monkeypatch.setattr(clock, "machine", lambda: datetime.now(UTC) + 10 * TTL)
-    claimed = await store.connections.lease_refresh(REF, owner="b", ttl=TTL)
+    claimed = await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
     assert claimed is (backend == "sqlite"), "a SQLite file is on the machine whose clock that is"
 
 
 async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after_its_end(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    claim = store.connections.lease_refresh
+    claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="a", ttl=-TTL / 2, seen=seen, intent="digest")
     row = await store.connections.get(REF)
     assert not await claim(REF, owner="b", ttl=TTL, seen=row, ran_out=TTL)
@@ -184,7 +184,7 @@ async def test_a_lease_that_another_machine_left_is_claimed_only_some_time_after
 
 async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it_alone(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    claim = store.connections.lease_refresh
+    claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
     row = await store.connections.get(REF)
     assert not await claim(REF, owner="b", ttl=TTL, seen=row)
@@ -194,12 +194,12 @@ async def test_the_lease_of_a_holder_that_is_known_to_be_dead_is_claimed_from_it
 
 async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    claim = store.connections.lease_refresh
+    claim = store.refreshes.lease_refresh
     assert await claim(REF, owner="dead", ttl=TTL, seen=seen, intent="digest")
     row = await store.connections.get(REF)
     assert row is not None
     assert await claim(REF, owner="b", ttl=TTL, seen=row, from_holder=True, intent="digest")
-    await store.connections.release_lease(REF, owner="b", still_open=True, former=row.lease)
+    await store.refreshes.release_lease(REF, owner="b", still_open=True, former=row.lease)
     after = await store.connections.get(REF)
     assert after is not None
     assert (after.lease, after.intent and after.intent.digest) == (row.lease, "digest")
@@ -207,7 +207,7 @@ async def test_a_lease_goes_back_to_its_former_holder(store: Store) -> None:
 
 async def test_a_failure_before_anything_was_asked_leaves_the_lease_to_its_former_holder(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    claim, fail = store.connections.lease_refresh, store.connections.record_failure
+    claim, fail = store.refreshes.lease_refresh, store.refreshes.record_failure
     assert await claim(REF, owner="dead", ttl=GONE, seen=seen, intent="digest")
     row = await store.connections.get(REF)
     assert row is not None
@@ -215,27 +215,27 @@ async def test_a_failure_before_anything_was_asked_leaves_the_lease_to_its_forme
     after = await fail(REF, owner="b", version=1, failure=FAILURE, still_open=True, former=row.lease)
     assert after is not None
     assert (after.lease, after.intent is not None) == (row.lease, True)
-    assert [one.ref for one in await store.connections.unsettled(most=9)] == [REF]
+    assert [one.ref for one in await store.refreshes.unsettled(most=9)] == [REF]
 
 
 async def test_a_refreshed_credential_is_the_next_version(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    saved = await store.connections.save_refreshed(
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    saved = await store.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={"access_token": "at2"}, expires_at=LATER + TTL, now=LATER
     )
     assert saved is not None
     assert saved == await store.connections.get(REF)
     assert (saved.version, saved.expires_at, saved.last_refreshed_at) == (2, LATER + TTL, LATER)
     assert store.vault.open_json(saved.credential) == {"access_token": "at2"}
-    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
 
 
 async def test_a_late_writer_is_fenced_off(store: Store) -> None:
-    save = store.connections.save_refreshed
+    save = store.refreshes.save_refreshed
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="slow", ttl=GONE)
-    await store.connections.lease_refresh(REF, owner="quick", ttl=TTL)
+    await store.refreshes.lease_refresh(REF, owner="slow", ttl=GONE)
+    await store.refreshes.lease_refresh(REF, owner="quick", ttl=TTL)
     assert await save(REF, owner="slow", version=1, credential={"n": "slow"}, expires_at=None, now=LATER) is None
     assert await save(REF, owner="quick", version=1, credential={"n": "quick"}, expires_at=None, now=LATER)
     assert await save(REF, owner="quick", version=1, credential={"n": "late"}, expires_at=None, now=LATER) is None
@@ -246,9 +246,9 @@ async def test_a_late_writer_is_fenced_off(store: Store) -> None:
 
 async def test_an_import_beats_a_refresh_under_way(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.connections.put(new(), now=NOW)
-    save, fail = store.connections.save_refreshed, store.connections.record_failure
+    save, fail = store.refreshes.save_refreshed, store.refreshes.record_failure
     assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=LATER) is None
     assert await fail(REF, owner="a", version=1, failure=FAILURE) is None
 
@@ -257,28 +257,28 @@ async def test_a_row_made_anew_gets_nothing_of_the_former(store: Store) -> None:
     former, _ = await store.connections.put(new(), now=NOW)
     await store.connections.delete(REF, now=NOW)
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    save = store.connections.save_refreshed
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    save = store.refreshes.save_refreshed
     assert await save(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW, uid=former.uid) is None
 
 
 async def test_a_holder_whose_lease_ran_out_unnoticed_still_saves(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=GONE)
-    assert await store.connections.save_refreshed(
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
+    assert await store.refreshes.save_refreshed(
         REF, owner="a", version=1, credential={"n": 2}, expires_at=None, now=NOW
     ), "nobody else wrote, so a rotated token must not be lost"
 
 
 async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    failed = await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    failed = await store.refreshes.record_failure(REF, owner="a", version=1, failure=FAILURE)
     assert failed is not None
     assert (failed.failure, failed.version) == (FAILURE, 1)
     assert failed == await store.connections.get(REF)
-    assert await store.connections.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
-    saved = await store.connections.save_refreshed(
+    assert await store.refreshes.lease_refresh(REF, owner="b", ttl=TTL), "the lease ended with it"
+    saved = await store.refreshes.save_refreshed(
         REF, owner="b", version=1, credential={"n": 2}, expires_at=None, now=LATER
     )
     assert saved is not None
@@ -287,8 +287,8 @@ async def test_a_failure_is_kept_until_the_next_credential(store: Store) -> None
 
 async def test_putting_forgets_the_failure(store: Store) -> None:
     await store.connections.put(new(), now=NOW)
-    await store.connections.lease_refresh(REF, owner="a", ttl=TTL)
-    await store.connections.record_failure(REF, owner="a", version=1, failure=FAILURE)
+    await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
+    await store.refreshes.record_failure(REF, owner="a", version=1, failure=FAILURE)
     again, _ = await store.connections.put(new(), now=LATER)
     assert again.failure is None
 

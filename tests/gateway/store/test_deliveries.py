@@ -63,9 +63,9 @@ async def test_each_change_of_the_state_is_told_once(telling: Store) -> None:
     for code, final in (("timeout", False), ("timeout", False), ("invalid_grant", True), ("token_revoked", True)):
         row = await telling.connections.get(REF)
         assert row is not None
-        assert await telling.connections.lease_refresh(REF, owner="a", ttl=TTL)
+        assert await telling.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
         noted = RefreshFailure(code, "words", final, NOW, 1)
-        assert await telling.connections.record_failure(REF, owner="a", version=row.version, failure=noted)
+        assert await telling.refreshes.record_failure(REF, owner="a", version=row.version, failure=noted)
     await telling.connections.delete(REF, now=NOW)
     words = ("created", "degraded", "needs_reauth", "deleted")
     assert [one.event for one in await listed(telling)] == [f"connection.{word}" for word in words]

@@ -65,7 +65,7 @@ async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: St
     await put(store, 2, -HOUR)
     rows = await store.expiring.token_ended(NOW, after=None, limit=9)
     await put(store, 1, HOUR)
-    assert await store.connections.lease_refresh(ref(2), owner="a", ttl=timedelta(seconds=30))
+    assert await store.refreshes.lease_refresh(ref(2), owner="a", ttl=timedelta(seconds=30))
     assert await store.expiring.end(rows, GONE) == []
     assert await names(store) == ["u2"]
 

@@ -36,8 +36,8 @@ async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: 
     again, _ = await store.connections.put(new(), now=LATER)
     assert await store.rejections.note(seen, DOUBT) is None
     gone = RefreshFailure("invalid_grant", "gone", True, LATER, 1)
-    assert await store.connections.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
-    assert await store.connections.record_failure(REF, owner="a", version=again.version, failure=gone)
+    assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
+    assert await store.refreshes.record_failure(REF, owner="a", version=again.version, failure=gone)
     assert await store.rejections.note(again, DOUBT) is None
     assert await store.rejections.withdraw(again, now=LATER) is None
     row = await store.connections.get(REF)
@@ -50,9 +50,9 @@ async def test_a_renewal_replaces_the_token_and_not_the_verdict(store: Store, fa
     seen, _ = await store.connections.put(new(), now=NOW)
     noted = await store.rejections.note(seen, failure)
     assert noted is not None
-    assert await store.connections.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
+    assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     credential = {"type": "OAUTH2", "access_token": "newer"}
-    row = await store.connections.save_refreshed(
+    row = await store.refreshes.save_refreshed(
         REF, owner="a", version=seen.version, credential=credential, expires_at=None, now=LATER, uid=seen.uid
     )
     assert row is not None

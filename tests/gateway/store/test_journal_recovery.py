@@ -31,7 +31,7 @@ async def held(store: Store) -> Connection:
 async def claimed(store: Store) -> Connection:
     """With a refresh that is open."""
     row = await held(store)
-    assert await store.connections.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
+    assert await store.refreshes.lease_refresh(REF, owner="o", ttl=timedelta(0), seen=row, intent="digest")
     return row
 
 
@@ -79,7 +79,7 @@ async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(
     (await recorded(here, row)).die()
     await here.journal.sweep(here.connections.get, nobody)
     assert len(list(folder(path).glob("*.journal"))) == 1, "the refresh is open still"
-    await here.connections.release_lease(REF, owner="o")
+    await here.refreshes.release_lease(REF, owner="o")
     await here.journal.sweep(here.connections.get, nobody)
     assert list(folder(path).glob("*.journal")) == []
 
@@ -100,7 +100,7 @@ async def test_what_a_dead_worker_left_in_a_living_parents_file_is_released_when
     monkeypatch.setattr(clock, "monotonic", lambda: at + OVERDUE_S + 1)
     await store.journal.sweep(store.connections.get, writer.released)
     assert len(left(folder(path))) == 1, "the refresh is open still"
-    await store.connections.release_lease(REF, owner="o")
+    await store.refreshes.release_lease(REF, owner="o")
     await store.journal.sweep(store.connections.get, writer.released)
     assert left(folder(path)) == []
     await writer.close()
@@ -139,7 +139,7 @@ async def test_what_a_release_before_the_journal_left_is_found_and_swept(opener:
     assert found.reply == REPLY
     await store.journal.sweep(store.connections.get, nobody)
     assert file.exists()
-    await store.connections.release_lease(REF, owner="o")
+    await store.refreshes.release_lease(REF, owner="o")
     await store.journal.sweep(store.connections.get, nobody)
     assert not file.exists()
 

@@ -48,7 +48,7 @@ async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) 
     one, other = await opener(), await opener()
     seen, _ = await one.connections.put(new(), now=NOW)
     await other.connections.put(new(), now=NOW + TTL)
-    lease = one.connections.lease_refresh
+    lease = one.refreshes.lease_refresh
     assert not await lease(REF, owner="a", ttl=TTL, seen=seen, intent="d")
     current = await one.connections.get(REF)
     assert current is not None
@@ -59,14 +59,14 @@ async def test_a_claim_fails_when_the_row_is_not_as_it_was_seen(opener: Opener) 
 async def test_a_lease_can_be_held_on_to_and_a_lost_one_cannot(opener: Opener) -> None:
     one, other = await opener(), await opener()
     await one.connections.put(new(), now=NOW)
-    assert await one.connections.lease_refresh(REF, owner="a", ttl=GONE)
-    assert await one.connections.extend_lease(REF, owner="a", ttl=TTL), "also where it has run out"
-    assert not await other.connections.lease_refresh(REF, owner="b", ttl=TTL)
-    assert await one.connections.extend_lease(REF, owner="a", ttl=GONE)
-    assert await other.connections.lease_refresh(REF, owner="b", ttl=TTL)
-    assert not await one.connections.extend_lease(REF, owner="a", ttl=TTL)
+    assert await one.refreshes.lease_refresh(REF, owner="a", ttl=GONE)
+    assert await one.refreshes.extend_lease(REF, owner="a", ttl=TTL), "also where it has run out"
+    assert not await other.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
+    assert await one.refreshes.extend_lease(REF, owner="a", ttl=GONE)
+    assert await other.refreshes.lease_refresh(REF, owner="b", ttl=TTL)
+    assert not await one.refreshes.extend_lease(REF, owner="a", ttl=TTL)
     assert (
-        await one.connections.save_refreshed(
+        await one.refreshes.save_refreshed(
             REF, owner="a", version=1, credential={"late": True}, expires_at=None, now=NOW
         )
         is None

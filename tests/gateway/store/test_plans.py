@@ -28,10 +28,10 @@ async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
     await store.connections.marks([REF, *others])
     await store.changes.since(LogPosition(2, {1: 0.0}))
     lease = {"ttl": timedelta(seconds=30)}
-    assert await store.connections.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
-    assert await store.connections.extend_lease(REF, owner="a", **lease)
+    assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, intent="digest", **lease)
+    assert await store.refreshes.extend_lease(REF, owner="a", **lease)
     saved = {"credential": {"type": "API_KEY", "apiKey": "k2"}, "expires_at": None, "now": NOW}
-    assert await store.connections.save_refreshed(REF, owner="a", version=1, **saved)
+    assert await store.refreshes.save_refreshed(REF, owner="a", version=1, **saved)
     for engine in (engines.reader, engines.writer):
         event.remove(engine.sync_engine, "before_cursor_execute", hear)
 

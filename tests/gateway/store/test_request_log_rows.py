@@ -104,7 +104,7 @@ async def test_what_cannot_be_pruned_keeps_nothing_else(store: Store, monkeypatc
 
     monkeypatch.setattr(store.sessions, "prune", broken)
     monkeypatch.setattr(store.changes, "prune", broken)
-    monkeypatch.setattr(store.connections, "forget_previous", noted)
+    monkeypatch.setattr(store.refreshes, "forget_previous", noted)
     with pytest.raises(ExceptionGroup) as refusal:
         await store.prune(NOW)
     assert [fault.__notes__ for fault in refusal.value.exceptions] == [["connect sessions"], ["changes"]]

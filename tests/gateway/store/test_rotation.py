@@ -52,8 +52,8 @@ async def fill(store: Store, count: int) -> None:
         ref = nth(n, ("dev", "prod")[n % 2])
         await store.connections.put(new(ref, credential={"type": "API_KEY", "apiKey": f"k{n}"}), now=NOW)
     await store.connections.put(new(nth(0), secret_config={"pin": "1"}), now=NOW)
-    assert await store.connections.lease_refresh(nth(0), owner="o", ttl=TTL)
-    saved = await store.connections.save_refreshed(
+    assert await store.refreshes.lease_refresh(nth(0), owner="o", ttl=TTL)
+    saved = await store.refreshes.save_refreshed(
         nth(0),
         owner="o",
         version=2,
@@ -230,8 +230,8 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
         await node.connections.put(new(nth(n)), now=NOW)
 
     async def renewed(n: int) -> None:
-        assert await node.connections.lease_refresh(nth(n), owner=f"o{n}", ttl=TTL)
-        saved = await node.connections.save_refreshed(
+        assert await node.refreshes.lease_refresh(nth(n), owner=f"o{n}", ttl=TTL)
+        saved = await node.refreshes.save_refreshed(
             nth(n), owner=f"o{n}", version=1, credential={"apiKey": f"renewed-{n}"}, expires_at=None, now=NOW
         )
         assert saved is not None
@@ -272,7 +272,7 @@ async def test_a_node_without_the_new_key_serves_on_and_says_what_it_lacks(opene
         await behind.connections.put(new(), now=NOW)
     lease: dict[str, Any] = {"owner": "a", "ttl": timedelta(seconds=30)}
     with pytest.raises(Unavailable, match="encryption key that this node was not given"):  # before a token is spent
-        await behind.connections.lease_refresh(held.ref, seen=held, intent="digest", **lease)
+        await behind.refreshes.lease_refresh(held.ref, seen=held, intent="digest", **lease)
     found = await one(behind, nth(2))
     with pytest.raises(Unavailable, match="cannot be opened"):
         behind.open(found.credential)
@@ -347,7 +347,7 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     row = await store.connections.get(nth(1, "prod"))
     assert row is not None
     now = clock.now()
-    assert await store.connections.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")
+    assert await store.refreshes.lease_refresh(row.ref, owner="o", ttl=TTL, seen=row, intent="digest")
     await store.journal.prepare("prod")
     entry = store.journal.entry(row)
     assert entry is not None
@@ -366,5 +366,5 @@ async def test_what_was_answered_to_a_refresh_that_was_cut_off_is_read_after_a_r
     (noted,) = (await after.journal.left(row)).replies
     assert noted.reply.body == b"fresh"
     assert (await after.rotation.rotate(quietly)).removed_keys == 0
-    await after.connections.release_lease(row.ref, owner="o")
+    await after.refreshes.release_lease(row.ref, owner="o")
     assert (await after.rotation.rotate(quietly)).removed_keys == 1

@@ -41,7 +41,7 @@ async def test_callers_cancelled_at_random_leave_no_transaction_behind(store: St
     async def use(n: int) -> None:
         ref = REF._replace(connection_id=f"c{n % 7}")
         await store.connections.put(new(ref), now=NOW)
-        await store.connections.lease_refresh(ref, owner="a", ttl=timedelta(seconds=9))
+        await store.refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=9))
         await store.connections.list("dev", ListFilter())
         await store.connections.get(ref)
 

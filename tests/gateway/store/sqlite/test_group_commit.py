@@ -93,7 +93,7 @@ async def test_a_last_statement_among_several_commits_for_none(store: Store) -> 
     lease = {"ttl": timedelta(seconds=30)}
     seen = commits(store)
     async with queued(store) as tasks:
-        tasks += [asyncio.create_task(store.connections.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
+        tasks += [asyncio.create_task(store.refreshes.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
         tasks.append(environment(store, "a"))
     assert [task.result() for task in tasks] == [True, True, True, "a"]
     assert len(seen) == 2, "none had to be done again by itself"

@@ -149,8 +149,8 @@ async def test_what_was_backed_up_is_there_again_and_what_was_replaced_is_kept(
 async def renewed(store: Store, name: str, token: str) -> None:
     ref = REF._replace(connection_id=name)
     version = (await one(store, ref)).version
-    assert await store.connections.lease_refresh(ref, owner="o", ttl=TTL)
-    saved = await store.connections.save_refreshed(
+    assert await store.refreshes.lease_refresh(ref, owner="o", ttl=TTL)
+    saved = await store.refreshes.save_refreshed(
         ref, owner="o", version=version, credential={"apiKey": token}, expires_at=None, now=NOW
     )
     assert saved

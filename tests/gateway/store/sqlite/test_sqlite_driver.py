@@ -74,9 +74,9 @@ async def test_a_claim_is_two_trips_and_a_renewal_that_is_no_news_three(store: S
     saved: dict[str, Any] = {"credential": {}, "expires_at": None, "now": NOW}
     for version in (1, 2):  # the first claim of a process tries out what comes after the call, too
         before = len(trips)
-        assert await store.connections.lease_refresh(REF, owner="a", seen=seen, **lease)
+        assert await store.refreshes.lease_refresh(REF, owner="a", seen=seen, **lease)
         claimed = len(trips)
-        one = await store.connections.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
+        one = await store.refreshes.save_refreshed(REF, owner="a", version=version, uid=seen.uid, **saved)
         assert one is not None
         seen = one
     assert (claimed - before, len(trips) - claimed) == (2, 3)
