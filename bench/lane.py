@@ -125,6 +125,9 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
     )
     runner = gateway.runner(app)
     await runner.setup()
+    for task in asyncio.all_tasks():
+        if task.get_name() == "write_request_log":  # the stage writes the records itself
+            task.cancel()
     try:
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
