@@ -41,7 +41,7 @@ Replaced = Callable[[Generation, Generation], None]
 class Current:
     """The generation in use. Long-lived objects hold this one, and read `generation` when they need a setting.
 
-    Whoever needs settings that fit each other over several steps reads it once and keeps what it read.
+    Code that needs settings which fit each other over several steps reads it once and keeps what it read.
     """
 
     __slots__ = ("_followers", "generation")

@@ -44,7 +44,7 @@ class Runtime:
     `managed`: the integrations made through the API, as this process knows them. `exchange`: how refreshes call token
     endpoints, in this process or through its parent. `retired`: egress of earlier generations, until the last exchange on
     it ends. `serving` is what ``/ready`` says: false before the start is complete and again once a stop has begun.
-    `reloading`: held by whoever replaces the generation.
+    `reloading`: held while the generation is replaced.
     """
 
     current: Current

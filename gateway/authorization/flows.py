@@ -342,7 +342,7 @@ class Flows:
             raise
         if await self._store.flows.consume(flow.state_digest, now=clock.now()) is None:
             raise about(flow, InvalidRequest("invalid_state", "This choice was made already. Start again."))
-        granted = Granted(choice.held, choice.told)
+        granted = Granted(choice.held, choice.provider_config)
         config = {name: text for name, text in pending.config.items() if name not in site.settings}
         chosen = replace(pending, config={**config, **site.settings}, given=(*pending.given, *site.settings))
         returned = Returned(flow, mode, context, chosen)

@@ -73,7 +73,7 @@ class Grants:
 
     async def _choice(self, returned: Returned, granted: Granted, sites: tuple[Site, ...]) -> Choice:
         token, browser, flow = secrets.token_urlsafe(32), secrets.token_urlsafe(32), returned.flow
-        choice = PendingChoice(held=granted.held, told=granted.config, sites=sites)
+        choice = PendingChoice(held=granted.held, provider_config=granted.config, sites=sites)
         pending = replace(returned.pending, kept={}, began=flow.state_digest, choice=choice)
         await self._store.flows.add(
             NewFlow(

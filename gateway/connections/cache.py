@@ -280,7 +280,7 @@ class ConnectionCache:
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
             return opened  # deleted while it was being loaded: good for this request, not to be remembered
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            # Which came first, its change or our reading, the next look tells.
+            # Which came first, its change or our reading, the next look shows.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0

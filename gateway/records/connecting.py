@@ -131,11 +131,11 @@ class FlowOptions:
 class PendingChoice:
     """A grant that reaches several sites, until the end user has chosen one.
 
-    `held`: the credential. `told`: settings that the provider returned with it.
+    `held`: the credential. `provider_config`: settings that the provider returned with it.
     """
 
     held: Mapping[str, Any] = field(repr=False)
-    told: Mapping[str, str]
+    provider_config: Mapping[str, str]
     sites: tuple[Site, ...]
 
 
@@ -185,7 +185,7 @@ class PendingAuthorization:
         if self.choice is not None:
             stored |= {
                 "held": dict(self.choice.held),
-                "told": dict(self.choice.told),
+                "told": dict(self.choice.provider_config),
                 "sites": [asdict(site) for site in self.choice.sites],
             }
         return stored
@@ -199,7 +199,7 @@ class PendingAuthorization:
         values["end_user"] = EndUser(**stored["end_user"]) if stored.get("end_user") else None
         if "sites" in stored:
             sites = tuple(Site(**site) for site in stored["sites"])
-            values["choice"] = PendingChoice(held=stored["held"], told=stored["told"], sites=sites)
+            values["choice"] = PendingChoice(held=stored["held"], provider_config=stored["told"], sites=sites)
         return cls(**values)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.egress import dial
-from gateway.egress.client import Egress, Timeouts
+from gateway.egress.client import Egress, RetiredEgress, Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard
 from gateway.records.proxied_call import UpstreamRequest
@@ -65,6 +65,33 @@ async def tls_provider(server: ssl.SSLContext) -> AsyncIterator[int]:
     finally:
         listening.close()
         await listening.wait_closed()
+
+
+async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_request_that_holds_it(
+    addresses: dict[str, list[str]],
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await read_message(reader)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.transport.abort()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://{HOST}:{listening.sockets[0].getsockname()[1]}/"
+    retired = RetiredEgress()
+    async with listening, egress() as former:
+        assert (await former.fetch("GET", url)).body == b"ok"
+        retired.add(former)
+        async with asyncio.timeout(PATIENCE_S):
+            while list(retired):  # its kept connection ends
+                await asyncio.sleep(0)
+        assert former._names._threads is None
+        assert (await former.fetch("GET", url)).body == b"ok", "a request of before may send once more"
+        async with asyncio.timeout(PATIENCE_S):
+            while former._names._threads is not None:
+                await asyncio.sleep(0)
+        assert list(former.load()) == []
 
 
 async def test_a_small_answer_is_read_whole_and_decoded() -> None:

@@ -79,6 +79,26 @@ async def test_the_queue_is_bounded_in_length_and_in_time() -> None:
     assert (bulkhead.outstanding, bulkhead.waiting, full.outstanding) == (1, 0, 1)
 
 
+async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outstanding() -> None:
+    gates = Gates(GateLimits(1, 5, 10))
+    bulkhead = gates.to(ORIGIN).bulkhead
+    assert bulkhead.enter()
+    waiting = [asyncio.create_task(bulkhead.wait()) for _ in range(3)]
+    await turns()
+    gates.limit(GateLimits(3, 5, 10))
+    await turns()
+    assert (bulkhead.outstanding, bulkhead.waiting) == (3, 1)
+    gates.limit(GateLimits(1, 5, 10))
+    bulkhead.leave()
+    bulkhead.leave()
+    await turns()
+    assert (bulkhead.outstanding, bulkhead.waiting) == (1, 1), "above the lower limit no place is given on"
+    bulkhead.leave()
+    await asyncio.gather(*waiting)
+    assert (bulkhead.outstanding, bulkhead.waiting) == (1, 0)
+    assert gates.to(("https", "other.example", 443)).bulkhead.limits == GateLimits(1, 5, 10)
+
+
 async def test_a_caller_without_a_place_is_told_when_to_come_back() -> None:
     gate = Gate(ORIGIN, GateLimits(1, 0, 0))
     await gate.enter()

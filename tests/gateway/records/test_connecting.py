@@ -70,7 +70,7 @@ def test_a_pending_choice_is_stored_as_version_0_2_0_did() -> None:
     assert isinstance(found, PendingAuthorization)
     site = Site("1", "Acme", "https://acme.example", {"subdomain": "acme"})
     assert found.choice == PendingChoice(
-        held={"type": "OAUTH2", "access_token": "at"}, told={"cloudId": "cloud-1"}, sites=(site,)
+        held={"type": "OAUTH2", "access_token": "at"}, provider_config={"cloudId": "cloud-1"}, sites=(site,)
     )
     assert (found.began, found.kept) == ("d" * 64, {})
     assert found.as_json() == stored
