@@ -193,13 +193,13 @@ async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(o
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 2)
     sealed, go_on = asyncio.Event(), asyncio.Event()
-    seal = node.connections._seal
+    seal = node.connections._rows.seal
 
     def noted(*args: Any) -> bytes:
         sealed.set()
         return seal(*args)
 
-    node.connections._seal = noted  # type: ignore[method-assign]
+    node.connections._rows.seal = noted  # type: ignore[method-assign]
     begin = node._transactions.begin
 
     async def slow(work: Any) -> Any:
