@@ -70,7 +70,7 @@ def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) ->
     """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs.
 
     `lane`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
-    they do for them; without it nothing is different but that price (ADR 13).
+    they do for them; without it nothing is different but that price (ADR 44).
     """
     from gateway.server import runner as run
 

@@ -1,14 +1,19 @@
 """With what right: the connection's credential is laid over whatever the caller put in its place."""
 
-from aiohttp import hdrs, web
+from collections.abc import Container
+from typing import Final
+
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.connections.opened import Opened
+from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
-from gateway.http.fields import plain
+from gateway.http.fields import Fields, plain
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
+
+CONTENT_TYPE: Final = "content-type"
 
 
 @web.middleware
@@ -29,15 +34,29 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
         raise InvalidRequest("base_url_override_not_allowed", f"This credential does not travel to {upstream.origin}.")
     upstream.identity = opened.identity
     placement = opened.placement
-    slots = {plain(name) for name, _ in placement.slots}
-    if placement.signer is not None:
-        slots |= {plain(name) for name in placement.signer.fields}
-    # A back end that follows CGI would read X_Api_Key beside our X-Api-Key, and might take the caller's.
-    for name in {name for name in upstream.headers if plain(name) in slots}:
+    replaced = replaced_names(placement)
+    for name in {name for name in upstream.headers if plain(name) in replaced}:
         upstream.headers.popall(name, None)
     upstream.headers.extend(placement.slots)
-    for name, value in placement.defaults:
-        if name not in upstream.headers and (has_body or name.lower() != hdrs.CONTENT_TYPE.lower()):
-            upstream.headers.add(name, value)
+    present = {name.lower() for name in upstream.headers}
+    upstream.headers.extend(default_fields(placement, present, has_body=has_body))
     if placement.query_slots or placement.query_defaults:
         upstream.target = with_query(upstream.target, placement.query_slots, placement.query_defaults)
+
+
+def replaced_names(placement: Placement) -> frozenset[str]:
+    """The names, spelled plainly, under which nothing of the caller's travels on.
+
+    A back end that follows CGI would read ``X_Api_Key`` beside our ``X-Api-Key``, and might take the caller's.
+    """
+    signed = placement.signer.fields if placement.signer is not None else ()
+    return frozenset(plain(name) for name in (*(name for name, _ in placement.slots), *signed))
+
+
+def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
+    """The entry's fields that stand in where there is none of that name in `present` (lower case); a type only for a body."""
+    return [
+        (name, value)
+        for name, value in placement.defaults
+        if name.lower() not in present and (has_body or name.lower() != CONTENT_TYPE)
+    ]

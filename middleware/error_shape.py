@@ -32,7 +32,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
             raise
         shaped = of_http(request, fault)
     except web.RequestPayloadError:
-        shaped = InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
+        shaped = broken_body()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
             raise  # the client has gone: there is nobody to answer
@@ -74,6 +74,10 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
     if fault.status >= 500:
         return unhandled(request[REQUEST_ID])
     return InvalidRequest("bad_framing", f"This request cannot be taken: {fault.reason}.", close=True)
+
+
+def broken_body() -> GatewayError:
+    return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
 
 
 class Unhandled(GatewayError):

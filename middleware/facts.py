@@ -1,5 +1,7 @@
 """What the chain has learned about a request: typed keys, each set by the one middleware named beside it."""
 
+from typing import Protocol, cast
+
 from aiohttp import web
 
 from gateway.access.caller import Caller, KeyPace
@@ -22,3 +24,14 @@ CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are
+
+
+class Counted(Protocol):
+    """A call whose key has been counted already: `pace` of its rate, if it has one."""
+
+    pace: KeyPace | None
+
+
+def handed(request: web.BaseRequest) -> Counted | None:
+    """What the fast path hands over with this request, which it has begun; None for any other."""
+    return cast("Counted | None", getattr(request.protocol, "handed", None))

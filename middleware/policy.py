@@ -11,7 +11,7 @@ from gateway.access.key_policy import WEBSOCKET, SentRequest
 from gateway.access.refusals import breached
 from gateway.http.fields import plain
 from gateway.http.websocket import asked_for
-from gateway.middleware.facts import ASKED, CALLER, UPSTREAM
+from gateway.middleware.facts import ASKED, CALLER, UPSTREAM, handed
 from gateway.records.proxied_call import UpstreamRequest
 
 
@@ -21,7 +21,7 @@ async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
     caller = request[CALLER]
     if caller.access is not None:
         check(caller, request[UPSTREAM], upgrade=asked_for(request) is not None)
-        if caller.access.meter is not None and not request[ASKED].dry_run:
+        if caller.access.meter is not None and not request[ASKED].dry_run and handed(request) is None:
             await caller.access.meter.spend()
     return await handler(request)
 

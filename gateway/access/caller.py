@@ -103,6 +103,19 @@ class Meter:
         self._held -= 1
         self._spent_at = clock.monotonic()
 
+    def count(self) -> tuple[bool, KeyPace | None]:
+        """One call of the rate and of the budget, if it can be told at once that both allow it: whether, and `pace`."""
+        if self.budget is not None and not self._held:
+            return False, None
+        try:
+            counted = self.pace()
+        except TooManyRequests:
+            return False, None
+        if self.budget is not None:
+            self._held -= 1
+            self._spent_at = clock.monotonic()
+        return True, counted
+
     async def give_back(self, idle_s: float = 0.0) -> None:
         """Return what was set aside and is not spent, unless it was in use within the last `idle_s`."""
         if self._held and clock.monotonic() - self._spent_at >= idle_s:

@@ -193,14 +193,14 @@ class Egress:
             try:
                 return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
             except ConnectionLost as fault:
-                if not reused or body is not None or request.method not in _REPLAYED:
-                    raise _unanswered(pool.origin) from fault
+                if not reused or not replaceable(request.method, has_body=body is not None):
+                    raise unanswered(pool.origin) from fault
         pool = self._pool(request)
         connection = await pool.lend(fresh=True)
         try:
             return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:
-            raise _unanswered(pool.origin) from fault
+            raise unanswered(pool.origin) from fault
 
     async def fetch(
         self,
@@ -312,7 +312,13 @@ class RetiredEgress:
             await egress.close()
 
 
-def _unanswered(origin: str) -> EgressError:
+def replaceable(method: str, *, has_body: bool) -> bool:
+    """Whether a request that was lost on a kept connection may go out once more on a new one (RFC 9112 §9.3.1)."""
+    return not has_body and method in _REPLAYED
+
+
+def unanswered(origin: str) -> EgressError:
+    """The provider closed the connection before the first byte of an answer."""
     return EgressError("unreachable", f"{origin} closed the connection without an answer.")
 
 

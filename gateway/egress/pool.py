@@ -71,6 +71,13 @@ class Pool:
             connection.abort()
         return None
 
+    def give_back(self, connection: ProviderConnection) -> None:
+        """One that was `kept` and has not been used."""
+        if self._closed or self._retired:
+            connection.abort()
+        elif not (self._waiting and self._hand_over(connection)):
+            self._keep(connection)
+
     async def lend(self, *, fresh: bool = False) -> ProviderConnection:
         """A connection for one request; `fresh`: newly made. It comes back by itself, or is lost.
 
@@ -145,6 +152,9 @@ class Pool:
         connection.idle_until = self._loop.time() + keep_s
         if self._waiting and self._hand_over(connection):
             return
+        self._keep(connection)
+
+    def _keep(self, connection: ProviderConnection) -> None:
         self._idle.append(connection)
         if self._look is None:
             self._look = self._loop.call_later(LOOK_EVERY_S, self._close_the_old)

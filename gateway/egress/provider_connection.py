@@ -17,7 +17,15 @@ from typing import Final, cast
 
 from gateway.egress.answer_reader import AnswerReader
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.provider_exchange import AnswerSink, Body, ConnectionLost, Owner, ProviderAnswer, Taker
+from gateway.egress.provider_exchange import (
+    AnswerSink,
+    Body,
+    ConnectionLost,
+    Owner,
+    ProviderAnswer,
+    Taker,
+    UploadListener,
+)
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead, Malformed
 
@@ -109,6 +117,48 @@ class RequestUpload:
             self._done(fault if fault is None or isinstance(fault, Exception) else Torn())
 
 
+class PushedUpload:
+    """A body that its sender writes as it comes, framed already; told to `pause` while the provider takes no more.
+
+    The connection stays with its request until `end`. After `stop` nothing is written and nobody is told.
+    """
+
+    __slots__ = ("_connection", "_listener", "paused")
+
+    def __init__(self, connection: "ProviderConnection", listener: UploadListener) -> None:
+        self._connection: ProviderConnection | None = connection
+        self._listener: UploadListener | None = listener
+        self.paused = False
+
+    def write(self, piece: bytes) -> None:
+        connection = self._connection
+        if connection is not None and not connection.transport.is_closing():
+            connection.transport.write(piece)
+
+    def end(self) -> None:
+        """All of it has been written."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.uploaded(None)
+
+    def pause(self) -> None:
+        self.paused = True
+        if self._listener is not None:
+            self._listener.pause_upload()
+
+    def go_on(self) -> None:
+        self.paused = False
+        if self._listener is not None:
+            self._listener.resume_upload()
+
+    def stop(self) -> None:
+        self._connection = self._listener = None
+
+    def leave(self) -> None:
+        """The rest will not come: the connection serves nobody after this request."""
+        self._listener = None
+
+
 HELD_HIGH_BYTES: Final = 256 * 1024
 _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: a close discards what is unsent
 _IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
@@ -130,7 +180,7 @@ class ProviderConnection(asyncio.Protocol):
         self._sink: AnswerSink | None = None
         self._fresh: ProviderAnswer | None = None  # its head has just come
         self._begun = False  # a head has just come
-        self._upload: RequestUpload | None = None
+        self._upload: RequestUpload | PushedUpload | None = None
         self._incoming = AnswerReader(self)
         self._behind_switch = b""
         self._keep_s: float | None = None
@@ -163,7 +213,7 @@ class ProviderConnection(asyncio.Protocol):
             if body is None or body.length == 0:
                 self.transport.write(head)
             else:
-                self._upload = RequestUpload(self.transport, body, head, self._uploaded, paused=self._writing_paused)
+                self._upload = RequestUpload(self.transport, body, head, self.uploaded, paused=self._writing_paused)
             return await waiter
         except BaseException:
             # Once the waiter is answered, the connection may serve somebody else already.
@@ -174,12 +224,23 @@ class ProviderConnection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
-    def tell(self, head: bytes, taker: Taker, departures: WriteBatch, *, method: str) -> None:
-        """Send a request without a body; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
+    def tell(self, message: bytes, taker: Taker, departures: WriteBatch, *, method: str) -> None:
+        """Send a whole request; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
+        self._expect(taker, method)
+        departures.add(partial(self._depart, message))
+
+    def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
+        """As `tell`, with a request whose body has not come to its end: what is returned takes the rest."""
+        self._expect(taker, method)
+        upload = self._upload = PushedUpload(self, listener)
+        upload.paused = self._writing_paused  # by the request before: the transport does not say so again
+        self._depart(message)
+        return upload
+
+    def _expect(self, taker: Taker, method: str) -> None:
         self._stage = _DUE
         self._incoming.expect(without_body=method == "HEAD", may_switch=False, plain=True)
         self._taker = taker
-        departures.add(partial(self._depart, head))
 
     def _depart(self, head: bytes) -> None:
         """Unless the connection has ended, or is about to: whoever asked hears of that by `connection_lost`."""
@@ -317,7 +378,7 @@ class ProviderConnection(asyncio.Protocol):
         else:
             waiter.set_result(answer)
 
-    def _uploaded(self, fault: Exception | None) -> None:
+    def uploaded(self, fault: Exception | None) -> None:
         self._upload = None
         if fault is not None:
             self._fail(EgressError("protocol", f"The request to {self._origin} broke off."))

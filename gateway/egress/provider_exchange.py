@@ -178,6 +178,14 @@ class ConnectionLost(Exception):
     """The connection ended before the first byte of an answer."""
 
 
+class UploadListener(Protocol):
+    """Writes a body to the provider as it comes: is told when to write no more, and when to go on."""
+
+    def pause_upload(self) -> None: ...
+
+    def resume_upload(self) -> None: ...
+
+
 class AnswerSink(Protocol):
     """Where an answer goes whose head has come: `feed` for each piece, then `end`, or `fail` if that does not come."""
 

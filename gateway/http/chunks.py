@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from gateway.http.answer_head import Malformed
+from gateway.http.fields import FRAMING, plain
 
 LINE_BYTES: Final = 1024
 TRAILER_BYTES: Final = 16_384
@@ -13,11 +14,15 @@ _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 
 
 class Chunks:
-    """Fed with bytes as they come. `rest` is None until the coding's end, and then what came after it."""
+    """Fed with bytes as they come. `rest` is None until the coding's end, and then what came after it.
 
-    __slots__ = ("_held", "_left", "_stage", "_trailer_bytes", "rest")
+    `of_request`: a trailer that frames a message is Malformed, since the next reader might believe it (RFC 9110 §6.5.1).
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_held", "_left", "_of_request", "_stage", "_trailer_bytes", "rest")
+
+    def __init__(self, *, of_request: bool = False) -> None:
+        self._of_request = of_request
         self.rest: bytes | None = None
         self._stage = _AT_SIZE
         self._left = 0
@@ -73,3 +78,5 @@ class Chunks:
             self._trailer_bytes += end - at
             if self._trailer_bytes > TRAILER_BYTES or _TRAILER.fullmatch(data, at, end) is None:
                 raise Malformed("its trailer is too long or no header lines")
+            if self._of_request and plain(data[at:end].partition(b":")[0].decode("ascii")) in FRAMING:
+                raise Malformed("its trailer frames a message")

@@ -67,7 +67,7 @@ def request_fields(received: Fields, token: str = "") -> Fields:
         if name.lower().startswith(MINTING_PREFIX):
             asked = name[len(MINTING_PREFIX) :]
             spelled = plain(asked)
-            if not _TOKEN.fullmatch(asked) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
+            if not is_token(asked) or spelled in hop_by_hop or spelled in FRAMING or for_us(spelled):
                 continue
             if spelled not in minted:
                 minted.add(spelled)
@@ -77,6 +77,11 @@ def request_fields(received: Fields, token: str = "") -> Fields:
             kept.append((name, value))
     _refuse_unsendable(kept)
     return kept
+
+
+def is_token(name: str) -> bool:
+    """Whether a header field can have this name (RFC 9110 §5.6.2)."""
+    return _TOKEN.fullmatch(name) is not None
 
 
 def _service_worker(name: str) -> InvalidRequest:
@@ -144,7 +149,7 @@ def response_fields(
 
 def _kind(name: str) -> int:
     """What becomes of an answer's field by its name. Names seen are remembered, but no more of them than `_MOST_KINDS`."""
-    if not _TOKEN.fullmatch(name):
+    if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
     if spelled == "connection":

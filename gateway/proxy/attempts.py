@@ -6,17 +6,20 @@ gets its chance. `http.retry` says what may be repeated and when; here it is don
 
 import asyncio
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.access.caller import KeyPace
 from gateway.connections.opened import Opened
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange
 from gateway.errors import BodyTooLarge, GatewayError
+from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.middleware.credentials import place
 from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
@@ -27,15 +30,25 @@ from gateway.runtime import RUNTIME, generation_of
 
 # ── What the fast lane hands over: the first attempt of a request that the chain goes on with.
 
-FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost
+FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost | CodingError | GatewayError
 
 
 class Handed(NamedTuple):
-    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with."""
+    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with.
+
+    `kept`: the chain gets all that came of the body; without it none, of the `received` bytes. `by_caller`: the caller's next
+    bytes were awaited. `pace`: the key's rate, in which this call is counted. `record_end`: records the call with this status and
+    error code, where its caller leaves before the chain begins.
+    """
 
     outcome: FirstOutcome
     spent_s: float
     opened: Opened
+    kept: bool = True
+    received: int = 0
+    by_caller: bool = False
+    pace: KeyPace | None = None
+    record_end: Callable[[int, str], None] | None = None
 
 
 # ── Signs UPSTREAM for one attempt, where the connection's auth mode signs requests; see `gateway.auth.mode`.
@@ -184,6 +197,10 @@ class Attempts:
         self._timing.began -= handed.spent_s
         self._timing.upstream_s += handed.spent_s
         self._watch.began_earlier(handed.spent_s)
+        if not handed.kept:
+            self._upload.kept = False
+            self._request.content.total_bytes = handed.received
+        self._upload.waiting = handed.by_caller
         if handed.opened.base != self._request[CONNECTION].base:  # a reload has moved it meanwhile: ask the new place
             close = getattr(handed.outcome, "close", None)
             if close is not None:

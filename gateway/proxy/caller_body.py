@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.config import ClientLimitsConfig
 from gateway.egress.provider_exchange import Body, ProviderExchange
-from gateway.errors import InvalidRequest
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.middleware.read_body import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
@@ -141,10 +142,17 @@ class CallerBody:
 
     def _check_pace(self) -> None:
         """Raises InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
-        limits, waited_s = self._limits, self._waited_s
-        if waited_s > limits.upload_grace_s and self._received < limits.upload_bytes_per_s * waited_s:
-            slow = f"The body came too slowly: {counted(self._received, 'byte')} in {waited_s:.0f} s"
-            raise InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
+        fault = too_slow(self._limits, self._received, self._waited_s)
+        if fault is not None:
+            raise fault
+
+
+def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
+    """The refusal of a body of which so many bytes have come in the time that was spent waiting for them."""
+    if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
+        return None
+    slow = f"The body came too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
+    return InvalidRequest("invalid_body", f"{slow} (server.limits.upload_bytes_per_s).", close=True)
 
 
 def arrives_inflated(request: web.Request) -> bool:

@@ -14,7 +14,9 @@ from typing import Self
 from aiohttp import web
 
 from gateway import clock
+from gateway.egress.client import Timeouts
 from gateway.http.abort import cut
+from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import CALLER
 from gateway.runtime import RUNTIME
 
@@ -28,6 +30,12 @@ class StoodStill(Exception):
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
         self.limit_s = limit_s
         self.total = total
+
+
+def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
+    """How long the provider may stay silent: what the caller asks for, within what the operator allows."""
+    asked_s = options.timeout_s
+    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from aiohttp import hdrs, web
 
 from gateway.access.scopes import PROXY
-from gateway.egress.client import Timeouts
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.content_coding import CodingError
@@ -15,7 +14,7 @@ from gateway.middleware.facts import ASKED, PAGING, UPSTREAM
 from gateway.middleware.scope import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
-from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
 from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
@@ -31,7 +30,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     Raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable as long as nothing has been answered.
     """
     timeouts = generation_of(request).egress.timeouts
-    watch = ExchangeWatch(request, _first_byte_s(request, timeouts), timeouts.total_s)
+    watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
     upgrade = asked_for(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
@@ -52,7 +51,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 answer = signed(page_stream(), request, attempts.count)
                 if upgrade is not None:
                     answer.force_close()
-                await pass_pages(request, exchange, answer, upload, watch, _first_byte_s(request, timeouts))
+                await pass_pages(request, exchange, answer, upload, watch, first_byte_s(request[ASKED], timeouts))
                 return answer
             body = await body_of(request, exchange)
             answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)
@@ -74,11 +73,6 @@ async def forward(request: web.Request) -> web.StreamResponse:
         if upload.exchange is not None:
             upload.exchange.close()
     return answer
-
-
-def _first_byte_s(request: web.Request, timeouts: Timeouts) -> float:
-    asked_s = request[ASKED].timeout_s
-    return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
 
 
 async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:

@@ -8,6 +8,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import EgressError, Kind, TurnedAway
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
+from gateway.middleware.error_shape import broken_body
 from gateway.middleware.facts import UPSTREAM
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import StoodStill
@@ -29,7 +30,7 @@ def heard_by_caller(fault: Exception, request: web.Request, upload: CallerBody) 
     if isinstance(upload.fault, GatewayError):
         return upload.fault
     if upload.fault is not None:
-        return InvalidRequest("bad_framing", "The request's body broke off or was framed wrongly.", close=True)
+        return broken_body()
     if isinstance(fault, StoodStill):
         return _too_late(fault, request, upload, close=close)
     if isinstance(fault, TurnedAway):

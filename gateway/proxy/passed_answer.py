@@ -105,7 +105,7 @@ class SwitchedAnswer(PassedAnswer):
 _LIVE: Final = frozenset(
     {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
 )
-_BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
+BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a range of coded bytes
 
 
 @dataclass(slots=True)
@@ -133,7 +133,7 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBod
     if (
         decoder is None
         or request.method == hdrs.METH_HEAD
-        or exchange.status in _BODY_AS_IT_IS
+        or exchange.status in BODY_AS_IT_IS
         or not decoder.start(coding)
     ):
         return AnswerBody(exchange, None, iter(()))

@@ -4,8 +4,11 @@ Read in this order:
 
     client_protocol    one client connection: strict heads in, refusals in our shape out, an orderly end
     strict_framing     watches chunked bodies, and words the parser's complaints
-    fast_path          plain proxied requests without a task, a request object or a middleware call (ADR 13)
+    fast_path          ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
+    request_lines      what the lines of their heads say, each by its name
+    request_body       where their bodies end
     fast_exchange      one request on the fast path: its bytes on their way, its answer's head, its record
+    answer_decoding    an answer decoded as it comes
     runner             a runner in aiohttp's manner: exact bytes, limits, a drain that lets streams finish
     serving_worker     a worker of `gateway serve`, from its parent's sockets to its last answer
     startup_warnings   what a start logs once for its operator

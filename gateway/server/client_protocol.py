@@ -22,10 +22,10 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import cut, untaken
 from gateway.http.request_head import check_head
-from gateway.middleware.access_log import PATH_LIMIT
+from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
 from gateway.middleware.capability import masked
 from gateway.middleware.error_shape import MARK, answer, unhandled
-from gateway.middleware.facts import REQUEST_ID, UPSTREAM
+from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.request_id import HEADER, new_id
 from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord
@@ -90,7 +90,6 @@ class ClientProtocol(RequestHandler):
         "_due",
         "_flight",
         "_gone",
-        "_handed",
         "_head_bytes",
         "_held",
         "_held_back",
@@ -102,6 +101,8 @@ class ClientProtocol(RequestHandler):
         "_unread",
         "_unread_since",
         "_untouched",
+        "_upload_paused",
+        "handed",
         "head_since",
         "stopped",
     )
@@ -127,7 +128,8 @@ class ClientProtocol(RequestHandler):
         self._due = b""  # a whole answer from the fast lane that leaves before the loop's turn is over
         self._held_back = False  # reading is paused, because enough is held
         self._flight: FastExchange | None = None  # a request on the fast lane
-        self._handed: Handed | None = None  # what has come of the one that the chain takes over from there
+        self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
+        self._upload_paused = False  # reading is paused, because the provider takes no more
         self._turned_away = False
         self._unread = (
             0  # bytes of answers that the client had not taken at the last look, and since when it takes none
@@ -153,6 +155,7 @@ class ClientProtocol(RequestHandler):
         if self._flight is not None:
             self._flight.caller_left(stopped=self.stopped)
             self._flight = None
+        self._record_unbegun()
         self._discard_handed()
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
@@ -217,17 +220,27 @@ class ClientProtocol(RequestHandler):
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
-        if self._flight is not None:
-            self._hold(data)
+        flight = self._flight
+        if flight is not None:
+            if flight.waits_for_caller:
+                data = flight.feed_request(data)
+                if self._flight is None and data:  # its answer had left before the end of its body
+                    self.data_received(data)
+                    return
+            if data:
+                self._hold(data)
             return
         if self._due:
             self.depart()  # before anything that this leads to
         lane = self._server.lane
         waits = self._waiter is not None or self._untouched
         if lane is not None and waits and not self._messages and self._unoccupied and data:
-            self._flight = lane.take(self, data)
-            if self._flight is not None:
-                self.head_since = 0.0
+            taken = lane.take(self, data)
+            if taken is not None:
+                self._flight, self.head_since = taken[0], 0.0
+                taken[0].depart(taken[1])
+                if taken[2]:
+                    self._hold(taken[2])
                 return
         self._read(data)
 
@@ -263,9 +276,22 @@ class ClientProtocol(RequestHandler):
         self.depart()
         super().force_close()
 
+    def pause_upload(self) -> None:
+        """Read nothing more of the flight's body for now."""
+        if self.transport is not None and not self._upload_paused:
+            self._upload_paused = True
+            self.transport.pause_reading()
+
+    def resume_upload(self) -> None:
+        if self._upload_paused:
+            self._upload_paused = False
+            if self.transport is not None and not self._held_back:
+                self.transport.resume_reading()
+
     def landed(self, *, last: bool) -> None:
         """The flight's answer has left; `last`: it said that the connection ends."""
         self._flight = None
+        self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
             self._end_orderly()
@@ -283,17 +309,29 @@ class ClientProtocol(RequestHandler):
     def overtake(self, data: bytes, handed: Handed) -> None:
         """The chain goes on with the flight's request, and with what has come of it."""
         self._flight = None
-        self._handed = handed
+        self.handed = handed
         if self._server.lane is not None:
             self._server.lane.handed_over += 1
         held, self._held = self._held, b""
         self._resume_held()  # first: aiohttp may pause it again over what comes of the rest
-        self._read(data + held)
+        self.resume_upload()
+        if handed.kept:
+            self._read(data + held)
+        else:
+            self._read(data)
+            self._deaf = True  # the rest of its body belongs to nothing that the parser knows
 
     def take_handed(self) -> Handed | None:
         """Once: for the first attempt of the request that the chain has taken over."""
-        handed, self._handed = self._handed, None
+        handed, self.handed = self.handed, None
         return handed
+
+    def _record_unbegun(self) -> None:
+        """The caller leaves between the fast path, which has sent its request, and the chain, which would record it."""
+        handed, current = self.handed, self._current_request
+        if handed is None or handed.record_end is None or (current is not None and TIMING in current):
+            return
+        handed.record_end(*((STOPPED, "stopped") if self.stopped else (CUT_OFF, "client_left")))
 
     def _discard_handed(self) -> None:
         handed = self.take_handed()

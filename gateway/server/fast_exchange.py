@@ -13,29 +13,47 @@ from aiohttp import HttpVersion11
 from aiohttp.helpers import rfc822_formatted_time
 
 from gateway import clock
-from gateway.access.caller import Access
+from gateway.access.caller import Access, KeyPace
+from gateway.config import ClientLimitsConfig
 from gateway.connections.opened import Opened
+from gateway.egress.client import replaceable, unanswered
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Gate, Outcome
 from gateway.egress.pool import Pool
-from gateway.egress.provider_connection import ProviderConnection
+from gateway.egress.provider_connection import ProviderConnection, PushedUpload
 from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
 from gateway.egress.write_batch import WriteBatch
+from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
-from gateway.http.answer_head import AnswerHead
+from gateway.http.answer_head import AnswerHead, Malformed
+from gateway.http.content_coding import CodingError, Decoder
 from gateway.http.fields import Fields
-from gateway.http.headers import MalformedAnswer
+from gateway.http.headers import MalformedAnswer, decoded_fields
 from gateway.http.passed_head import PlainHead, framing, head_bytes, printable
+from gateway.http.proxy_options import ProxyOptions
 from gateway.http.retry import may_lead_to_more
 from gateway.middleware.access_log import CUT_OFF, STOPPED, path_below
 from gateway.middleware.capability import REFERRER_POLICY
+from gateway.middleware.error_shape import broken_body
+from gateway.middleware.pace import pace_fields
 from gateway.middleware.request_id import HEADER, new_id
 from gateway.proxy.attempts import FirstOutcome, Handed
-from gateway.proxy.exchange_watch import StoodStill
-from gateway.proxy.passed_answer import ATTEMPTS, UNBUFFERED, is_live, passed_fields, unreferred_fields
+from gateway.proxy.caller_body import KEPT_BYTES, too_slow
+from gateway.proxy.exchange_watch import StoodStill, first_byte_s
+from gateway.proxy.passed_answer import (
+    ATTEMPTS,
+    BODY_AS_IT_IS,
+    UNBUFFERED,
+    is_live,
+    passed_fields,
+    unreferred_fields,
+    values,
+)
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import Runtime
+from gateway.server.answer_decoding import AnswerDecoding
+from gateway.server.request_body import RequestBody
 
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol
@@ -43,27 +61,37 @@ if TYPE_CHECKING:
 # ── What was decided about a request on the fast lane before it left, and the record of it once it is over.
 
 MOUNT: Final = "/proxy"
+_CODING: Final = b"content-encoding:"
+LINGER_S: Final = 2.0  # for the rest of a body whose answer has left already
+LINGER_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True)
 class FastRoute:
-    """The way of all plain requests with the same header lines over one opened connection, which keeps it.
+    """The way of all requests over one opened connection, which keeps it.
 
-    `lines`: everything behind the request line, with the credential in its place.
+    `host`: the line that names the provider. `replaced`: names of fields, spelled plainly, under which nothing of the caller's
+    travels on. `slots`: the credential's lines. `composed`: the lines behind the request line for heads that came before, by
+    their digest.
     """
 
     runtime: Runtime
     generation: Generation
     gate: Gate
     pool: Pool
-    lines: bytes
+    host: bytes
+    replaced: frozenset[str]
+    slots: tuple[bytes, ...] = field(repr=False)
     in_query: bool
+    composed: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(slots=True)
 class FastPlan:
-    """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `retries`: as the caller asks. `mount`:
-    ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key.
+    """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
+    ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
+    None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
+    of no bytes.
     """
 
     began: float
@@ -72,14 +100,36 @@ class FastPlan:
     opened: Opened
     method: str
     target: str
-    retries: int
+    options: ProxyOptions
     mount: str = field(default=MOUNT, repr=False)
     access: Access | None = None
+    pace: KeyPace | None = None
+    body: RequestBody | None = None
+    decodes: bool = False
+    declares_body: bool = False
 
     def refused(self, status: int) -> None:
         """The provider refuses the credential, or what is asked with it."""
         path = self.target.partition("?")[0]
         self.route.runtime.live.rejections.refused(self.opened, status, path)
+
+    @property
+    def waits_for_caller(self) -> bool:
+        """Whether some of the body has not come yet."""
+        return self.body is not None and not self.body.ended
+
+    def first_byte_s(self) -> float:
+        """How long the provider may stay silent before its answer begins."""
+        return first_byte_s(self.options, self.route.generation.egress.timeouts)
+
+    def decoder_for(self, head: AnswerHead) -> Decoder | None:
+        """For an answer that is to be decoded, and can be."""
+        if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
+            return None
+        if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
+            return None
+        decoder = Decoder()
+        return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
     def note(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
@@ -99,7 +149,7 @@ class FastPlan:
                 path_below(base.path, self.target),
                 status,
                 round((now - began) * 1000, 3),
-                0,
+                0 if self.body is None else self.body.received,
                 bytes_out,
                 error,
                 (sent_at - began) * 1000,
@@ -116,7 +166,7 @@ _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
 
 
 def lane_head(
-    head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool
+    head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
 ) -> tuple[bytes, bool]:
     """Its bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
 
@@ -125,19 +175,26 @@ def lane_head(
     name = plan.request_id = plan.request_id or new_id()
     timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
     if isinstance(head, PlainHead):
-        if plan.mount != MOUNT:
-            head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
-        return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
+        if not decoded and plan.pace is None:
+            if plan.mount != MOUNT:
+                head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
+            return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
+        head = head.whole()
     opened = plan.opened
     shown_at = plan.route.generation.public_url + plan.mount
     fields = passed_fields(head.fields, opened.base, opened, shown_at)
+    if decoded:
+        fields = decoded_fields(fields)
     if plan.mount != MOUNT:
         fields = unreferred_fields(fields)
     fields = guarded(fields, by_headers=plan.mount == MOUNT)
     if is_live(head.fields):
         fields.append(UNBUFFERED)
+    if plan.pace is not None:
+        fields += pace_fields(plan.pace, fields)
     fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
-    frame = framing(plan.method, HttpVersion11, head.status, head.length, keep_alive=not last)
+    length = None if decoded else head.length
+    frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)
     fields += frame.fields
     if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
         fields.append(_date())
@@ -180,27 +237,36 @@ def _field(line: bytes) -> tuple[str, str]:
 
 
 class FastExchange:
-    """`data`: the request as it came. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
+    """One request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
 
-    The connection's `Taker` until the head has come, its `Sink` from then on.
+    The connection's `Taker` until the head has come, its `Sink` from then on, and its `UploadListener`. What has come of the
+    request is kept while it is small, so that the chain can go on with it from its beginning.
     """
 
     __slots__ = (
+        "_answered",
+        "_answered_at",
+        "_came",
         "_chunked",
         "_client",
         "_connection",
-        "_data",
+        "_decoding",
         "_departures",
         "_gate",
         "_head_at",
+        "_kept_bytes",
         "_left",
+        "_lingers",
         "_out",
         "_over",
         "_plan",
+        "_request",
         "_sent_at",
         "_sent_bytes",
         "_status",
         "_transport",
+        "_upload",
+        "_waited_s",
         "held_bytes",
         "last",
         "moved_at",
@@ -209,46 +275,163 @@ class FastExchange:
     def __init__(
         self,
         client: "ClientProtocol",
-        data: bytes,
+        head: bytes,
+        body: bytes,
         plan: FastPlan,
         connection: ProviderConnection,
         departures: WriteBatch,
     ) -> None:
+        """`head`, `body`: what has come of the request."""
         assert client.transport is not None
         self._client = client
         self._transport = client.transport
-        self._data = data
+        self._request: list[bytes] = [head, body] if body else [head]
+        self._kept_bytes = len(body)
         self._plan = plan
         self._gate = plan.route.gate
         self._connection = connection
         self._departures = departures
+        self._upload: PushedUpload | None = None
+        self._decoding: AnswerDecoding | None = None
         self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
         self._status = 0  # of the answer, once it is known and ours to pass on
         self._sent_bytes = 0
         self._chunked = False
+        self._came = False  # all of the answer has come
+        self._answered = False  # all that came together with the head has been fed
         self._over = False
         self._left = False
+        self._lingers = False  # the answer has left, and the rest of the request's body is awaited
+        self._answered_at = 0  # so much of the body had come when the answer left
+        self._waited_s = 0.0  # for the caller's bytes
         self.held_bytes = 0  # we hold nothing: `pause` reads no more
         self.last = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
+    def depart(self, message: bytes) -> None:
+        """Send what has come of the request."""
+        plan = self._plan
+        method = plan.method
+        if plan.body is not None and not plan.body.ended:
+            if self._kept_bytes > KEPT_BYTES:
+                del self._request[1:]
+            self._upload = self._connection.begin(message, self, self, method=method)
+            if self._upload.paused:  # by what has just been written, before there was an upload to pause
+                self._client.pause_upload()
+        else:
+            self._connection.tell(message, self, self._departures, method=method)
+
+    # ── the rest of the request ─────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def waits_for_caller(self) -> bool:
+        """Whether what the caller sends next belongs to this request."""
+        return self._plan.waits_for_caller
+
+    @property
+    def _kept(self) -> bool:
+        return self._kept_bytes <= KEPT_BYTES
+
+    def feed_request(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; what comes behind it is returned."""
+        body = self._plan.body
+        assert body is not None
+        try:
+            piece, behind = body.feed(data)
+        except Malformed:
+            self._break_body()
+            return b""
+        now = clock.monotonic()
+        self._waited_s += now - self.moved_at
+        self.moved_at = now
+        self._keep(data[: len(data) - len(behind)] if behind else data)
+        upload = self._upload
+        if upload is not None:
+            if piece:
+                upload.write(piece)
+            if body.ended:
+                self._upload = None
+                upload.end()
+                self._client.resume_upload()
+        if self._lingers:
+            self._linger_on(body, body.received - self._answered_at)
+        elif not body.ended and (fault := too_slow(self._limits, body.received, self._waited_s)) is not None:
+            self._give_up(fault)
+        return behind
+
+    def _keep(self, piece: bytes) -> None:
+        if not self._kept:
+            return
+        self._kept_bytes += len(piece)
+        self._request.append(piece)
+        if self._kept_bytes > KEPT_BYTES:
+            del self._request[1:]
+
+    @property
+    def _limits(self) -> ClientLimitsConfig:
+        return self._plan.route.generation.config.server.limits
+
+    def pause_upload(self) -> None:
+        """The provider does not read as fast as the caller writes."""
+        if self._upload is not None:
+            self._client.pause_upload()
+
+    def resume_upload(self) -> None:
+        self.moved_at = clock.monotonic()
+        self._client.resume_upload()
+
+    def _break_body(self) -> None:
+        """The body is framed wrongly: the provider must not take what came of it for all."""
+        if self._lingers:
+            self._end_lingering()
+        else:
+            self._kept_bytes = KEPT_BYTES + 1
+            self._give_up(broken_body())
+
+    def _give_up(self, fault: GatewayError) -> None:
+        """The request comes to nothing by the caller's fault."""
+        if self._status and self._out is None:
+            self._tear()
+        else:
+            if not self._status:
+                self._leave("untold")
+            self._hand_over(fault)
+        self._abort()
+
+    def _linger_on(self, body: RequestBody, came: int) -> None:
+        """`came`: bytes of the body since the answer left; of one that has many more to come nothing is awaited."""
+        if body.ended:
+            self._lingers = False
+            self._client.landed(last=self.last)
+        elif came + (body.left or 0) > LINGER_BYTES:
+            self._end_lingering()
+
+    def _end_lingering(self) -> None:
+        self._lingers = False
+        self._abort()
+        self._client.landed(last=True)
+
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: AnswerHead) -> "FastExchange | None":
-        """This flight, if the answer is to be passed on as it is."""
+        """This exchange, if the answer is to be passed on as it is."""
         status, plan = head.status, self._plan
         if status >= 400:
-            if may_lead_to_more(status, retries=plan.retries > 0):
+            if may_lead_to_more(status, retries=plan.options.retries > 0):
                 return None
             if status == 403:
                 plan.refused(status)
         now = clock.monotonic()
         spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at
         try:
-            passed, self._chunked = lane_head(head, plan, spent_s, waited_s, last=self.last)
+            decoder = plan.decoder_for(head) if plan.decodes else None
+            decoded = decoder is not None
+            passed, self._chunked = lane_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
         except MalformedAnswer:
             return None
+        if decoder is not None:
+            self._decoding = AnswerDecoding(decoder, self, self._connection, live=is_live(head.whole().fields))
         self._head_at = self.moved_at = now
         self._status = status
         self._out = [passed]
@@ -262,14 +445,18 @@ class FastExchange:
 
     def answered(self, answer: ProviderAnswer | None) -> None:
         self._leave("answered")
+        self._answered = True
         if answer is not None:
             self._hand_over(answer)
-        elif self._out is not None and not self._over:
+        elif self._out is not None and not self._over and (self._decoding is None or self._decoding.may_begin):
             self._flush()
 
     def refused(self, fault: Exception) -> None:
         if self._over:
             return
+        plan = self._plan
+        if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
+            fault = unanswered(plan.route.pool.origin)
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
         self._leave("failed" if down else "untold")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
@@ -277,6 +464,13 @@ class FastExchange:
     # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def feed(self, piece: bytes) -> None:
+        if self._decoding is not None:
+            self._decoding.feed(piece)
+        else:
+            self.pass_on(piece)
+
+    def pass_on(self, piece: bytes) -> None:
+        """A piece of the body as the caller gets it."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
         if self._out is not None:  # it came together with the head
@@ -286,25 +480,49 @@ class FastExchange:
             self._sent_bytes += len(piece)
             self._transport.write(piece)
 
+    def decoded(self) -> None:
+        """As much of the body as came has been decoded: the head need not wait for more."""
+        if self._answered and self._out is not None and not self._over:
+            self._flush()
+
     def end(self) -> None:
         if self._over:
             return
+        self._came = True
+        if self._decoding is not None:
+            self._decoding.end()
+        else:
+            self.whole()
+
+    def whole(self) -> None:
+        """All of the answer has been passed on."""
+        if self._over:
+            return
         end = b"0\r\n\r\n" if self._chunked else b""
+        body = self._plan.body
+        waits = body is not None and not body.ended
         if self._out is not None:
             self._out.append(end)
-            self._flush(whole=True)
+            self._flush(whole=not waits)
         elif end:
             self._sent_bytes += len(end)
             self._transport.write(end)
         self._finish(self._status, None)
-        self._client.landed(last=self.last)
+        if not waits:
+            self._client.landed(last=self.last)
+            return
+        self._lingers = True
+        self.moved_at = clock.monotonic()
+        assert self._plan.body is not None
+        self._answered_at = self._plan.body.received
+        self._linger_on(self._plan.body, 0)
 
-    def fail(self, fault: EgressError) -> None:
+    def fail(self, fault: Exception) -> None:
         """The provider broke off. If the caller has seen nothing yet, the chain tells of it; else the caller is cut off."""
         if self._over:
             return
         if self._out is not None:
-            self._hand_over(fault)
+            self._hand_over(fault if isinstance(fault, EgressError | CodingError) else ConnectionLost())
         else:
             self._tear()
 
@@ -323,12 +541,18 @@ class FastExchange:
     def pause(self) -> None:
         """The caller does not read as fast as the provider writes."""
         if not self._over:
-            self._connection.hold_back()
+            if not self._came:
+                self._connection.hold_back()
+            if self._decoding is not None:
+                self._decoding.paused = True
 
     def resume(self) -> None:
         if not self._over:
             self.moved_at = clock.monotonic()
-            self._connection.may_go_on()
+            if self._decoding is not None:
+                self._decoding.resume()
+            elif not self._came:
+                self._connection.may_go_on()
 
     def announce_end(self) -> None:
         """The connection ends with this answer, unless its head has said otherwise already."""
@@ -337,42 +561,73 @@ class FastExchange:
 
     def caller_left(self, *, stopped: bool) -> None:
         """`stopped`: we cut the caller off ourselves, because the gateway stops."""
+        if self._lingers:
+            self._lingers = False
+            self._abort()
         if self._over:
             return
         if not self._status:
             self._leave("untold")
         self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
-        self._connection.abort()
+        self._abort()
 
     def look(self, now: float) -> None:
         """End what has stood still for too long, or has taken longer than anything may."""
-        timeouts, began = self._plan.route.generation.egress.timeouts, self._plan.began
-        limit_s = timeouts.idle_s if self._status else timeouts.first_byte_s
+        plan, route = self._plan, self._plan.route
+        timeouts, began = route.generation.egress.timeouts, plan.began
+        if self._lingers:
+            if now - self.moved_at >= LINGER_S:
+                self._end_lingering()
+            return
+        by_caller = plan.waits_for_caller and self._upload is not None and not self._upload.paused
+        limit_s = timeouts.idle_s if self._status else plan.first_byte_s()
+        if by_caller:
+            limit_s = self._limits.body_idle_s
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._stood_still(StoodStill(timeouts.total_s, total=True))
-        elif self._plan.access is not None and self._plan.route.runtime.minted.over(self._plan.access):
+        elif plan.access is not None and route.runtime.minted.over(plan.access):
             self._stood_still(StoodStill(now - began, total=True))  # the chain, if it is asked, says why
         elif now - self.moved_at >= limit_s:
-            self._stood_still(StoodStill(limit_s))
+            self._stood_still(StoodStill(limit_s), by_caller=by_caller)
 
-    def _stood_still(self, fault: StoodStill) -> None:
+    def _stood_still(self, fault: StoodStill, *, by_caller: bool = False) -> None:
         if self._status and self._out is None:
             self._tear()
         else:
             if not self._status:
-                self._leave("untold" if fault.total else "failed")
-            self._hand_over(fault)
-        self._connection.abort()
+                patient = fault.limit_s >= self._plan.route.generation.egress.timeouts.first_byte_s
+                self._leave("untold" if fault.total or by_caller or not patient else "failed")
+            self._hand_over(fault, by_caller=by_caller)
+        self._abort()
 
     # ── its end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _tear(self) -> None:
         self._finish(self._status, "cut")
         self._client.torn()
+        self._abort()
 
-    def _hand_over(self, outcome: FirstOutcome) -> None:
+    def _hand_over(self, outcome: FirstOutcome, *, by_caller: bool = False) -> None:
         self._ended()
-        self._client.overtake(self._data, Handed(outcome, clock.monotonic() - self._plan.began, self._plan.opened))
+        plan = self._plan
+        if self._upload is not None:
+            self._upload.leave()
+            self._upload = None
+        kept = self._kept
+        handed = Handed(
+            outcome,
+            clock.monotonic() - plan.began,
+            plan.opened,
+            kept=kept,
+            received=0 if plan.body is None else plan.body.received,
+            by_caller=by_caller,
+            pace=plan.pace,
+            record_end=self._record_end,
+        )
+        self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
+
+    def _record_end(self, status: int, error: str) -> None:
+        self._plan.note(status, error, 0, self._sent_at, self._head_at)
 
     def _finish(self, status: int, error: str | None) -> None:
         self._ended()
@@ -382,3 +637,10 @@ class FastExchange:
         if not self._over:
             self._over = True
             self._departures.aboard -= 1
+            if self._decoding is not None:
+                self._decoding.stop()
+
+    def _abort(self) -> None:
+        """Drop the provider's connection, unless it may serve somebody else by now."""
+        if not self._came or self._upload is not None:
+            self._connection.abort()

@@ -65,7 +65,7 @@ class GatewayServer(Server):
         self._tell_at = 0.0
         self._head_s = head_s
         self._options = options
-        self.lane = lane_of(app, OWN_MIDDLEWARES, lambda: self.new_parser(BaseProtocol(self._loop))) if lane else None
+        self.lane = lane_of(app, OWN_MIDDLEWARES) if lane else None
         self._look: asyncio.TimerHandle | None = None
 
     def __call__(self) -> ClientProtocol:

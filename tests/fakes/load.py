@@ -133,7 +133,7 @@ class Load:
                 await self._tell()
             self.done[int(head[9:12])] += 1
             if body != SHORT:
-                self.failed["another body"] += 1
+                self.failed[f"{head[9:12].decode()} with another body: {body[:200]!r}"] += 1
             if b"\r\nconnection: close\r\n" in head:
                 self.closed += 1
                 return

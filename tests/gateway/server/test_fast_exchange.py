@@ -48,7 +48,9 @@ def plan(method: str, mount: str) -> Any:
         integration=SimpleNamespace(forward_set_cookie=False),
     )
     route = SimpleNamespace(generation=SimpleNamespace(public_url="https://gw.example"))
-    return cast("Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount))
+    return cast(
+        "Any", SimpleNamespace(request_id="r1", method=method, opened=opened, route=route, mount=mount, pace=None)
+    )
 
 
 def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:

@@ -93,11 +93,11 @@ async def test_a_plain_request_takes_it_from_the_second_on(tmp_path: Path) -> No
     "more",
     [
         pytest.param(b"Origin: https://a.example\r\n", id="from a script in a browser"),
-        pytest.param(b"Content-Length: 0\r\n", id="with a length"),
         pytest.param(b"Gateway-Dry-Run: true\r\n", id="a dry run"),
-        pytest.param(b"Gateway-Timeout: 3\r\n", id="a patience of its own"),
-        pytest.param(b"Decompress: true\r\n", id="to be decoded"),
-        pytest.param(b"Connection: close\r\n", id="the last of its connection"),
+        pytest.param(b"Gateway-Paginate: all\r\n", id="a whole list"),
+        pytest.param(b"Base-Url-Override: https://a.example\r\n", id="another host"),
+        pytest.param(b"Connection: keep-alive, x-more\r\n", id="options of its connection"),
+        pytest.param(b"Upgrade: websocket\r\nConnection: upgrade\r\n", id="another protocol"),
         pytest.param(b"Expect: 100-continue\r\n", id="an expectation"),
         pytest.param(b"Provider_Config_Key: other\r\nConnection-Id: c2\r\n", id="two connections"),
     ],
@@ -472,7 +472,8 @@ async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
         assert (await client.ask(foreign)).status == 401
         assert not running.lane._known
         await warm(running)
-        assert (await client.ask(get())).status == 200
+        for _ in range(2):
+            assert (await client.ask(get())).status == 200
         assert len(running.lane._known) == 1
 
 

@@ -1,0 +1,285 @@
+"""What the lines of a request's head say, for the fast path: each by its name, without a parse of the whole.
+
+A name decides what becomes of its line: it travels on, it stays here, it frames the body, it is addressed to us. That is asked of
+`gateway.http.headers` and `gateway.http.proxy_options` once for each name and remembered. What a name alone does not decide
+(an unknown `Gateway-…` field, a second `Host`, an odd `Connection`) is left to the chain: `read` then says None.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from gateway.errors import GatewayError
+from gateway.http import headers, proxy_options
+from gateway.http.fields import HOP_BY_HOP, MINTING_PREFIX, TEXT, Fields, for_us, plain
+from gateway.http.proxy_options import ProxyOptions
+from gateway.http.request_head import HOST
+from gateway.middleware.bearer_key import key_in
+from gateway.middleware.request_id import GIVEN, fit
+
+NAMES: Final = 2048  # remembered
+OPTIONS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
+OPTION_BYTES: Final = 512  # of the lines of one combination; longer ones are read each time
+_NAME_BYTES: Final = 128
+_OPTION_NAMES: Final = frozenset(
+    {
+        "provider-config-key",
+        "connection-id",
+        "base-url-override",
+        "retries",
+        "retry-on",
+        "decompress",
+        "forward-headers-on-redirect",
+        "gateway-timeout",
+    }
+)
+_LENGTH_DIGITS: Final = 15
+
+
+# What becomes of a line, by its name.
+LineKind = int
+PASSES: Final = 0
+STAYS: Final = 1
+OPTION: Final = 2
+KEY: Final = 3
+HOSTED: Final = 4
+LENGTH: Final = 5
+CODING: Final = 6
+CONNECTION: Final = 7
+REQUEST_ID: Final = 8  # travels on, and may name the exchange
+MINTED: Final = 9  # ``Nango-Proxy-X``
+
+
+class LineName(NamedTuple):
+    """`spelled` as the tables of `gateway.http.fields` spell it, `lower` with its underscores."""
+
+    kind: LineKind
+    spelled: str
+    lower: str
+
+
+Passing = list[tuple[LineName, bytes]]
+"""Lines that travel on to the provider, in order, without their ends."""
+
+
+@dataclass(slots=True)
+class RequestLines:
+    """`key`: the bearer's, empty where none was sent. `length` None and not `chunked`: the head declares no body.
+
+    `last`: the caller ends the connection after this request. `passing` and `names`: what travels on, `names` spelled plainly.
+    """
+
+    key: str = field(repr=False)
+    options: ProxyOptions
+    passing: Passing = field(repr=False)
+    request_id: str | None
+    length: int | None
+    chunked: bool
+    last: bool
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name.spelled for name, _ in self.passing)
+
+
+class _Said:
+    """What the lines say that do not simply travel on."""
+
+    __slots__ = ("chunked", "host", "key", "last", "length", "minted", "options", "request_id")
+
+    def __init__(self) -> None:
+        self.options: list[bytes] = []
+        self.key: str | None = None
+        self.host: bytes | None = None
+        self.length: int | None = None
+        self.request_id: str | None = None
+        self.chunked = self.last = self.minted = False
+
+    @property
+    def complete(self) -> bool:
+        """A host, and one framing at most."""
+        host = self.host
+        return (
+            host is not None
+            and HOST.fullmatch(host.decode()) is not None
+            and not (self.chunked and self.length is not None)
+        )
+
+    def take(self, kind: LineKind, name: bytes, value: bytes) -> bool:
+        """Whether the line says something that is ordinary."""
+        if kind == OPTION:
+            self.options.append(b"%b:%b" % (name, value))
+            return True
+        if kind == KEY:
+            once, self.key = self.key is None, value.decode()
+            return once
+        if kind == HOSTED:
+            once, self.host = self.host is None, value
+            return once
+        if kind == CONNECTION:
+            option = value.lower()
+            self.last = self.last or option == b"close"
+            return option in (b"close", b"keep-alive", b"")
+        if kind == REQUEST_ID:
+            self.request_id = value.decode() if self.request_id is None else self.request_id
+            return True
+        if kind == MINTED:
+            self.minted = True
+            return True
+        return self._framed(kind, value)
+
+    def _framed(self, kind: LineKind, value: bytes) -> bool:
+        if kind == LENGTH:
+            if self.length is not None or not value.isdigit() or len(value) > _LENGTH_DIGITS:
+                return False
+            self.length = int(value)
+            return True
+        once, self.chunked = not self.chunked, True
+        return once and value.lower() == b"chunked"
+
+
+class LineReader:
+    """Reads heads; one a server. `forget` is to be called now and then, since values may be secret to a caller."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, LineName | None] = {}
+        self._options: dict[tuple[bytes | tuple[str, str] | None, ...], ProxyOptions] = {}
+
+    def forget(self) -> None:
+        self._options.clear()
+        if len(self._names) >= NAMES:  # a stranger's, maybe: names that are in use come again
+            self._names.clear()
+
+    def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
+        """`block`: the lines after the request line, without the end of the last. None: the chain has to look at it.
+
+        `token`, `bound_to`: of a capability address, which says integration and connection in place of headers.
+        """
+        taken = self._taken(block)
+        if taken is None or not taken[1].complete:
+            return None
+        passing, said = taken
+        try:
+            key = "" if bound_to is not None else key_in(said.key)
+            options = self._asked(said.options, bound_to)
+            if options.base_url is not None or options.dry_run:
+                return None
+            both = bound_to is not None and said.key is not None
+            if said.minted or both or _repeats(block, token or key, 0 if token else 1):
+                passing = _by_fields(passing, said.key, token)
+        except (GatewayError, ValueError):
+            return None
+        request_id = None if said.request_id is None else fit(said.request_id)
+        return RequestLines(key, options, passing, request_id, said.length, said.chunked, said.last)
+
+    def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
+        """Each line by itself; None where one of them is for the chain."""
+        lines = block.split(b"\r\n")
+        if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not _is_utf8(block):
+            return None
+        known = self._names
+        passing: Passing = []
+        said = _Said()
+        for line in lines:
+            name, colon, value = line.partition(b": ")
+            found = known.get(name)
+            if found is None or not colon:
+                name, colon, value = line.partition(b":")
+                found = self._learn(name)
+                if found is None or not colon:
+                    return None
+            bare = value.strip(b" \t")
+            kind = found.kind
+            if kind == PASSES:
+                passing.append((found, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
+            elif kind != STAYS:
+                if not said.take(kind, name, bare):
+                    return None
+                if kind >= REQUEST_ID:
+                    passing.append((found, b"%b: %b" % (name, bare)))
+        return passing, said
+
+    def _learn(self, name: bytes) -> LineName | None:
+        if name in self._names:
+            return self._names[name]
+        found = _meaning(name)
+        if len(self._names) < NAMES and len(name) <= _NAME_BYTES:
+            self._names[name] = found
+        return found
+
+    def _asked(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
+        """Raises InvalidRequest, as the chain does."""
+        said = (bound_to, *options)
+        found = self._options.get(said)
+        if found is None:
+            fields: CIMultiDict[str] = CIMultiDict()
+            for option in options:
+                name, _, value = option.decode().partition(":")
+                fields.add(name, value)
+            found = proxy_options.read(CIMultiDictProxy(fields), bound_to)
+            if sum(map(len, options)) <= OPTION_BYTES:  # nobody has looked at the key yet: strangers fill no memory
+                if len(self._options) >= OPTIONS:
+                    self._options.clear()
+                self._options[said] = found
+        return found
+
+
+def _meaning(name: bytes) -> LineName | None:
+    """What a name decides by itself; None where it does not."""
+    try:
+        text = name.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    if not headers.is_token(text):
+        return None
+    spelled, lower = plain(text), text.lower()
+    kinds = {
+        "authorization": KEY,
+        "host": HOSTED,
+        "content-length": LENGTH,
+        "transfer-encoding": CODING,
+        "connection": CONNECTION,
+    }
+    kind = kinds.get(spelled)
+    if kind is not None:
+        return LineName(kind, spelled, lower) if spelled == lower else None
+    if spelled in _OPTION_NAMES:
+        return LineName(OPTION, spelled, lower) if spelled == lower else None
+    if (
+        spelled in HOP_BY_HOP
+        or spelled in ("expect", "origin", headers.SERVICE_WORKER)
+        or spelled.startswith("gateway-")
+    ):
+        return None
+    if lower.startswith(MINTING_PREFIX):
+        return LineName(MINTED, spelled, lower)
+    if for_us(spelled):
+        return LineName(STAYS, spelled, lower)
+    kind = REQUEST_ID if lower == GIVEN.lower() else PASSES
+    return LineName(kind, spelled, lower)
+
+
+def _is_utf8(block: bytes) -> bool:
+    if block.isascii():
+        return True
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _repeats(block: bytes, secret: str, times: int) -> bool:
+    """Whether `secret` stands more than `times` times in the head: a field that holds it must not travel on."""
+    return bool(secret) and block.count(secret.encode()) > times
+
+
+def _by_fields(passing: Passing, key: str | None, token: str) -> Passing:
+    """The lines that travel on where they depend on each other. Raises InvalidRequest."""
+    fields: Fields = [] if key is None else [("Authorization", key)]
+    for _, line in passing:
+        name, _, value = line.decode().partition(": ")
+        fields.append((name, value))
+    kept = headers.request_fields(fields, token)
+    return [(LineName(PASSES, plain(name), name.lower()), f"{name}: {value}".encode()) for name, value in kept]

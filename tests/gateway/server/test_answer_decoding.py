@@ -1,0 +1,98 @@
+"""An answer is decoded a little at a time, and no faster than its caller takes it."""
+
+import asyncio
+import gzip
+import random
+
+from gateway.http.content_coding import CodingError, Decoder
+from gateway.server.answer_decoding import STEP_BYTES, AnswerDecoding
+from tests.fakes.patience import PATIENCE_S
+
+TEXT = random.Random(1).randbytes(1 << 20).hex().encode()  # 2 MiB, which a coding halves
+
+
+class Caller:
+    def __init__(self, pause_at: int | None = None) -> None:
+        self.held_bytes = 0
+        self.taken = bytearray()
+        self.turns: list[int] = []
+        self.done = asyncio.Event()
+        self.fault: Exception | None = None
+        self.decoding: AnswerDecoding
+        self._pause_at = pause_at
+
+    def pass_on(self, piece: bytes) -> None:
+        self.taken += piece
+        if self._pause_at is not None and len(self.taken) >= self._pause_at:
+            self.decoding.paused, self._pause_at = True, None
+
+    def decoded(self) -> None:
+        self.turns.append(len(self.taken))
+
+    def whole(self) -> None:
+        self.done.set()
+
+    def fail(self, fault: Exception) -> None:
+        self.fault = fault
+
+
+class Provider:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def hold_back(self) -> None: ...
+
+    def may_go_on(self) -> None: ...
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def decoding(caller: Caller, provider: Provider) -> AnswerDecoding:
+    decoder = Decoder()
+    assert decoder.start("gzip")
+    caller.decoding = AnswerDecoding(decoder, caller, provider, live=False)
+    return caller.decoding
+
+
+async def test_a_turn_decodes_only_so_much() -> None:
+    caller = Caller()
+    it = decoding(caller, Provider())
+    it.feed(gzip.compress(TEXT))
+    assert 0 < len(caller.taken) <= 2 * STEP_BYTES
+    it.end()
+    await asyncio.wait_for(caller.done.wait(), PATIENCE_S)
+    assert caller.taken == TEXT
+    assert caller.held_bytes == 0
+
+
+async def test_a_caller_that_takes_no_more_is_waited_for() -> None:
+    caller = Caller(pause_at=1)
+    it = decoding(caller, Provider())
+    it.feed(gzip.compress(TEXT))
+    it.end()
+    taken = len(caller.taken)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(caller.taken) == taken < len(TEXT)
+    it.resume()
+    await asyncio.wait_for(caller.done.wait(), PATIENCE_S)
+    assert caller.taken == TEXT
+
+
+async def test_a_body_that_is_not_what_it_says_lets_no_head_leave() -> None:
+    caller, provider = Caller(), Provider()
+    it = decoding(caller, provider)
+    it.feed(b"this is no gzip")
+    assert (it.may_begin, type(caller.fault), provider.aborted) == (False, CodingError, True)
+
+
+async def test_a_body_that_ends_too_early_is_none() -> None:
+    caller = Caller()
+    it = decoding(caller, Provider())
+    it.feed(gzip.compress(TEXT)[:-20])
+    it.end()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert isinstance(caller.fault, CodingError)
+    assert not caller.done.is_set()

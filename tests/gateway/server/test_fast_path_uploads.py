@@ -1,0 +1,135 @@
+"""Request bodies on the fast path: no more of one is held than the provider takes, and none is sent twice."""
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gateway.server.client_protocol import ClientProtocol
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.gateway.server.test_fast_path import NAMES, Client, before, dial, port_of, warm
+
+MIB = 1 << 20
+UPLOAD_BYTES = 32 * MIB
+
+
+def message(method: bytes, framing: bytes, body: bytes = b"") -> bytes:
+    return method + b" /proxy/x HTTP/1.1\r\n" + NAMES + framing + b"\r\n\r\n" + body
+
+
+def client_connection(running: RunningGateway) -> ClientProtocol:
+    server = running._runner.server if running._runner is not None else None
+    assert server is not None
+    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one._flight is not None]
+    return found
+
+
+async def taken(running: RunningGateway) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not running.lane.taken:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("first", [0, 200_000], ids=["head alone", "head with the first of it"])
+async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path, first: int) -> None:
+    """The system may take nothing of what is written first, so that the provider is behind from the beginning."""
+    over = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(OK)
+        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's is none by its class
+        await over.wait()
+
+    async def send_on(client: Client) -> None:
+        for _ in range(UPLOAD_BYTES // 65_536):
+            client.writer.write(b"x" * 65_536)
+            await client.writer.drain()
+
+    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        (pool,) = running.services.generation.egress._pools.values()
+        (kept,) = pool._idle
+        kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        async with dial(port_of(running)) as client:
+            framing = b"Content-Length: %d" % (first + UPLOAD_BYTES)
+            await client.send(message(b"POST", framing, b"x" * first))
+            await taken(running)
+            connection, sending = client_connection(running), asyncio.create_task(send_on(client))
+            async with asyncio.timeout(PATIENCE_S):
+                while not (connection._upload_paused or sending.done()):
+                    await asyncio.sleep(0.001)
+            assert connection._upload_paused
+            assert kept.transport.get_write_buffer_size() < 2 * MIB
+            sending.cancel()
+            over.set()
+
+
+async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Path) -> None:
+    """The provider has answered before it read: its connection is kept, and takes nothing more for now."""
+    over = asyncio.Event()
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in range(2):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK)
+        cast("asyncio.Transport", writer.transport).pause_reading()  # uvloop's is none by its class
+        await over.wait()
+
+    async with raw_provider(script) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        (pool,) = running.services.generation.egress._pools.values()
+        (kept,) = pool._idle
+        kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        kept.pause_writing()  # as its transport does over what it has not got rid of yet
+        async with dial(port_of(running)) as client:
+            await client.send(message(b"POST", b"Content-Length: 2", b"x"))
+            await taken(running)
+            assert client_connection(running)._upload_paused
+            kept.resume_writing()
+            assert not client_connection(running)._upload_paused
+            over.set()
+
+
+async def test_what_comes_behind_a_chunked_body_is_no_framing_of_it(tmp_path: Path) -> None:
+    """The last chunk and a large request arrive together."""
+    async with raw_provider() as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.send(message(b"POST", b"Transfer-Encoding: chunked", b"5\r\nhello\r\n"))
+            await taken(running)
+            large = message(b"PUT", b"Content-Length: 40000", b"z" * 40_000)
+            await client.send(b"0\r\n\r\n" + large)
+            assert [(await client.answer()).status for _ in range(2)] == [200, 200]
+        assert provider.bodies[1:] == [b"5\r\nhello\r\n0\r\n\r\n", b"z" * 40_000]
+
+
+@pytest.mark.parametrize("lane", [True, False], ids=["fast path", "chain"])
+@pytest.mark.parametrize(
+    ("framing", "sent"),
+    [(b"X-None: 1", 2), (b"Content-Length: 0", 1), (b"Content-Length: 2", 1)],
+    ids=["no body", "0 bytes", "2 bytes"],
+)
+async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
+    tmp_path: Path, lane: bool, framing: bytes, sent: int
+) -> None:
+    """A kept connection that ends without an answer: fast path and chain decide alike."""
+    arrived = 0
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal arrived
+        while b"/warm" in (await read_message(reader))[0]:
+            writer.write(OK)
+        arrived += 1
+
+    async with raw_provider(script) as provider, before(provider, tmp_path, lane=lane) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            body = b"xx" if framing.endswith(b"2") else b""
+            answer = await client.ask(message(b"OPTIONS", framing, body), method=b"OPTIONS")
+        assert (answer.status, answer.code) == (502, "upstream_unreachable")
+        assert arrived == sent

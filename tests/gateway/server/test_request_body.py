@@ -1,0 +1,62 @@
+"""Where a body ends is found wherever its bytes are cut."""
+
+import pytest
+
+from gateway.http.answer_head import Malformed
+from gateway.server.request_body import RequestBody
+
+CHUNKED = b"5\r\nhello\r\n1;ext=1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"
+
+
+def fed(body: RequestBody, pieces: list[bytes]) -> tuple[bytes, bytes]:
+    out = behind = b""
+    for piece in pieces:
+        if body.ended:
+            behind += piece
+            continue
+        sent, rest = body.feed(piece)
+        out, behind = out + sent, behind + rest
+    return out, behind
+
+
+@pytest.mark.parametrize("at", range(1, len(CHUNKED) + 3))
+def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
+    data = CHUNKED + b"GET"
+    body = RequestBody(None)
+    out, behind = fed(body, [data[:at], data[at:]])
+    told = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
+    assert (told, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
+    assert out.endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_length_cut_anywhere_makes_the_same_body(at: int) -> None:
+    data = b"helloGET"
+    body = RequestBody(5)
+    assert fed(body, [data[:at], data[at:]]) == (b"hello", b"GET")
+    assert (body.ended, body.received, body.left) == (True, 5, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"5\nhello\r\n", id="a size line that ends in LF"),
+        pytest.param(b"-5\r\nhello\r\n", id="a sign"),
+        pytest.param(b"0x5\r\nhello\r\n", id="a prefix"),
+        pytest.param(b"5\r\nhelloX\r\n", id="a chunk longer than it says"),
+        pytest.param(b"0\r\nContent-Length: 5\r\n\r\n", id="a trailer that declares a length"),
+        pytest.param(b"0\r\ntransfer_encoding: chunked\r\n\r\n", id="a trailer that declares a coding"),
+        pytest.param(b"1;" + b"x" * 1000 + b"\r\na\r\n", id="none"),
+    ],
+)
+def test_a_chunk_that_can_be_read_in_two_ways_is_none(data: bytes, request: pytest.FixtureRequest) -> None:
+    if request.node.callspec.id == "none":
+        assert RequestBody(None).feed(data)[0] == b"1\r\na\r\n"
+        return
+    with pytest.raises(Malformed):
+        RequestBody(None).feed(data)
+
+
+def test_framing_that_outgrows_its_body_is_refused() -> None:
+    with pytest.raises(Malformed):
+        RequestBody(None).feed(20 * (b"1;" + b"x" * 1000 + b"\r\na\r\n"))
